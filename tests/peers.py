@@ -1,0 +1,221 @@
+"""Real servers to compare with: Redis 7.0.15, Redis 8.2.3, Valkey 9.1.2, as `make peers` brings them.
+
+    with running("redis-8.2") as server:          # or the fixtures `peer` and `shared_peer`
+        redis.Redis.from_url(server.url).ping()
+
+A server listens on a free port of 127.0.0.1 (and on a unix socket when asked), keeps nothing on disk
+unless it is told to, and is ended by its pid. Where a binary is missing, `running` raises
+`PeerMissing`; the fixtures turn that into a skip by name, or into a failure when
+``CI_PEERS_REQUIRED=1``, as ``.ci/run`` sets it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+PEERS: Final = ("redis-7.0", "redis-8.2", "valkey-9.1")
+
+DIRECTORY: Final = Path(__file__).resolve().parent.parent / ".peers" / "bin"
+
+START_SECONDS: Final = 20.0
+"""How long a server may take until it answers; a busy machine needs most of a second."""
+
+_ATTEMPTS: Final = 5
+"""Another process may take the port between our choosing it and the server's binding it."""
+
+
+class PeerMissing(Exception):
+    """The peer's binary is not there; the text is what a skipped test says."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"peer did not run: {name} (make peers)")
+
+
+class PeerFailed(Exception):
+    """The peer's binary is there and did not come up; the text holds what it printed."""
+
+
+def required() -> bool:
+    """Whether a missing peer is a failure rather than a skip."""
+    return os.environ.get("CI_PEERS_REQUIRED", "") == "1"
+
+
+def path(name: str) -> Path | None:
+    """The executable of one of `PEERS`, or None where `make peers` has not brought it."""
+    assert name in PEERS, f"{name!r} is none of {PEERS}"
+    return _executable(name)
+
+
+def redis_cli() -> Path | None:
+    """The executable of redis-cli 7.0.15, or None."""
+    return _executable("redis-cli")
+
+
+def redis_benchmark() -> Path | None:
+    """The executable of redis-benchmark 7.0.15, or None."""
+    return _executable("redis-benchmark")
+
+
+def _executable(name: str) -> Path | None:
+    found = DIRECTORY / name
+    return found if os.access(found, os.X_OK) else None
+
+
+@dataclass
+class Peer:
+    """One running server. ``url`` and ``unix_url`` are what redis-py takes."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    port: int
+    directory: Path
+    host: str = "127.0.0.1"
+    unixsocket: Path | None = None
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def url(self) -> str:
+        return f"redis://{self.host}:{self.port}"
+
+    @property
+    def unix_url(self) -> str:
+        assert self.unixsocket, "start it with unixsocket=True"
+        return f"unix://{self.unixsocket}"
+
+    def log(self) -> str:
+        """What the server printed so far."""
+        return (self.directory / "log").read_text(errors="replace")
+
+    def stop(self, *, within: float = 10.0) -> None:
+        """End it by SIGTERM, by SIGKILL when it has not ended ``within`` seconds."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)  # a stopped process hears no SIGTERM
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(within)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it by SIGKILL and wait until it is gone."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def running(name: str, *arguments: str, unixsocket: bool = False) -> Iterator[Peer]:
+    """A server of its own, ended when the block is left.
+
+    ``arguments`` are redis-server's, after ``--save "" --appendonly no`` and so stronger than they.
+    Raises `PeerMissing` where its binary is not there, `PeerFailed` when it does not come up.
+    """
+    # Short and under the temporary directory: a unix socket's path holds at most 107 bytes.
+    directory = Path(tempfile.mkdtemp(prefix="hw-peer-"))
+    try:
+        server = start(name, *arguments, directory=directory, unixsocket=unixsocket)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def start(name: str, *arguments: str, directory: Path, unixsocket: bool = False) -> Peer:
+    """Start a server in ``directory`` and wait until it answers; the caller ends it."""
+    executable = path(name)
+    if executable is None:
+        raise PeerMissing(name)
+    said = ""
+    for _attempt in range(_ATTEMPTS):
+        server = _launch(name, executable, list(arguments), directory, unixsocket=unixsocket)
+        if _answers(server):
+            return server
+        server.kill()
+        said = server.log()
+        if "Address already in use" not in said:
+            break
+    raise PeerFailed(f"{name} did not answer within {START_SECONDS} seconds. It printed:\n{said}")
+
+
+def _launch(
+    name: str, executable: Path, arguments: list[str], directory: Path, *, unixsocket: bool
+) -> Peer:
+    port = free_port()
+    command = [str(executable), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
+    command += ["--save", "", "--appendonly", "no", "--daemonize", "no"]
+    socket_path = directory / "socket" if unixsocket else None
+    if socket_path:
+        command += ["--unixsocket", str(socket_path), "--unixsocketperm", "700"]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            start_new_session=True,  # the terminal's Ctrl-C is pytest's to handle
+        )
+    return Peer(
+        name, process, port, directory, unixsocket=socket_path, arguments=[*command, *arguments]
+    )
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(server: Peer) -> bool:
+    """Whether the server, and no other on its port, answers before `START_SECONDS` are over."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.process.poll() is None:
+        with suppress(OSError):
+            if _process_id(server) == server.pid:
+                return True
+        time.sleep(0.01)  # nothing to wait on: a server says only by answering that it is up
+    return False
+
+
+def flush(server: Peer) -> None:
+    """Empty every database of the server and forget its scripts."""
+    with socket.create_connection((server.host, server.port), timeout=10) as connection:
+        connection.sendall(b"FLUSHALL\r\nSCRIPT FLUSH\r\n")
+        reply = b""
+        while reply.count(b"\r\n") < 2:
+            reply += connection.recv(4096) or b"-closed\r\n-closed\r\n"
+    assert reply == b"+OK\r\n+OK\r\n", f"{server.name} cannot be flushed: {reply!r}"
+
+
+def _process_id(server: Peer) -> int | None:
+    """The pid in the reply to INFO server, None while the server does not serve yet."""
+    with socket.create_connection((server.host, server.port), timeout=1) as connection:
+        connection.sendall(b"PING\r\nINFO server\r\n")
+        reply = b""
+        while b"uptime_in_seconds" not in reply:
+            received = connection.recv(65536)
+            if not received:
+                return None
+            reply += received
+            if reply.startswith(b"-"):  # LOADING
+                return None
+    _before, _name, after = reply.partition(b"process_id:")
+    return int(after.split(b"\r\n")[0])
