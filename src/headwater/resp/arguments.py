@@ -1,0 +1,165 @@
+"""One request's arguments, as offsets into the buffer that they arrived in.
+
+Rule 1. No object is made for an argument until a command asks for it.
+Rule 2. The offsets hold only until the buffer's owner takes more input; what must outlive that
+        (a queued command, a blocked client) is a `copy`.
+Rule 3. `wire` gives arguments as the client encoded them; a request with a length header that is
+        not canonical (``$003``) is encoded anew first, so stored bytes are always canonical.
+"""
+
+from __future__ import annotations
+
+import builtins
+from array import array
+
+from headwater.errors import CommandError
+from headwater.limits import MAX_ID_TEXT_BYTES
+
+INTEGER_ERROR = "ERR value is not an integer or out of range"
+ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
+
+_MAX_U64 = 2**64 - 1
+_MIN_I64 = -(2**63)
+_MAX_I64 = 2**63 - 1
+
+
+class Arguments:
+    """Arguments 0 to ``count``-1 of one request; argument 0 is the command's name.
+
+    >>> arguments = Arguments.of(b"xadd", b"orders", b"5-1", b"item", b"tea")
+    >>> arguments.token(0), arguments.integer(2, default=-1), arguments.id(2)
+    (b'XADD', -1, (5, 1))
+    >>> arguments.wire(3, 5)
+    b'$4\\r\\nitem\\r\\n$3\\r\\ntea\\r\\n'
+    """
+
+    def __init__(self) -> None:
+        self.buffer: bytearray = bytearray()
+        self.starts: array[int] = array("Q")
+        """Offset of the first byte of each argument's value."""
+        self.ends: array[int] = array("Q")
+        """Offset behind the last byte of each argument's value."""
+        self.count = 0
+        self.canonical = True
+        """Every length header of the request is spelled as we would spell it."""
+
+    @classmethod
+    def of(cls, *values: builtins.bytes) -> Arguments:
+        """Arguments made from values, canonically encoded."""
+        made = cls()
+        made.encode(list(values))
+        return made
+
+    def encode(self, values: list[builtins.bytes]) -> None:
+        """Hold exactly these values, in a buffer of our own."""
+        buffer = bytearray()
+        buffer += b"*%d\r\n" % len(values)
+        starts, ends = array("Q"), array("Q")
+        for value in values:
+            buffer += b"$%d\r\n" % len(value)
+            starts.append(len(buffer))
+            buffer += value
+            ends.append(len(buffer))
+            buffer += b"\r\n"
+        self.buffer, self.starts, self.ends = buffer, starts, ends
+        self.count, self.canonical = len(values), True
+
+    def copy(self) -> Arguments:
+        """The same arguments, independent of the buffer they were read from."""
+        return Arguments.of(*self.values())
+
+    def __len__(self) -> int:
+        return self.count
+
+    def bytes(self, index: int) -> builtins.bytes:
+        """Argument ``index`` as bytes."""
+        return bytes(self.buffer[self.starts[index] : self.ends[index]])
+
+    def token(self, index: int) -> builtins.bytes:
+        """Argument ``index`` in upper case, for comparing with command and option names."""
+        return bytes(self.buffer[self.starts[index] : self.ends[index]]).upper()
+
+    def values(self, start: int = 0) -> list[builtins.bytes]:
+        """Arguments ``start`` to the last, as bytes."""
+        return [self.bytes(index) for index in range(start, self.count)]
+
+    def integer(self, index: int, *, error: str = INTEGER_ERROR, default: int | None = None) -> int:
+        """Argument ``index`` as a signed 64-bit integer, strictly decimal (no sign but ``-``, no
+        leading zero, no space).
+
+        Anything else gives ``default`` when there is one, else `CommandError` with ``error``.
+        """
+        value = _strict_integer(self.bytes(index))
+        if value is not None:
+            return value
+        if default is not None:
+            return default
+        raise CommandError(error)
+
+    def id(
+        self, index: int, *, missing_seq: int = 0, strict: bool = True, error: str = ID_ERROR
+    ) -> tuple[int, int]:
+        """Argument ``index`` as a stream id, ``(ms, seq)``.
+
+        ``missing_seq`` completes an id without ``-``. With ``strict=False`` a bare ``-`` and ``+``
+        are the smallest and greatest id. Raises `CommandError` with ``error``.
+        """
+        found = parse_id(self.bytes(index), missing_seq=missing_seq, strict=strict)
+        if found is None:
+            raise CommandError(error)
+        return found
+
+    def wire(self, start: int, end: int) -> builtins.bytes:
+        """Arguments ``start`` to ``end``-1 in RESP, headers included; ``start < end``."""
+        if not self.canonical:
+            self.encode(self.values())
+        first = self.starts[start]
+        header = len(b"$%d\r\n" % (self.ends[start] - first))
+        return bytes(self.buffer[first - header : self.ends[end - 1] + 2])
+
+
+def _strict_integer(text: bytes) -> int | None:
+    """``text`` as Redis's string2ll reads it, or None."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 19:
+        return None
+    if digits[0] == 0x30 and len(text) > 1:
+        return None
+    value = int(text)
+    return value if _MIN_I64 <= value <= _MAX_I64 else None
+
+
+def _id_half(text: bytes) -> int | None:
+    """One half of an id: strict decimal, else what C's strtoull takes whole (spaces, ``+``, leading
+    zeros), without a minus sign."""
+    if text.isdigit():
+        value = int(text)
+    else:
+        digits = text.lstrip(b" \t\n\v\f\r")
+        if digits[:1] == b"+":
+            digits = digits[1:]
+        if not digits.isdigit():
+            return None
+        value = int(digits)
+    return value if value <= _MAX_U64 else None
+
+
+def parse_id(text: bytes, *, missing_seq: int = 0, strict: bool = True) -> tuple[int, int] | None:
+    """``text`` as an id, by the rules of Redis's streamGenericParseIDOrReply; None if it is none.
+
+    >>> parse_id(b"5"), parse_id(b" 5-+01"), parse_id(b"5-"), parse_id(b"-")
+    ((5, 0), (5, 1), None, None)
+    """
+    if len(text) > MAX_ID_TEXT_BYTES:
+        return None
+    text = text.partition(b"\0")[0]
+    if text == b"-" or text == b"+":
+        if strict:
+            return None
+        return (0, 0) if text == b"-" else (_MAX_U64, _MAX_U64)
+    left, dash, right = text.partition(b"-")
+    ms = _id_half(left)
+    seq = _id_half(right) if dash else missing_seq
+    if ms is None or seq is None:
+        return None
+    return ms, seq

@@ -1,0 +1,266 @@
+"""Finds requests in what a client sent: offsets into one buffer, no object an argument.
+
+Rule 1. `Scanner.feed` appends and `Scanner.next` finds; a request that is not whole yet is taken up
+        where it was left, so a request of n bytes costs O(n) in whatever pieces it comes.
+Rule 2. Bytes of requests that were taken are dropped when more is fed, never in between: offsets
+        hold from `next` until the `feed` after it.
+Rule 3. A length is checked when its header is read, before anything is allocated for it.
+Rule 4. The same bytes give the same requests and the same error, however they were cut into pieces.
+Rule 5. After an error nothing more is found; the connection ends with its text.
+
+    *2\\r\\n  $4\\r\\nXLEN\\r\\n  $6\\r\\norders\\r\\n        starts = [8, 18]  ends = [12, 24]
+              │   │    └ ends[0]
+              │   └ starts[0]
+              └ position, between arguments
+
+Lengths and errors are those of Redis (networking.c, processMultibulkBuffer), which reads a header
+up to its CR and trusts that LF follows it, and trusts that CR LF follows a value. So do we, but a
+request with other bytes in those places is marked as not canonical: `Arguments.wire` spells it anew
+before it is stored.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from headwater.errors import ProtocolError
+from headwater.limits import (
+    MAX_ARGUMENTS,
+    MAX_ARGUMENTS_BEFORE_AUTH,
+    MAX_BULK_BYTES,
+    MAX_BULK_BYTES_BEFORE_AUTH,
+    MAX_INLINE_BYTES,
+)
+from headwater.resp.arguments import Arguments
+from headwater.resp.inline import split
+
+_CR = 0x0D
+_LF = 0x0A
+_STAR = 0x2A
+_DOLLAR = 0x24
+_ZERO = 0x30
+_SHORTEST_ARGUMENT = 6
+"""``$0 CR LF CR LF``: with fewer bytes left no argument can be whole."""
+
+_HTTP = (b"POST", b"HOST:")
+
+
+class Scanner:
+    """One client's input.
+
+    >>> scanner, arguments = Scanner(), Arguments()
+    >>> scanner.feed(b"*1\\r\\n$4\\r\\nPING\\r\\n*2\\r\\n$4\\r\\nXLEN\\r\\n$1")
+    >>> scanner.next(arguments), arguments.values()
+    (True, [b'PING'])
+    >>> scanner.next(arguments)
+    False
+    >>> scanner.feed(b"\\r\\ns\\r\\n")
+    >>> scanner.next(arguments), arguments.values()
+    (True, [b'XLEN', b's'])
+    """
+
+    def __init__(self, *, max_bulk_bytes: int = MAX_BULK_BYTES, authenticated: bool = True) -> None:
+        self.buffer = bytearray()
+        self.authenticated = authenticated
+        """Until this is True a request has at most 10 arguments of 16 KiB (CVE-2021-32675)."""
+        self.max_bulk_bytes = max_bulk_bytes
+        """Longest argument (redis.conf proto-max-bulk-len)."""
+        self._begin = 0  # of the first request that was not taken
+        self._position = 0  # of the next header in it
+        self._searched = 0  # no end of line stands before here, at or after _position
+        self._value = 0  # where the value behind the header last read by _bulk_length starts
+        self._count = 0  # arguments that the request announced; 0 between requests
+        self._index = 0  # of the argument whose header stands at _position
+        self._canonical = True
+        self._starts: array[int] = array("Q")
+        self._ends: array[int] = array("Q")
+        self._error: str | None = None
+
+    @property
+    def unread(self) -> int:
+        """Bytes fed and not yet given out as a request."""
+        return len(self.buffer) - self._begin
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Take more input. Offsets given out before are void."""
+        dropped = self._begin
+        if dropped:
+            # Cutting the front of a bytearray moves its start; a copy is made only when more than
+            # half of it went, so every byte is copied at most once for a byte dropped.
+            del self.buffer[:dropped]
+            self._begin = 0
+            self._position -= dropped
+            self._searched = max(0, self._searched - dropped)
+            starts, ends = self._starts, self._ends
+            for index in range(self._index):
+                starts[index] -= dropped
+                ends[index] -= dropped
+        self.buffer += data
+
+    def next(self, arguments: Arguments) -> bool:
+        """Put the next whole request into ``arguments``; False when more bytes are needed.
+
+        Raises `ProtocolError` with Redis's text, here and at every later call.
+        """
+        if self._error is not None:
+            raise ProtocolError(self._error)
+        try:
+            while self._count == 0:
+                position = self._position
+                if position >= len(self.buffer):
+                    return False
+                if self.buffer[position] != _STAR:
+                    if not self._inline(arguments):
+                        return False
+                    if arguments.count:
+                        return True
+                elif not self._begin_request():
+                    return False
+            if not self._bulks():
+                return False
+        except ProtocolError as error:
+            self._error = str(error)
+            raise
+        # The arrays change places, so that these arguments stay whole while the next are scanned.
+        starts, ends = arguments.starts, arguments.ends
+        arguments.buffer = self.buffer
+        arguments.starts, arguments.ends = self._starts, self._ends
+        arguments.count = self._count
+        arguments.canonical = self._canonical
+        self._starts, self._ends = starts, ends
+        self._begin = self._position
+        self._count = self._index = 0
+        return True
+
+    def _bulks(self) -> bool:
+        """Scan arguments until the request is whole (True) or its bytes end (False)."""
+        buffer, starts, ends = self.buffer, self._starts, self._ends
+        size = len(buffer)
+        position, index, count = self._position, self._index, self._count
+        room = len(starts)
+        canonical = self._canonical
+        while index < count:
+            if position + _SHORTEST_ARGUMENT > size:
+                start = end = 0
+            else:
+                # One and two digits are read here; everything else, errors too, by _header.
+                first = buffer[position + 1] - _ZERO
+                second = buffer[position + 2]
+                if buffer[position] != _DOLLAR or first < 0 or first > 9:
+                    start = end = 0
+                elif second == _CR:
+                    start = position + 4
+                    end = start + first
+                elif first > 0 and buffer[position + 3] == _CR and _ZERO <= second <= 0x39:
+                    start = position + 5
+                    end = start + first * 10 + second - _ZERO
+                else:
+                    start = end = 0
+            if start == 0:
+                self._position = position
+                length = self._bulk_length()
+                if length < 0:
+                    break
+                start = self._value
+                end = start + length
+            if end + 2 > size:
+                break
+            if buffer[start - 1] != _LF or buffer[end] != _CR or buffer[end + 1] != _LF:
+                canonical = False
+            if index < room:
+                starts[index] = start
+                ends[index] = end
+            else:
+                starts.append(start)
+                ends.append(end)
+            position = end + 2
+            index += 1
+        self._position = position
+        self._index = index
+        self._canonical = canonical
+        return index == count
+
+    def _begin_request(self) -> bool:
+        """Read ``*count``; False when the line is not whole. A count below 1 is no request."""
+        buffer, position = self.buffer, self._position
+        if position + 4 <= len(buffer) and buffer[position + 2] == _CR:
+            digit = buffer[position + 1] - _ZERO
+            if 0 < digit <= 9:  # what most requests have, at a third of the cost
+                self._canonical = buffer[position + 3] == _LF
+                self._position = self._searched = position + 4
+                self._count = digit
+                return True
+        line_end = self._line_end(_CR, "Protocol error: too big mbulk count string")
+        if line_end < 0 or line_end + 2 > len(buffer):
+            return False
+        count = _strict_length(buffer[position + 1 : line_end])
+        if count is None or count > MAX_ARGUMENTS:
+            raise ProtocolError("Protocol error: invalid multibulk length")
+        if count > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
+            raise ProtocolError("Protocol error: unauthenticated multibulk length")
+        self._canonical = buffer[line_end + 1] == _LF
+        self._position = self._searched = line_end + 2
+        if count > 0:
+            self._count = count
+        else:
+            self._begin = self._position
+        return True
+
+    def _bulk_length(self) -> int:
+        """Read ``$length`` at ``_position``: the length, and where the value starts in
+        ``_value``; -1 when the line is not whole."""
+        line_end = self._line_end(_CR, "Protocol error: too big bulk count string")
+        if line_end < 0 or line_end + 2 > len(self.buffer):
+            return -1
+        if self.buffer[self._position] != _DOLLAR:
+            got = self.buffer[self._position : self._position + 1]
+            text = got.decode("utf-8", "surrogateescape")
+            raise ProtocolError(f"Protocol error: expected '$', got '{text}'")
+        length = _strict_length(self.buffer[self._position + 1 : line_end])
+        if length is None or length < 0 or length > self.max_bulk_bytes:
+            raise ProtocolError("Protocol error: invalid bulk length")
+        if length > MAX_BULK_BYTES_BEFORE_AUTH and not self.authenticated:
+            raise ProtocolError("Protocol error: unauthenticated bulk length")
+        self._value = line_end + 2
+        return length
+
+    def _line_end(self, mark: int, too_big: str) -> int:
+        """Where ``mark`` ends the line at ``_position``; -1 when it has not come yet.
+
+        A line longer than `MAX_INLINE_BYTES` is an error whether or not its end is here, so that it
+        does not depend on how the input was cut.
+        """
+        position = self._position
+        found = self.buffer.find(mark, max(position, self._searched))
+        length = (found if found >= 0 else len(self.buffer)) - position
+        if length > MAX_INLINE_BYTES:
+            raise ProtocolError(too_big)
+        # The mark is found again when the byte behind it is awaited.
+        self._searched = found if found >= 0 else len(self.buffer)
+        return found
+
+    def _inline(self, arguments: Arguments) -> bool:
+        """Take one line, encoded into a buffer of the arguments' own; False when it is not whole.
+
+        A line without words leaves ``arguments.count`` 0.
+        """
+        line_end = self._line_end(_LF, "Protocol error: too big inline request")
+        if line_end < 0:
+            return False
+        words = split(bytes(self.buffer[self._position : line_end]))
+        if words and words[0].upper() in _HTTP:
+            # A browser can be made to send these to a local port; what follows may be commands.
+            raise ProtocolError("Protocol error: this is no web server (HTTP request refused)")
+        self._begin = self._position = self._searched = line_end + 1
+        arguments.count = 0
+        if words:
+            arguments.encode(words)
+        return True
+
+
+def _strict_length(text: bytearray) -> int | None:
+    """A decimal number as Redis's string2ll reads one: no sign but ``-``, no leading zero."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 19 or (digits[0] == _ZERO and len(text) > 1):
+        return None
+    return int(text)
