@@ -1,8 +1,106 @@
-PYTHON ?= python3
+# Every target works from a bare machine with Python 3.11 or later and make; a C compiler is used
+# when there is one. `make` alone lists the targets.
 
-.PHONY: peers
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+EXTRAS := spark,demo,dev
+ARGS ?=
+
+SOURCES := $(shell find src -name '*.py' -o -name '*.pxd' 2>/dev/null)
+
+# Tests run two at a time; those that share a server or a Spark session say so by xdist_group.
+PYTEST := $(PY) -m pytest
+TWO := -n 2 --dist loadgroup
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install build check format quick test plain slice demo bench peers docs clean
+
+help:
+	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
+	@echo "make test     every test but the slice, 10 minutes at most"
+	@echo "make quick    the tests that are not slow, 2 minutes at most"
+	@echo "make slice    one thin run through every room"
+	@echo "make check    format, rules, types, rooms, tidiness"
+	@echo "make bench    against a real Redis in the same run"
+	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
+	@echo "make install  create .venv (downloads about 650 MB with Spark)"
+	@echo "make build    compile the hot modules, where there is a compiler"
+	@echo "make format   let ruff format and fix what it can"
+	@echo "make docs     write the generated reference pages"
+	@echo "make clean    remove what was built"
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Headwater needs Python 3.11 or later; $(PYTHON) is `$(PYTHON) -V 2>&1`." \
+	           "Name another one: make install PYTHON=python3.12"; exit 1; }
+	@echo "Installing into $(VENV): about 650 MB are downloaded, most of it Spark and a Java runtime."
+	@if command -v uv >/dev/null 2>&1; then \
+	    test -x $(PY) || uv venv --quiet --python $(PYTHON) $(VENV); \
+	    uv pip install --quiet --python $(PY) -c constraints.txt -e '.[$(EXTRAS)]'; \
+	else \
+	    test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
+	        { echo "$(PYTHON) cannot create a virtual environment." \
+	               "On Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }; \
+	    $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'; \
+	fi
+	@touch $@
+
+build: build/stamp
+
+build/stamp: $(VENV)/.installed $(SOURCES) setup.py
+	@mkdir -p build
+	@$(PY) setup.py --quiet build_ext --inplace >build/log 2>&1 || { cat build/log; exit 1; }
+	@$(BIN)/headwater info --short
+	@touch $@
+
 peers: .peers/stamp
 
 .peers/stamp: tools/peers.py
-	$(PYTHON) tools/peers.py .peers
-	touch $@
+	@$(PYTHON) tools/peers.py .peers
+	@touch $@
+
+check: build
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) -q tests/tidy
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+quick: build peers
+	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark" $(ARGS)
+
+test: build peers
+	$(PYTEST) $(TWO) -q -m "not slice" $(ARGS)
+	$(MAKE) --no-print-directory plain
+
+# The same sources without their compiled twins.
+plain: build peers
+	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m "not slow and not slice and not spark" \
+	    tests/unit tests/conformance tests/property
+
+slice: build peers
+	$(PYTEST) -q -m slice $(ARGS)
+
+demo: build
+	@$(BIN)/headwater demo $(ARGS)
+
+bench: build peers
+	$(PY) -m benchmarks $(ARGS)
+
+docs: build
+	$(PY) tools/reference.py
+
+clean:
+	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	    .import_linter_cache spark-warehouse metastore_db derby.log
+	find src -name '*.so' -delete -o -name '*.c' -delete -o -name '*.html' -delete
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +

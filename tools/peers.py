@@ -54,7 +54,9 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     """The command's output; `PeerUnavailable` with its last lines when it fails."""
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            words, cwd=cwd, capture_output=True, text=True, timeout=600, check=False
+        )
     except FileNotFoundError:
         raise PeerUnavailable(f"{words[0]} is not installed") from None
     except subprocess.TimeoutExpired:
@@ -116,6 +118,7 @@ def missing_libraries(binary: Path, library_path: str) -> list[str]:
         env={**os.environ, "LD_LIBRARY_PATH": library_path},
         capture_output=True,
         text=True,
+        check=False,
     )
     return [line.split()[0] for line in done.stdout.splitlines() if "not found" in line]
 

@@ -1,0 +1,115 @@
+"""Compiles the hot modules, where Cython and a C compiler are at hand; pyproject.toml has the rest.
+
+Rule 1. What is compiled is what has a ``.pxd`` beside its ``.py`` (headwater/_build.py).
+Rule 2. Nothing here may fail an installation: without Cython, without a compiler or with
+        HEADWATER_PURE=1 the same sources are installed and run as plain Python.
+Rule 3. An extension that does not belong to the sources is removed, so that a compilation that
+        fails leaves plain Python and no stale code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = Path("src", "headwater")
+DIGESTS = Path("build", "digests")
+
+DIRECTIVES = {
+    "language_level": 3,
+    # Annotations serve mypy; C types come from the .pxd alone.
+    "annotation_typing": False,
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+}
+
+
+def load_build_helpers() -> ModuleType:
+    """headwater/_build.py by its path: the package itself is not installed yet."""
+    spec = importlib.util.spec_from_file_location("_build", ROOT / PACKAGE / "_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_build"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+BUILD = load_build_helpers()
+
+
+def digest_source(module: Any) -> str:
+    """The path of a C file whose only content is the digest of the module's sources.
+
+    Rewritten only when the digest changes: its time decides what is compiled again.
+    """
+    path = DIGESTS / f"{module.name}.c"
+    symbol = f"headwater_sources_{module.name.replace('.', '_')}"
+    text = (
+        "#if defined(__GNUC__) || defined(__clang__)\n__attribute__((used))\n#endif\n"
+        f'const char {symbol}[] = "{BUILD.MARK}{module.name}:{module.digest()}";\n'
+    )
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(path)
+
+
+def extensions() -> list[Extension]:
+    """One extension for each hot module; none where they are not wanted or cannot be made."""
+    hot = BUILD.hot_modules(ROOT / PACKAGE)
+    if os.environ.get("HEADWATER_PURE") == "1" or not hot:
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        print("headwater: Cython is not here, so the sources are installed as plain Python")
+        return []
+    wanted = [
+        Extension(module.name, [str(module.source.relative_to(ROOT)), digest_source(module)])
+        for module in hot
+    ]
+    made: list[Extension] = cythonize(
+        wanted, compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1, quiet=True
+    )
+    for extension in made:
+        extension.optional = True  # cythonize drops the flag
+    return made
+
+
+class BuildExtensions(build_ext):
+    """build_ext in parallel, without stale extensions in the source tree."""
+
+    parallel: int | None
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = os.cpu_count()
+
+    def run(self) -> None:
+        self.remove_stale()
+        super().run()
+        self.remove_stale()  # where a compilation failed, build_ext copies what the last one made
+
+    def remove_stale(self) -> None:
+        """Remove extensions of other sources from the source tree and from the build directory."""
+        for module in BUILD.hot_modules(ROOT / PACKAGE):
+            built = Path(self.build_lib, *module.name.split("."))
+            for place in (module, module._replace(source=built.with_suffix(".py"))):
+                extension = place.extension()
+                if extension and BUILD.digest_in(extension, module.name) != module.digest():
+                    extension.unlink()
+
+
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExtensions})

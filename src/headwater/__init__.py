@@ -1,0 +1,56 @@
+"""Headwater: a stream store that speaks Redis Streams, workers that lose no message, and a Spark
+pipeline that turns streams into tables.
+
+The public names are imported when they are first asked for (PEP 562), so that ``import headwater``
+costs nothing that a program does not use: no redis, no asyncio, no rich, no pyspark.
+
+>>> import headwater
+>>> headwater.StreamID.parse("1526569498055-0").ms
+1526569498055
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if os.environ.get("HEADWATER_PURE") == "1":
+    # First of all: what is imported before this would be the compiled twin.
+    from headwater import _pure
+
+    _pure.install()
+
+if TYPE_CHECKING:
+    from headwater.errors import HeadwaterError as HeadwaterError
+    from headwater.model import Entry as Entry
+    from headwater.model import IDRange as IDRange
+    from headwater.model import PendingEntry as PendingEntry
+    from headwater.model import StreamID as StreamID
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Entry": "headwater.model",
+    "HeadwaterError": "headwater.errors",
+    "IDRange": "headwater.model",
+    "PendingEntry": "headwater.model",
+    "StreamID": "headwater.model",
+}
+"""Public name → the module that defines it."""
+
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # the names are strings; ruff cannot see it
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value  # the next look-up finds it without coming here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

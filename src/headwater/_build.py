@@ -1,0 +1,100 @@
+"""Which modules are compiled, and whether what was compiled is what stands in the sources.
+
+A module is *hot* when a ``.pxd`` stands beside its ``.py``: that file gives the C types, and its
+being there is what puts the module on the list. Each extension carries the digest of the sources it
+was made from as a string in its data; an extension beside an edited source would otherwise be run
+without a word.
+
+Used by ``setup.py``, which loads this file by its path, so it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = "headwater-sources:"
+"""What stands before the digest in an extension's data."""
+
+
+class HotModule(NamedTuple):
+    """One module that is compiled where a compiler is at hand."""
+
+    name: str
+    source: Path
+
+    def digest(self) -> str:
+        """SHA-256 of everything that its compiled form depends on, 64 hex digits.
+
+        Its own source and every ``.pxd`` of the package: a C struct that is laid out in one is
+        compiled into each module that uses it.
+        """
+        root = self.source.parents[self.name.count(".") - 1]
+        found = hashlib.sha256(self.source.read_bytes())
+        for declarations in sorted(root.rglob("*.pxd")):
+            found.update(declarations.relative_to(root).as_posix().encode() + b"\0")
+            found.update(declarations.read_bytes())
+        return found.hexdigest()
+
+    def extension(self) -> Path | None:
+        """The extension beside the source that this Python would load, None where there is none."""
+        for suffix in EXTENSION_SUFFIXES:
+            path = self.source.with_suffix(suffix)
+            if path.exists():
+                return path
+        return None
+
+    def compiled_digest(self) -> str | None:
+        """The digest in the extension, None where there is no extension or no digest in it."""
+        extension = self.extension()
+        return digest_in(extension, self.name) if extension else None
+
+    def state(self) -> str:
+        """``compiled``, ``plain``, or ``stale``: compiled from sources that were edited since."""
+        loaded = sys.modules.get(self.name)
+        origin = getattr(getattr(loaded, "__spec__", None), "origin", None)
+        extension = self.extension()
+        if extension is None or (loaded is not None and origin != str(extension)):
+            return "plain"
+        if loaded is None and _pure_is_installed():
+            return "plain"
+        return "compiled" if self.compiled_digest() == self.digest() else "stale"
+
+
+def digest_in(extension: Path, name: str) -> str | None:
+    """The digest that the extension of the module ``name`` carries, None where it carries none."""
+    wanted = re.escape(f"{MARK}{name}:".encode()) + rb"([0-9a-f]{64})"
+    found = re.search(wanted, extension.read_bytes())
+    return found[1].decode() if found else None
+
+
+def _pure_is_installed() -> bool:
+    pure = sys.modules.get("headwater._pure")
+    return pure is not None and pure.SourceOnlyFinder in sys.meta_path
+
+
+def hot_modules(package: Path) -> list[HotModule]:
+    """Every hot module below the directory of the package ``headwater``, by name."""
+    found = []
+    for declarations in sorted(package.rglob("*.pxd")):
+        source = declarations.with_suffix(".py")
+        if source.exists():
+            words = source.relative_to(package.parent).with_suffix("").parts
+            found.append(HotModule(".".join(words), source))
+    return found
+
+
+def summary(modules: list[HotModule]) -> str:
+    """One word for all of them, as the server's ready line and ``headwater info`` print it.
+
+    >>> summary([])
+    'plain'
+    """
+    states = {module.state() for module in modules}
+    if not states:
+        return "plain"
+    return states.pop() if len(states) == 1 else "partly compiled"
