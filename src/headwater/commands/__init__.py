@@ -1,0 +1,1 @@
+"""What acts on keys: one function a command, each choosing first and then calling mutators."""

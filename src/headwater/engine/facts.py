@@ -1,0 +1,225 @@
+"""The records that mutators write. `headwater.engine.replay` is their way back.
+
+Rule 1. A fact says what happened, in absolute values. It never says "now", "next" or "about".
+Rule 2. Only mutators write facts, one each, and replay calls nothing but those mutators.
+Rule 3. Applying a fact to the state it was written in writes the same bytes again.
+
+A fact is one byte of kind and its values, little-endian, back to back; text is a u32 length and its
+bytes; an id is two u64. Kinds below 0x10 belong to the journal.
+
+    0x10 stream_created   db u8, sid u32, key          0x30 group_created    sid, gid, id, read i64, name
+    0x11 string_set       db, key, value               0x31 group_destroyed  gid
+    0x12 hash_set         db, key, n, (field, value)*  0x32 group_set_id     gid, id, read
+    0x13 hash_deleted     db, key, n, field*           0x33 consumer_created gid, cid, seen i64, name
+    0x14 key_deleted      db, key                      0x34 consumer_deleted gid, cid
+    0x15 expiry_set       db, key, at i64 (-1: none)   0x35 consumer_seen    gid, cid, seen, active
+    0x16 flushed          db (255: all)                0x40 delivered        gid, cid, time, first id,
+                                                                             last id, count, read, noack
+    0x20 appended         sid, id, opens u8, pairs,    0x41 acknowledged     gid, n, id*
+                          wire fields                  0x42 owned            gid, cid, seen, active, n,
+    0x21 trimmed          sid, id (first that stays)                         (id, time, count)*
+    0x22 deleted          sid, marks u8, n, id*        0x43 released         gid, n, (id, count)*
+    0x23 stream_set_id    sid, last, added, deleted    0x44 delayed          gid, n, (id, due, count)*
+                                                       0x45 came_due         gid, n, id*
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+ID_BYTES = 16
+HEADROOM = 96
+"""An upper bound for the fixed part of any one fact; `Call.admit` adds what is variable."""
+
+ALL_DATABASES = 255
+
+KEY = Struct("<BB")
+STREAM_CREATED = Struct("<BBI")
+LENGTH = Struct("<I")
+EXPIRY = Struct("<q")
+APPENDED = Struct("<BIQQBII")
+TRIMMED = Struct("<BIQQ")
+DELETED = Struct("<BIBI")
+STREAM_SET_ID = Struct("<BIQQQQQ")
+GROUP_CREATED = Struct("<BIIQQqI")
+GROUP = Struct("<BI")
+GROUP_SET_ID = Struct("<BIQQq")
+CONSUMER_CREATED = Struct("<BIIqI")
+CONSUMER = Struct("<BII")
+CONSUMER_SEEN = Struct("<BIIqq")
+DELIVERED = Struct("<BIIQQQQQIqB")
+GROUP_LIST = Struct("<BII")
+OWNED = Struct("<BIIqqI")
+ID = Struct("<QQ")
+ID_COUNT = Struct("<QQQ")
+ID_TIME_COUNT = Struct("<QQQQ")
+
+
+class FactBuffer:
+    """Where the mutators of one keyspace write; the node seals what a command wrote into a group.
+
+    ``muted`` drops everything: a store without a journal pays nothing for it.
+    """
+
+    def __init__(self, *, muted: bool = False) -> None:
+        self.data = bytearray()
+        self.muted = muted
+
+    # --- keys -----------------------------------------------------------------------------------
+
+    def stream_created(self, db: int, sid: int, key: bytes) -> None:
+        if not self.muted:
+            self.data += STREAM_CREATED.pack(0x10, db, sid)
+            self._texts((key,))
+
+    def string_set(self, db: int, key: bytes, value: bytes) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x11, db)
+            self._texts((key, value))
+
+    def hash_set(self, db: int, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x12, db)
+            self._texts((key,))
+            self.data += LENGTH.pack(len(pairs))
+            for pair in pairs:
+                self._texts(pair)
+
+    def hash_deleted(self, db: int, key: bytes, fields: Sequence[bytes]) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x13, db)
+            self._texts((key,))
+            self.data += LENGTH.pack(len(fields))
+            self._texts(fields)
+
+    def key_deleted(self, db: int, key: bytes) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x14, db)
+            self._texts((key,))
+
+    def expiry_set(self, db: int, key: bytes, at_ms: int) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x15, db)
+            self._texts((key,))
+            self.data += EXPIRY.pack(at_ms)
+
+    def flushed(self, db: int) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x16, db)
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def appended(
+        self, sid: int, ms: int, seq: int, opens_node: bool, pairs: int, wire: bytes
+    ) -> None:
+        if not self.muted:
+            self.data += APPENDED.pack(0x20, sid, ms, seq, opens_node, pairs, len(wire))
+            self.data += wire
+
+    def trimmed(self, sid: int, ms: int, seq: int) -> None:
+        if not self.muted:
+            self.data += TRIMMED.pack(0x21, sid, ms, seq)
+
+    def deleted(self, sid: int, marks: bool, ids: Sequence[tuple[int, int]]) -> None:
+        if not self.muted:
+            self.data += DELETED.pack(0x22, sid, marks, len(ids))
+            self._ids(ids)
+
+    def stream_set_id(
+        self, sid: int, last: tuple[int, int], entries_added: int, deleted: tuple[int, int]
+    ) -> None:
+        if not self.muted:
+            self.data += STREAM_SET_ID.pack(0x23, sid, *last, entries_added, *deleted)
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def group_created(
+        self, sid: int, gid: int, ms: int, seq: int, entries_read: int, name: bytes
+    ) -> None:
+        if not self.muted:
+            self.data += GROUP_CREATED.pack(0x30, sid, gid, ms, seq, entries_read, len(name))
+            self.data += name
+
+    def group_destroyed(self, gid: int) -> None:
+        if not self.muted:
+            self.data += GROUP.pack(0x31, gid)
+
+    def group_set_id(self, gid: int, ms: int, seq: int, entries_read: int) -> None:
+        if not self.muted:
+            self.data += GROUP_SET_ID.pack(0x32, gid, ms, seq, entries_read)
+
+    def consumer_created(self, gid: int, cid: int, seen_time: int, name: bytes) -> None:
+        if not self.muted:
+            self.data += CONSUMER_CREATED.pack(0x33, gid, cid, seen_time, len(name))
+            self.data += name
+
+    def consumer_deleted(self, gid: int, cid: int) -> None:
+        if not self.muted:
+            self.data += CONSUMER.pack(0x34, gid, cid)
+
+    def consumer_seen(self, gid: int, cid: int, seen_time: int, active_time: int) -> None:
+        if not self.muted:
+            self.data += CONSUMER_SEEN.pack(0x35, gid, cid, seen_time, active_time)
+
+    def delivered(
+        self,
+        gid: int,
+        cid: int,
+        time: int,
+        first: tuple[int, int],
+        last: tuple[int, int],
+        count: int,
+        entries_read: int,
+        noack: bool,
+    ) -> None:
+        if not self.muted:
+            self.data += DELIVERED.pack(
+                0x40, gid, cid, time, *first, *last, count, entries_read, noack
+            )
+
+    def acknowledged(self, gid: int, ids: Sequence[tuple[int, int]]) -> None:
+        if not self.muted:
+            self.data += GROUP_LIST.pack(0x41, gid, len(ids))
+            self._ids(ids)
+
+    def owned(
+        self,
+        gid: int,
+        cid: int,
+        seen_time: int,
+        active_time: int,
+        records: Sequence[tuple[int, int, int, int]],
+    ) -> None:
+        if not self.muted:
+            self.data += OWNED.pack(0x42, gid, cid, seen_time, active_time, len(records))
+            for record in records:
+                self.data += ID_TIME_COUNT.pack(*record)
+
+    def released(self, gid: int, records: Sequence[tuple[int, int, int]]) -> None:
+        if not self.muted:
+            self.data += GROUP_LIST.pack(0x43, gid, len(records))
+            for record in records:
+                self.data += ID_COUNT.pack(*record)
+
+    def delayed(self, gid: int, records: Sequence[tuple[int, int, int, int]]) -> None:
+        if not self.muted:
+            self.data += GROUP_LIST.pack(0x44, gid, len(records))
+            for record in records:
+                self.data += ID_TIME_COUNT.pack(*record)
+
+    def came_due(self, gid: int, ids: Sequence[tuple[int, int]]) -> None:
+        if not self.muted:
+            self.data += GROUP_LIST.pack(0x45, gid, len(ids))
+            self._ids(ids)
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _texts(self, texts: Iterable[bytes]) -> None:
+        for text in texts:
+            self.data += LENGTH.pack(len(text))
+            self.data += text
+
+    def _ids(self, ids: Iterable[tuple[int, int]]) -> None:
+        for ms, seq in ids:
+            self.data += ID.pack(ms, seq)

@@ -1,0 +1,237 @@
+"""From facts back to state: `apply` calls the mutators that wrote them (facts.py, rule 2)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from headwater.engine.facts import (
+    ALL_DATABASES,
+    APPENDED,
+    CONSUMER,
+    CONSUMER_CREATED,
+    CONSUMER_SEEN,
+    DELETED,
+    DELIVERED,
+    EXPIRY,
+    GROUP,
+    GROUP_CREATED,
+    GROUP_LIST,
+    GROUP_SET_ID,
+    ID,
+    ID_COUNT,
+    ID_TIME_COUNT,
+    KEY,
+    LENGTH,
+    OWNED,
+    STREAM_CREATED,
+    STREAM_SET_ID,
+    TRIMMED,
+)
+
+if TYPE_CHECKING:
+    from headwater.engine.keyspace import Keyspace
+
+
+class _Reader:
+    """Reads values off a run of facts, from ``at`` on."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, form: Struct) -> tuple[int, ...]:
+        values = form.unpack_from(self.data, self.at)
+        self.at += form.size
+        return values
+
+    def rows(self, form: Struct, count: int) -> list[tuple[int, ...]]:
+        end = self.at + form.size * count
+        rows = list(form.iter_unpack(self.data[self.at : end]))
+        self.at = end
+        return rows
+
+    def text(self) -> bytes:
+        (length,) = self.take(LENGTH)
+        return self.bytes(length)
+
+    def bytes(self, length: int) -> bytes:
+        if self.at + length > len(self.data):
+            raise ValueError(f"a fact promises {length} bytes and the group ends before them")
+        value = bytes(self.data[self.at : self.at + length])
+        self.at += length
+        return value
+
+
+def apply(keyspace: Keyspace, facts: memoryview) -> None:
+    """Do again what ``facts``, the body of one record group, say was done.
+
+    Raises `ValueError` for a kind that this version does not know.
+    """
+    reader = _Reader(facts)
+    while reader.at < len(facts):
+        kind = facts[reader.at]
+        step = _STEPS.get(kind)
+        if step is None:
+            raise ValueError(f"unknown kind of fact 0x{kind:02x} at byte {reader.at} of its group")
+        step(keyspace, reader)
+
+
+def _stream_created(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db, sid = reader.take(STREAM_CREATED)
+    keyspace.databases[db].create_stream(reader.text(), sid)
+
+
+def _string_set(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    keyspace.databases[db].set_string(reader.text(), reader.text())
+
+
+def _hash_set(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    key = reader.text()
+    (count,) = reader.take(LENGTH)
+    pairs = [(reader.text(), reader.text()) for _ in range(count)]
+    keyspace.databases[db].set_fields(key, pairs)
+
+
+def _hash_deleted(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    key = reader.text()
+    (count,) = reader.take(LENGTH)
+    keyspace.databases[db].delete_fields(key, [reader.text() for _ in range(count)])
+
+
+def _key_deleted(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    keyspace.databases[db].delete(reader.text())
+
+
+def _expiry_set(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    key = reader.text()
+    keyspace.databases[db].set_expiry(key, reader.take(EXPIRY)[0])
+
+
+def _flushed(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    if db == ALL_DATABASES:
+        keyspace.flush_all()
+    else:
+        keyspace.databases[db].flush()
+
+
+def _appended(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, ms, seq, opens, pairs, length = reader.take(APPENDED)
+    keyspace.streams[sid].append(ms, seq, reader.bytes(length), pairs, bool(opens))
+
+
+def _trimmed(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, ms, seq = reader.take(TRIMMED)
+    keyspace.streams[sid].trim_below(ms, seq)
+
+
+def _deleted(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, marks, count = reader.take(DELETED)
+    ids = [(row[0], row[1]) for row in reader.rows(ID, count)]
+    keyspace.streams[sid].delete(ids, marks=bool(marks))
+
+
+def _stream_set_id(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, ms, seq, added, deleted_ms, deleted_seq = reader.take(STREAM_SET_ID)
+    keyspace.streams[sid].set_id((ms, seq), added, (deleted_ms, deleted_seq))
+
+
+def _group_created(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, gid, ms, seq, read, length = reader.take(GROUP_CREATED)
+    keyspace.streams[sid].create_group(reader.bytes(length), gid, ms, seq, read)
+
+
+def _group_destroyed(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid = reader.take(GROUP)
+    group = keyspace.groups[gid]
+    group.stream.destroy_group(group.name)
+
+
+def _group_set_id(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, ms, seq, read = reader.take(GROUP_SET_ID)
+    keyspace.groups[gid].set_id(ms, seq, read)
+
+
+def _consumer_created(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, cid, seen_time, length = reader.take(CONSUMER_CREATED)
+    keyspace.groups[gid].create_consumer(reader.bytes(length), cid, seen_time)
+
+
+def _consumer_deleted(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, cid = reader.take(CONSUMER)
+    group = keyspace.groups[gid]
+    group.delete_consumer(group.by_cid[cid])
+
+
+def _consumer_seen(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, cid, seen_time, active_time = reader.take(CONSUMER_SEEN)
+    group = keyspace.groups[gid]
+    group.record_seen(group.by_cid[cid], seen_time, active_time)
+
+
+def _delivered(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, cid, time, ms1, seq1, ms2, seq2, count, read, noack = reader.take(DELIVERED)
+    group = keyspace.groups[gid]
+    group.deliver(group.by_cid[cid], time, (ms1, seq1), (ms2, seq2), count, read, noack=bool(noack))
+
+
+def _acknowledged(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, count = reader.take(GROUP_LIST)
+    keyspace.groups[gid].acknowledge([(row[0], row[1]) for row in reader.rows(ID, count)])
+
+
+def _owned(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, cid, seen_time, active_time, count = reader.take(OWNED)
+    group = keyspace.groups[gid]
+    records = [(r[0], r[1], r[2], r[3]) for r in reader.rows(ID_TIME_COUNT, count)]
+    group.own(group.by_cid[cid], records, seen_time, active_time)
+
+
+def _released(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, count = reader.take(GROUP_LIST)
+    records = [(r[0], r[1], r[2]) for r in reader.rows(ID_COUNT, count)]
+    keyspace.groups[gid].release(records)
+
+
+def _delayed(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, count = reader.take(GROUP_LIST)
+    records = [(r[0], r[1], r[2], r[3]) for r in reader.rows(ID_TIME_COUNT, count)]
+    keyspace.groups[gid].delay(records)
+
+
+def _came_due(keyspace: Keyspace, reader: _Reader) -> None:
+    _, gid, count = reader.take(GROUP_LIST)
+    keyspace.groups[gid].end_delay([(row[0], row[1]) for row in reader.rows(ID, count)])
+
+
+_STEPS = {
+    0x10: _stream_created,
+    0x11: _string_set,
+    0x12: _hash_set,
+    0x13: _hash_deleted,
+    0x14: _key_deleted,
+    0x15: _expiry_set,
+    0x16: _flushed,
+    0x20: _appended,
+    0x21: _trimmed,
+    0x22: _deleted,
+    0x23: _stream_set_id,
+    0x30: _group_created,
+    0x31: _group_destroyed,
+    0x32: _group_set_id,
+    0x33: _consumer_created,
+    0x34: _consumer_deleted,
+    0x35: _consumer_seen,
+    0x40: _delivered,
+    0x41: _acknowledged,
+    0x42: _owned,
+    0x43: _released,
+    0x44: _delayed,
+    0x45: _came_due,
+}

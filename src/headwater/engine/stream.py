@@ -1,0 +1,146 @@
+"""A stream: its entries, its counters, its groups.
+
+Rule 1. ``last_id`` never falls but by XSETID; every id ever appended is at most ``last_id``.
+Rule 2. ``entries_added`` counts what was ever appended; ``max_deleted_id`` is the greatest id that
+        was deleted by name (XDEL and its kin). A trim changes neither.
+Rule 3. An empty stream is a stream: it goes only when its key does.
+
+Methods from `append` on are mutators: they obey, and write one fact each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headwater.engine.entry_log import EntryLog
+from headwater.engine.group import UNKNOWN, ConsumerGroup
+from headwater.engine.nodes import NodeIndex
+from headwater.model import MAX_U64
+
+if TYPE_CHECKING:
+    from headwater.engine.keyspace import Database, Keyspace
+
+
+class Stream:
+    """One stream. ``sid`` names it in facts; ``db`` and ``key`` say where it stands."""
+
+    def __init__(self, keyspace: Keyspace, db: Database, key: bytes, sid: int) -> None:
+        self.keyspace = keyspace
+        self.db = db
+        self.key = key
+        self.sid = sid
+        self.log = EntryLog()
+        self.nodes = NodeIndex()
+        self.last_id = (0, 0)
+        self.max_deleted_id = (0, 0)
+        self.entries_added = 0
+        self.groups: dict[bytes, ConsumerGroup] = {}
+
+    # --- reading --------------------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        return self.log.length
+
+    def sorted_groups(self) -> list[ConsumerGroup]:
+        """Groups in byte order of their names, as Redis walks them."""
+        return [self.groups[name] for name in sorted(self.groups)]
+
+    def exhausted(self) -> bool:
+        """No id is left to give."""
+        return self.last_id == (MAX_U64, MAX_U64)
+
+    def next_id(self, now_ms: int) -> tuple[int, int]:
+        """The id that ``*`` stands for; the stream is not `exhausted`."""
+        ms, seq = self.last_id
+        if now_ms > ms:
+            return now_ms, 0
+        return (ms, seq + 1) if seq < MAX_U64 else (ms + 1, 0)
+
+    def has_tombstone_from(self, ms: int, seq: int) -> bool:
+        """An entry at or past ``ms-seq`` was deleted by name (Redis: streamRangeHasTombstones)."""
+        if self.log.length == 0 or self.max_deleted_id == (0, 0):
+            return False
+        return (ms, seq) <= self.max_deleted_id
+
+    def entries_read_at(self, id: tuple[int, int]) -> int:
+        """How many entries had been added up to ``id``, or `UNKNOWN`.
+
+        Source: Redis, streamEstimateDistanceFromFirstEverEntry; streams.md 8.
+        """
+        if self.entries_added == 0:
+            return 0
+        if self.log.length == 0 and id <= self.last_id:
+            return self.entries_added
+        if id != (0, 0) and id < self.max_deleted_id:
+            return UNKNOWN
+        if id == self.last_id:
+            return self.entries_added
+        if id > self.last_id:
+            return UNKNOWN
+        first = self.log.first()
+        if self.max_deleted_id == (0, 0) or self.max_deleted_id < first:
+            if id < first:
+                return self.entries_added - self.log.length
+            if id == first:
+                return self.entries_added - self.log.length + 1
+        return UNKNOWN
+
+    def referenced(self, id: tuple[int, int]) -> bool:
+        """Some group has not read ``id`` yet or has it pending (KEEPREF's counterpart ACKED)."""
+        return any(group.last_id < id or group.pel.find(*id) >= 0 for group in self.groups.values())
+
+    # --- mutators -------------------------------------------------------------------------------
+
+    def append(self, ms: int, seq: int, wire: bytes, pairs: int, opens_node: bool) -> None:
+        """Add the entry ``ms-seq``, greater than ``last_id``; ``wire`` is its fields in RESP."""
+        assert (ms, seq) > self.last_id
+        self.log.append(ms, seq, wire, pairs)
+        self.nodes.add(ms, seq, wire, opens=opens_node)
+        self.last_id = (ms, seq)
+        self.entries_added += 1
+        self.keyspace.facts.appended(self.sid, ms, seq, opens_node, pairs, wire)
+        self.db.signal(self.key)
+
+    def trim_below(self, ms: int, seq: int) -> None:
+        """Remove the entries below ``ms-seq``; pending lists keep theirs."""
+        self.nodes.drop_first(self.log.trim_below(ms, seq))
+        self.keyspace.facts.trimmed(self.sid, ms, seq)
+
+    def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool) -> None:
+        """Remove these live entries; ``marks`` raises ``max_deleted_id`` (a trim does not)."""
+        for ms, seq in ids:
+            found = self.log.delete(ms, seq)
+            assert found, f"{ms}-{seq} is not there to be deleted"
+            self.nodes.drop(ms, seq)
+        if marks:
+            self.max_deleted_id = max(self.max_deleted_id, *ids)
+        self.keyspace.facts.deleted(self.sid, marks, ids)
+
+    def set_id(
+        self, last_id: tuple[int, int], entries_added: int, max_deleted_id: tuple[int, int]
+    ) -> None:
+        """XSETID: all three counters, absolute."""
+        self.last_id = last_id
+        self.entries_added = entries_added
+        self.max_deleted_id = max_deleted_id
+        self.keyspace.facts.stream_set_id(self.sid, last_id, entries_added, max_deleted_id)
+
+    def create_group(
+        self, name: bytes, gid: int, ms: int, seq: int, entries_read: int
+    ) -> ConsumerGroup:
+        """Add a group that has read up to ``ms-seq``."""
+        assert name not in self.groups
+        group = ConsumerGroup(self, name, gid, (ms, seq), entries_read)
+        self.groups[name] = group
+        self.keyspace.adopt_group(group)
+        self.keyspace.facts.group_created(self.sid, gid, ms, seq, entries_read, name)
+        return group
+
+    def destroy_group(self, name: bytes) -> None:
+        """Remove a group with its consumers and pending entries; blocked readers hear of it."""
+        group = self.groups.pop(name)
+        self.keyspace.drop_group(group)
+        self.keyspace.facts.group_destroyed(group.gid)
+        self.db.signal(self.key)

@@ -1,0 +1,58 @@
+"""The bounds of wire and store, each with its reason and its precedent."""
+
+from __future__ import annotations
+
+# --- the wire -----------------------------------------------------------------------------------
+
+MAX_BULK_BYTES = 512 * 1024 * 1024
+"""Longest argument. Precedent: redis.conf proto-max-bulk-len 512mb."""
+
+MAX_QUERY_BUFFER_BYTES = 1024 * 1024 * 1024
+"""Most unprocessed input of one client. Precedent: redis.conf client-query-buffer-limit 1gb."""
+
+MAX_ARGUMENTS = 1024 * 1024
+"""Most arguments of one request. Precedent: Redis, networking.c, multibulk length INT_MAX since 7;
+1,048,576 before; the older bound keeps one header from asking for gigabytes of offsets."""
+
+MAX_INLINE_BYTES = 64 * 1024
+"""Longest inline request, and longest length header. Precedent: Redis PROTO_INLINE_MAX_SIZE."""
+
+MAX_ARGUMENTS_BEFORE_AUTH = 10
+MAX_BULK_BYTES_BEFORE_AUTH = 16 * 1024
+"""What a client that has not authenticated may send. Precedent: Redis, CVE-2021-32675."""
+
+MAX_CLIENTS = 10_000
+"""Precedent: redis.conf maxclients."""
+
+RECEIVE_BYTES = 64 * 1024
+"""One recv. Smaller buffers cost a system call a pipeline of 16 entries."""
+
+MAX_EVENTS_PER_TURN = 128
+"""Sockets served in one turn; with 1,024 a 5 ms timer was seen 33 ms late, with 128 2.5 ms."""
+
+MAX_ID_TEXT_BYTES = 127
+"""Longest text taken for an id. Precedent: Redis, t_stream.c, a 128-byte buffer."""
+
+MAX_ENTRY_BYTES = 1024 * 1024 * 1024
+"""Most bytes of one entry's fields. Precedent: Redis STREAM_LISTPACK_MAX_SIZE (1 GiB)."""
+
+# --- the store ----------------------------------------------------------------------------------
+
+DATABASES = 16
+"""Precedent: redis.conf databases 16."""
+
+BLOCK_START_BYTES = 512
+BLOCK_MAX_BYTES = 256 * 1024
+"""A hot block starts small, so that 100,000 small streams stay small, and doubles."""
+
+PENDING_BLOCK_RECORDS = 256
+"""Records of 32 bytes in a block of the pending entries list: one block is 8 KiB."""
+
+MAX_DELIVERY_COUNT = 2**63 - 1
+"""Precedent: Redis, LLONG_MAX, which XNACK FATAL sets."""
+
+JOURNAL_FILE_BYTES = 64 * 1024 * 1024
+"""Preallocated size of one journal file; the next one is kept ready as the reserve."""
+
+MAX_RECORD_GROUP_BYTES = 2 * 1024 * 1024 * 1024
+"""Longest record group that is believed when read back; checked before anything is allocated."""

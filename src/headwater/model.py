@@ -1,0 +1,84 @@
+"""The value types that every room shares: stream ids, ranges, entries, pending entries.
+
+The engine and the hot commands pass an id as two numbers, ``ms`` and ``seq``, so that the compiled
+build needs no object for it; everything a caller sees is a `StreamID`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MAX_U64 = 2**64 - 1
+"""Largest value of either half of an id (Redis: ``UINT64_MAX``)."""
+
+
+class StreamID(NamedTuple):
+    """An entry's id: milliseconds and a sequence number, each an unsigned 64-bit integer.
+
+    Ordered by ``ms``, then ``seq``. Source: the XADD command page, "Specifying a Stream ID".
+
+    >>> StreamID.parse("1526569498055-0") < StreamID(1526569498055, 1)
+    True
+    >>> str(StreamID(5, 1))
+    '5-1'
+    """
+
+    ms: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> StreamID:
+        """The id that ``text`` spells, as a server prints it: ``<ms>-<seq>``, decimal.
+
+        Raises `ValueError` naming the text when it is anything else.
+        """
+        words = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+        ms, dash, seq = words.partition("-")
+        if not (dash and ms.isascii() and ms.isdigit() and seq.isascii() and seq.isdigit()):
+            raise ValueError(f"not a stream id: {words!r} (expected <milliseconds>-<sequence>)")
+        found = cls(int(ms), int(seq))
+        if found.ms > MAX_U64 or found.seq > MAX_U64:
+            raise ValueError(f"not a stream id: {words!r} (each half must fit 64 bits)")
+        return found
+
+    def next(self) -> StreamID:
+        """The smallest id greater than this one; `OverflowError` at the greatest id."""
+        if self.seq < MAX_U64:
+            return StreamID(self.ms, self.seq + 1)
+        if self.ms < MAX_U64:
+            return StreamID(self.ms + 1, 0)
+        raise OverflowError("there is no id after 18446744073709551615-18446744073709551615")
+
+
+MIN_ID = StreamID(0, 0)
+MAX_ID = StreamID(MAX_U64, MAX_U64)
+
+
+class IDRange(NamedTuple):
+    """Both ends belong to the range; empty when ``start > end``."""
+
+    start: StreamID
+    end: StreamID
+
+
+class Entry(NamedTuple):
+    """One stream entry. ``fields`` keeps order and repeated names, as the producer wrote them."""
+
+    id: StreamID
+    fields: tuple[tuple[bytes, bytes], ...]
+
+
+class PendingEntry(NamedTuple):
+    """What a group remembers of a delivered entry that is not settled (Redis: NACK).
+
+    ``consumer`` is None for an entry that nobody owns: released by XNACK or delayed by XSETTLE.
+    ``delivery_time`` is in Unix milliseconds, 0 for a released entry.
+    """
+
+    id: StreamID
+    consumer: bytes | None
+    delivery_time: int
+    delivery_count: int

@@ -1,0 +1,1 @@
+"""Bytes to requests, replies to bytes. Knows no streams and no socket."""

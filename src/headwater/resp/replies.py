@@ -1,0 +1,88 @@
+"""Writes replies into a session's output, in RESP2 or RESP3.
+
+A writer never checks what it is told: an array header of n promises n replies, and the command
+keeps the promise. Integers, bulks, arrays and stored entries are the same bytes in both versions;
+only nil, maps and the few types below differ. Source: the RESP specification, redis.io.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ReplyWriter:
+    """A writer onto ``out``, which it only ever appends to.
+
+    >>> out = bytearray()
+    >>> reply = ReplyWriter(out, resp=3)
+    >>> reply.map(1); reply.bulk(b"a"); reply.nil()
+    >>> bytes(out)
+    b'%1\\r\\n$1\\r\\na\\r\\n_\\r\\n'
+    """
+
+    def __init__(self, out: bytearray, resp: int = 2) -> None:
+        self.out = out
+        self.resp = resp
+
+    def ok(self) -> None:
+        self.out += b"+OK\r\n"
+
+    def simple(self, text: bytes) -> None:
+        """A simple string; ``text`` holds no CR or LF."""
+        self.out += b"+%b\r\n" % text
+
+    def error(self, text: str) -> None:
+        """An error reply, code first. CR and LF become spaces, as Redis makes them."""
+        line = text.replace("\r", " ").replace("\n", " ")
+        self.out += b"-%b\r\n" % line.encode("utf-8", "surrogateescape")
+
+    def integer(self, value: int) -> None:
+        self.out += b":%d\r\n" % value
+
+    def bulk(self, value: bytes) -> None:
+        self.out += b"$%d\r\n%b\r\n" % (len(value), value)
+
+    def id(self, ms: int, seq: int) -> None:
+        """A stream id, a bulk string."""
+        self.bulk(b"%d-%d" % (ms, seq))
+
+    def nil(self) -> None:
+        """Nothing, where a value was expected."""
+        self.out += b"_\r\n" if self.resp == 3 else b"$-1\r\n"
+
+    def nil_array(self) -> None:
+        """Nothing, where an array was expected."""
+        self.out += b"_\r\n" if self.resp == 3 else b"*-1\r\n"
+
+    def array(self, length: int) -> None:
+        """Header: ``length`` replies follow."""
+        self.out += b"*%d\r\n" % length
+
+    def map(self, pairs: int) -> None:
+        """Header: ``pairs`` keys and values follow, alternating."""
+        self.out += b"%%%d\r\n" % pairs if self.resp == 3 else b"*%d\r\n" % (pairs * 2)
+
+    def set(self, length: int) -> None:
+        """Header: ``length`` members follow."""
+        self.out += b"~%d\r\n" % length if self.resp == 3 else b"*%d\r\n" % length
+
+    def push(self, length: int) -> None:
+        """Header of an out-of-band message: ``length`` replies follow."""
+        self.out += b">%d\r\n" % length if self.resp == 3 else b"*%d\r\n" % length
+
+    def verbatim(self, text: bytes) -> None:
+        """Plain text for people; a bulk string in RESP2."""
+        if self.resp == 3:
+            self.out += b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text)
+        else:
+            self.bulk(text)
+
+    def bulks(self, values: Sequence[bytes]) -> None:
+        """An array of bulk strings."""
+        self.array(len(values))
+        for value in values:
+            self.bulk(value)
+
+    def raw(self, wire: bytes | bytearray | memoryview) -> None:
+        """Bytes that already are a reply: a slice of a block."""
+        self.out += wire
