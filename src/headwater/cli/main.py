@@ -1,0 +1,105 @@
+"""``headwater``: finds the word that was typed and imports only its file.
+
+Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark: the words and their
+        summaries stand in a table here.
+Rule 2. What Headwater itself reports is one line on standard error and exit status 1, never a
+        traceback; a wrong command line is exit status 2; Ctrl-C is 130.
+
+A word's module has a function of the word's name with typer's annotations, or, when the word has
+words of its own, a `typer.Typer` called ``app``.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command as typer_command
+
+from headwater import __version__
+from headwater.errors import HeadwaterError
+
+
+class Word(NamedTuple):
+    """Where a word of the command line is defined, and its line in ``headwater --help``."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+WORDS = {
+    "info": Word("headwater.cli.info", "info", "Say what is installed, and what is compiled."),
+}
+
+SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": None,  # help is plain text: rich takes longer to import than to run
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+}
+"""How every `typer.Typer` of the command line is made."""
+
+
+class LazyGroup(TyperGroup):
+    """The words of `WORDS`, each imported when it is run or asked for help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(WORDS)  # type: ignore[assignment]  # read for suggestions only
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return load(cmd_name) if cmd_name in WORDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, word.summary) for name, word in WORDS.items()])
+
+
+def load(name: str) -> Any:
+    """The command behind one of `WORDS`, ready to be invoked."""
+    word = WORDS[name]
+    defined = getattr(import_module(word.module), word.attribute)
+    if isinstance(defined, typer.Typer):
+        return typer_command(defined)
+    single = typer.Typer(**SETTINGS)
+    single.command(name)(defined)
+    return typer_command(single)
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **SETTINGS)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"headwater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def headwater(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A stream store that speaks Redis Streams, workers that lose no message, and a Spark pipeline
+    that turns streams into tables."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; ends the process with its exit status."""
+    try:
+        typer_command(app).main(args=arguments, prog_name="headwater")
+    except HeadwaterError as problem:
+        print(f"headwater: {problem}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The style is a test that walks the tree."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tidy import tree
+
+FILE_LINES = 400
+FUNCTION_LINES = 60
+
+LOCK_FILES = {
+    "Pipfile.lock",
+    "pdm.lock",
+    "poetry.lock",
+    "pylock.toml",
+    "requirements.lock",
+    "uv.lock",
+}
+
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|Users|root|work|opt|mnt|srv)/[\w.-]+")
+"""Paths of somebody's machine; /tmp, /usr, /etc and /dev are everybody's."""
+
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+
+ADDRESSES = re.compile(r"https?://|file://|(?<!\w)git\+|@\s*\w+://")
+
+
+def exceptions() -> dict[str, dict[str, Any]]:
+    read: dict[str, dict[str, Any]] = tomllib.loads(
+        (Path(__file__).parent / "exceptions.toml").read_text(encoding="utf-8")
+    )
+    return read
+
+
+def too_long(found: dict[str, int], limit: int, kind: str) -> list[str]:
+    """A sentence for each length over ``limit`` that no exception allows, and for each exception
+    that allows nothing."""
+    allowed = exceptions()[kind]
+    wrong = []
+    for name, length in found.items():
+        entry = allowed.get(name)
+        bound = entry["lines"] if entry else limit
+        if length > bound:
+            wrong.append(f"{name} has {length} lines, at most {bound} are allowed: split it")
+    for name, entry in allowed.items():
+        if not entry.get("reason"):
+            wrong.append(f"the exception for {name} gives no reason")
+        if found.get(name, 0) <= limit:
+            wrong.append(f"the exception for {name} is no longer needed")
+    return wrong
+
+
+def test_a_file_has_one_subject_and_under_400_lines() -> None:
+    lengths = {str(path): len(tree.text(path).splitlines()) for path in tree.code()}
+    assert too_long(lengths, FILE_LINES - 1, "files") == []
+
+
+def test_a_function_has_under_60_lines() -> None:
+    lengths: dict[str, int] = {}
+    for path in tree.code():
+        for name, length in tree.functions(path):
+            key = f"{path}::{name}"
+            lengths[key] = max(length, lengths.get(key, 0))
+    assert too_long(lengths, FUNCTION_LINES - 1, "functions") == []
+
+
+def test_nothing_says_where_on_a_machine_it_was_written() -> None:
+    found = [
+        f"{path}: {match[0]}"
+        for path in tree.files()
+        if path.parts[:2] != ("tests", "tidy")
+        for match in MACHINE_PATHS.finditer(tree.text(path))
+    ]
+    assert found == []
+
+
+def test_nothing_is_left_unfinished_in_words() -> None:
+    found = [
+        f"{path}: {match[0]}"
+        for path in tree.files()
+        if path.name != "LICENSE"
+        for match in UNFINISHED.finditer(tree.text(path))
+    ]
+    assert found == [], "finish it, or open an issue and say nothing here"
+
+
+def test_there_is_no_lock_file() -> None:
+    assert [str(path) for path in tree.files() if path.name in LOCK_FILES] == []
+
+
+def test_constraints_name_versions_and_no_addresses() -> None:
+    # Given the constraints without comments
+    text = tree.text(Path("constraints.txt"))
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    # Then each is one exact version and nothing else
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+    assert ADDRESSES.search(text) is None
+
+
+def test_every_dependency_is_pinned() -> None:
+    # Given every distribution that pyproject.toml names
+    project = tomllib.loads(tree.text(Path("pyproject.toml")))["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [*project["dependencies"], *(name for extra in extras for name in extra)]
+    names = {re.split(r"[\[<>=~!; ]", requirement)[0].lower() for requirement in wanted}
+    # Then the constraints hold a version of each
+    pinned = {
+        line.split("==")[0].lower()
+        for line in tree.text(Path("constraints.txt")).splitlines()
+        if "==" in line
+    }
+    assert names - pinned == set()
+
+
+@pytest.mark.parametrize("path", tree.code(), ids=str)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    import ast
+
+    module = ast.parse(tree.text(path))
+    if module.body:
+        assert ast.get_docstring(module), f"{path} begins without a sentence on what it is"
