@@ -71,3 +71,7 @@ class DataLoss(HeadwaterError):
 
 class JavaMissing(HeadwaterError):
     """No Java that Spark can run on was found; says how to get one."""
+
+
+class EncodeError(HeadwaterError):
+    """A message cannot be written by its stream's codec; names field and value."""

@@ -1,0 +1,102 @@
+"""How a typed message becomes an entry's fields and back.
+
+Used by producers, workers, dead letters and Spark alike, so that all of them mean the same bytes.
+
+>>> import msgspec
+>>> class Order(msgspec.Struct):
+...     id: int
+...     item: str
+>>> encode(Order(id=17, item="tea"))
+[(b'id', b'17'), (b'item', b'tea')]
+>>> decode([(b"item", b"tea"), (b"id", b"17")], Order)
+Order(id=17, item='tea')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from headwater.errors import DeclarationError
+from headwater.messages.codecs import (
+    DATA_FIELD,
+    JSONCodec,
+    MessageCodec,
+    Pairs,
+    PydanticJSONCodec,
+    is_pydantic,
+)
+from headwater.messages.dead import (
+    DeadLetter,
+    dead_letter_fields,
+    error_text,
+    iso_time,
+    parse_dead_letter,
+    trace_text,
+)
+from headwater.messages.fields import FieldsCodec, PydanticFieldsCodec
+from headwater.messages.keys import (
+    PARKED_CONSUMER,
+    RESERVED_PREFIX,
+    TRACE_FIELDS,
+    beside,
+    dead_letter_stream,
+    due_key,
+    group_settings_key,
+    hash_tag,
+    is_reserved,
+)
+
+CODECS = ("fields", "json")
+
+
+def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
+    """The codec object for messages of type ``kind``; made once a stream.
+
+    Raises `DeclarationError` for a codec that does not exist and a type that it cannot carry.
+    """
+    if codec not in CODECS:
+        raise DeclarationError(f"unknown codec {codec!r}: choose one of {', '.join(CODECS)}")
+    if codec == "json":
+        return PydanticJSONCodec(kind) if is_pydantic(kind) else JSONCodec(kind)
+    return PydanticFieldsCodec(kind) if is_pydantic(kind) else FieldsCodec(kind)
+
+
+_codec_of: Callable[[Any, str], MessageCodec] = lru_cache(maxsize=256)(codec_for)
+
+
+def encode(message: Any, *, codec: str = "fields") -> Pairs:
+    """The fields of ``message``, in order. `EncodeError` when a value cannot be written."""
+    return _codec_of(type(message), codec).encode(message)
+
+
+def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fields") -> Any:
+    """The message of type ``kind`` that ``fields`` hold. `DecodeError` when they hold none."""
+    return _codec_of(kind, codec).decode(fields)
+
+
+__all__ = [
+    "CODECS",
+    "DATA_FIELD",
+    "PARKED_CONSUMER",
+    "RESERVED_PREFIX",
+    "TRACE_FIELDS",
+    "DeadLetter",
+    "MessageCodec",
+    "Pairs",
+    "beside",
+    "codec_for",
+    "dead_letter_fields",
+    "dead_letter_stream",
+    "decode",
+    "due_key",
+    "encode",
+    "error_text",
+    "group_settings_key",
+    "hash_tag",
+    "is_reserved",
+    "iso_time",
+    "parse_dead_letter",
+    "trace_text",
+]

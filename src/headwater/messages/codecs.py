@@ -1,0 +1,189 @@
+"""A codec turns a message into an entry's fields and back.
+
+Rule 1. The codec is chosen by declaration, never guessed from what arrives.
+Rule 2. Lax on text (``"17"`` is 17), strict on meaning: what is missing or does not convert is a
+        `DecodeError` that names field, value (cut at 100 characters) and type.
+Rule 3. What a type cannot carry through its codec unchanged is refused when the codec is made, by
+        `DeclarationError`, not when the first such message appears.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.errors import DeclarationError, DecodeError, EncodeError
+
+DATA_FIELD = b"data"
+"""The one field that codec json writes."""
+
+MAX_SHOWN = 100
+"""Characters of a value that an error shows: enough to recognise it, too few to leak a document."""
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+def shown(value: object) -> str:
+    """``value`` as an error shows it: its repr, cut at 100 characters."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+
+
+def names(flat: Sequence[bytes]) -> str:
+    """The field names of an entry, for an error."""
+    found = ", ".join(repr(name.decode("utf-8", "replace")) for name in flat[::2])
+    return (found if len(found) <= MAX_SHOWN else found[:MAX_SHOWN] + "…") or "none"
+
+
+def pydantic_base() -> Any:
+    """pydantic's BaseModel when the program has imported pydantic, else None: a program that has
+    not cannot hand us one of its models."""
+    module = sys.modules.get("pydantic")
+    return getattr(module, "BaseModel", None)
+
+
+def is_pydantic(kind: object) -> bool:
+    """Whether ``kind`` is a pydantic model class."""
+    base = pydantic_base()
+    return base is not None and isinstance(kind, type) and issubclass(kind, base)
+
+
+def type_name(kind: object) -> str:
+    """How an error names a type."""
+    return getattr(kind, "__name__", None) or str(kind)
+
+
+class MessageCodec(ABC):
+    """Encodes and decodes messages of one type. Made once a stream; holds no state between calls."""
+
+    name: str
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    @abstractmethod
+    def encode(self, message: Any) -> Pairs:
+        """The entry's fields, in order. `EncodeError` when the message cannot be written."""
+
+    @abstractmethod
+    def decode_flat(self, flat: Sequence[bytes]) -> Any:
+        """The message that ``[field, value, field, value, …]`` holds; `DecodeError` if none."""
+
+    def decode(self, pairs: Sequence[tuple[bytes, bytes]]) -> Any:
+        """The message that the fields hold; `DecodeError` if they hold none."""
+        return self.decode_flat([part for pair in pairs for part in pair])
+
+
+class JSONCodec(MessageCodec):
+    """One field, ``data``, with a JSON document.
+
+    >>> codec = JSONCodec(dict[str, int])
+    >>> codec.encode({"id": 17})
+    [(b'data', b'{"id":17}')]
+    >>> codec.decode([(b"data", b'{"id": "17"}')])
+    {'id': 17}
+    """
+
+    name = "json"
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(kind)
+        self._encoder = msgspec.json.Encoder()
+        try:
+            self._decoder = msgspec.json.Decoder(kind, strict=False)
+        except (TypeError, ValueError, NameError) as error:
+            raise DeclarationError(
+                f"{type_name(kind)} cannot be a message type: {error}. Use a msgspec Struct, a "
+                "dataclass, a TypedDict or a pydantic model."
+            ) from error
+
+    def encode(self, message: Any) -> Pairs:
+        try:
+            return [(DATA_FIELD, self._encoder.encode(message))]
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise EncodeError(f"{shown(message)} cannot be written as JSON: {error}") from error
+
+    def decode_flat(self, flat: Sequence[bytes]) -> Any:
+        data = data_field(flat)
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError as error:
+            raise DecodeError(_located(data, str(error), self.kind)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise not_json(data, self.kind, error) from None
+        except (TypeError, ValueError) as error:
+            raise DecodeError(
+                f"field 'data' = {shown(data)} is no {type_name(self.kind)}: {error}"
+            ) from error
+
+
+class PydanticJSONCodec(MessageCodec):
+    """Codec json for a pydantic model: the model's own JSON, by its aliases."""
+
+    name = "json"
+
+    def encode(self, message: Any) -> Pairs:
+        try:
+            return [(DATA_FIELD, message.model_dump_json(by_alias=True).encode())]
+        except (AttributeError, TypeError, ValueError) as error:
+            raise EncodeError(f"{shown(message)} cannot be written as JSON: {error}") from error
+
+    def decode_flat(self, flat: Sequence[bytes]) -> Any:
+        from pydantic import ValidationError
+
+        data = data_field(flat)
+        try:
+            return self.kind.model_validate_json(data)
+        except ValidationError as error:
+            if error.errors()[0]["type"] == "json_invalid":
+                raise not_json(data, self.kind, error.errors()[0]["msg"]) from None
+            raise DecodeError(pydantic_words(error)) from None
+
+
+def data_field(flat: Sequence[bytes]) -> bytes:
+    """The value of ``data``, the last one if it is repeated."""
+    for index in range(len(flat) - 2, -1, -2):
+        if flat[index] == DATA_FIELD:
+            return flat[index + 1]
+    raise DecodeError(
+        "field 'data' is missing: codec json expects one JSON document there; the entry has the "
+        f"fields {names(flat)}"
+    )
+
+
+def not_json(data: bytes, kind: object, reason: object) -> DecodeError:
+    return DecodeError(
+        f"field 'data' = {shown(data)} is no JSON document ({type_name(kind)} expected): {reason}"
+    )
+
+
+def pydantic_words(error: Any) -> str:
+    """The first complaint of a pydantic ValidationError, in our words."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "the message"
+    if first["type"] == "missing":
+        return f"field {field!r} is missing"
+    return f"field {field!r} = {shown(first['input'])}: {first['msg']}"
+
+
+_PATH_STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
+
+
+def _located(data: bytes, complaint: str, kind: object) -> str:
+    """msgspec says where (``$.lines[2].price``) and what type; this adds the value found there."""
+    words, _, place = complaint.partition(" - at `")
+    path = place.rstrip("`").removeprefix("$")
+    try:
+        value = msgspec.json.decode(data)
+        for name, index in _PATH_STEP.findall(path):
+            value = value[int(index)] if index else value[name]
+    except (KeyError, IndexError, TypeError, msgspec.DecodeError):
+        value = data
+    words = words.replace("`", "")
+    field = path.removeprefix(".") or "data"
+    return f"field {field!r} = {shown(value)}: {words} ({type_name(kind)})"

@@ -1,0 +1,125 @@
+"""A dead letter: an entry that could not be handled, with why and where it came from.
+
+Its record holds the original fields unchanged and in order, then Headwater's own, whose names begin
+with ``hw.``. Replaying one strips those and adds the entry again to its stream.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from headwater.messages.codecs import Pairs
+from headwater.messages.keys import RESERVED_PREFIX
+
+MAX_ERROR_CHARACTERS = 2_000
+"""A longer message is cut: it may quote the whole input."""
+
+TRACE_FRAMES = 8
+"""The last frames are where it went wrong; the first are always ours."""
+
+
+class DeadLetter(NamedTuple):
+    """One record of a dead-letter stream.
+
+    ``id`` is the record's own id, ``entry_id`` that of the entry it is about.
+    """
+
+    id: str
+    stream: str
+    group: str
+    entry_id: str
+    consumer: str
+    deliveries: int
+    error: str
+    trace: str
+    at: str
+    fields: Pairs
+    """The original fields."""
+
+
+def iso_time(now_ms: int) -> str:
+    """Unix milliseconds as ISO 8601 in UTC.
+
+    >>> iso_time(1526569498055)
+    '2018-05-17T15:04:58.055Z'
+    """
+    moment = datetime.fromtimestamp(now_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
+
+
+def error_text(error: BaseException) -> str:
+    """``type: message``, cut at 2,000 characters."""
+    kind = type(error)
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else (f"{kind.__module__}.{kind.__qualname__}")
+    )
+    return f"{name}: {error}"[:MAX_ERROR_CHARACTERS]
+
+
+def trace_text(error: BaseException) -> str:
+    """The last frames of an error's traceback, as Python prints them; empty if it has none."""
+    frames = traceback.extract_tb(error.__traceback__)[-TRACE_FRAMES:]
+    return "".join(traceback.format_list(frames)).rstrip()
+
+
+def dead_letter_fields(
+    original: Sequence[bytes],
+    *,
+    stream: str,
+    group: str,
+    entry_id: str,
+    consumer: str,
+    deliveries: int,
+    error: str,
+    trace: str,
+    at_ms: int,
+) -> Pairs:
+    """The record's fields. ``original`` is ``[field, value, …]`` as the entry has them."""
+    pairs = list(zip(original[::2], original[1::2], strict=False))
+    about = {
+        "stream": stream,
+        "group": group,
+        "id": entry_id,
+        "consumer": consumer,
+        "deliveries": str(deliveries),
+        "error": error,
+        "trace": trace,
+        "at": iso_time(at_ms),
+    }
+    prefix = RESERVED_PREFIX.encode()
+    pairs += [
+        (prefix + name.encode(), value.encode("utf-8", "backslashreplace"))
+        for name, value in about.items()
+    ]
+    return pairs
+
+
+def parse_dead_letter(record_id: str, flat: Sequence[bytes]) -> DeadLetter:
+    """The record that an entry of a dead-letter stream is. What is absent is empty, so that a
+    record of someone else's making can still be shown and dropped."""
+    prefix = RESERVED_PREFIX.encode()
+    about: dict[str, str] = {}
+    fields: Pairs = []
+    for name, value in zip(flat[::2], flat[1::2], strict=False):
+        if name.startswith(prefix):
+            about[name[len(prefix) :].decode("utf-8", "replace")] = value.decode("utf-8", "replace")
+        else:
+            fields.append((name, value))
+    deliveries = about.get("deliveries", "")
+    return DeadLetter(
+        id=record_id,
+        stream=about.get("stream", ""),
+        group=about.get("group", ""),
+        entry_id=about.get("id", ""),
+        consumer=about.get("consumer", ""),
+        deliveries=int(deliveries) if deliveries.isdecimal() else 0,
+        error=about.get("error", ""),
+        trace=about.get("trace", ""),
+        at=about.get("at", ""),
+        fields=fields,
+    )

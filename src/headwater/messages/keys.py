@@ -1,0 +1,62 @@
+"""Names: the keys that Headwater keeps beside a stream, and the field names that it keeps to itself.
+
+Rule 1. A key kept beside a stream hashes to the stream's slot, so one step can touch both.
+Rule 2. A name that has a hash tag already is not wrapped again: its own tag decides its slot.
+"""
+
+from __future__ import annotations
+
+RESERVED_PREFIX = "hw."
+"""Field names that begin so are Headwater's own: they describe an entry and are no part of it."""
+
+TRACE_FIELDS = frozenset({"traceparent", "tracestate"})
+"""Field names of the W3C Trace Context, carried beside a message."""
+
+PARKED_CONSUMER = "hw.parked"
+"""The consumer that holds entries waiting for their retry, on servers without XSETTLE."""
+
+
+def is_reserved(field: str | bytes) -> bool:
+    """Whether a field is no part of the message.
+
+    >>> is_reserved("hw.error"), is_reserved(b"traceparent"), is_reserved("total")
+    (True, True, False)
+    """
+    name = field.decode("utf-8", "replace") if isinstance(field, bytes) else field
+    return name.startswith(RESERVED_PREFIX) or name in TRACE_FIELDS
+
+
+def beside(stream: str, suffix: str) -> str:
+    """The key named ``suffix`` beside ``stream``, in the same hash slot.
+
+    A tag is what stands between the first ``{`` and the next ``}``, if anything does: the rule of
+    the Redis Cluster specification, "Hash tags".
+
+    >>> beside("orders", ":x"), beside("{eu}.orders", ":x"), beside("a{}b", ":x")
+    ('{orders}:x', '{eu}.orders:x', '{a{}b}:x')
+    """
+    return f"{stream if hash_tag(stream) else '{' + stream + '}'}{suffix}"
+
+
+def hash_tag(key: str) -> str:
+    """The part of ``key`` that decides its hash slot, or ``""`` when the whole key does."""
+    opened = key.find("{")
+    if opened < 0:
+        return ""
+    closed = key.find("}", opened + 1)
+    return key[opened + 1 : closed] if closed > 0 else ""
+
+
+def dead_letter_stream(stream: str) -> str:
+    """Where a stream's dead letters go unless the consumer names another: ``{orders}.dead``."""
+    return beside(stream, ".dead")
+
+
+def group_settings_key(stream: str, group: str) -> str:
+    """The hash of what all workers of a group must agree on: ``{orders}:hw:group:billing``."""
+    return beside(stream, f":hw:group:{group}")
+
+
+def due_key(stream: str, group: str) -> str:
+    """The hash id → due time of parked entries: ``{orders}:hw:due:billing``."""
+    return beside(stream, f":hw:due:{group}")

@@ -1,0 +1,203 @@
+"""What one attribute of a message type looks like as one stream field.
+
+A stream field is bytes without a type, so the declared type decides how they are read: as text, as
+raw bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) cannot be
+read back and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from headwater.errors import DeclarationError
+from headwater.messages.codecs import is_pydantic, type_name
+from headwater.messages.keys import is_reserved
+
+
+class Kind(Enum):
+    """How the bytes of one field are read."""
+
+    TEXT = "text"
+    TIME = "time"
+    """Text that is a date and time; without a zone it is UTC."""
+    RAW = "bytes"
+    JSON = "json"
+
+
+class Shape(NamedTuple):
+    """One attribute: ``attribute`` in Python, ``field`` in the stream."""
+
+    attribute: str
+    field: str
+    kind: Kind
+    required: bool
+    """A missing field is an error. False with a default, and for what may be None."""
+    none_when_missing: bool
+    """It has no default and may be None: a missing field is None."""
+    naive_time: bool
+    """Declared without a time zone (``Meta(tz=False)``)."""
+    type_name: str
+
+
+_TEXT = (
+    inspect.AnyType,
+    inspect.NoneType,
+    inspect.BoolType,
+    inspect.IntType,
+    inspect.FloatType,
+    inspect.StrType,
+    inspect.TimeType,
+    inspect.DateType,
+    inspect.TimeDeltaType,
+    inspect.UUIDType,
+    inspect.DecimalType,
+    inspect.EnumType,
+    inspect.LiteralType,
+)
+_RAW = (inspect.BytesType, inspect.ByteArrayType, inspect.MemoryViewType)
+
+
+def shapes_of(kind: Any) -> list[Shape]:
+    """The shapes of a message type's attributes, in order; `DeclarationError` for what is no record
+    or has an attribute that one field cannot carry."""
+    found = _pydantic_shapes(kind) if is_pydantic(kind) else _msgspec_shapes(kind)
+    for shape in found:
+        if is_reserved(shape.field):
+            raise DeclarationError(
+                f"{type_name(kind)}.{shape.attribute}: the field name {shape.field!r} is reserved "
+                "(traceparent, tracestate and what begins with 'hw.'); give it another name."
+            )
+    return found
+
+
+def _msgspec_shapes(kind: Any) -> list[Shape]:
+    try:
+        info = inspect.type_info(kind)
+    except (TypeError, ValueError, NameError) as error:
+        raise DeclarationError(f"{type_name(kind)} cannot be a message type: {error}") from error
+    if not isinstance(info, inspect.StructType | inspect.DataclassType | inspect.TypedDictType):
+        raise DeclarationError(
+            f"{type_name(kind)} has no attributes that could be fields: codec fields needs a "
+            "msgspec Struct, a dataclass, a TypedDict or a pydantic model. Any type msgspec knows "
+            "can be written with codec='json'."
+        )
+    return [_shape(kind, field) for field in info.fields]
+
+
+def _shape(kind: Any, field: inspect.Field) -> Shape:
+    where = f"{type_name(kind)}.{field.name}"
+    may_be_none = _may_be_none(field.type)
+    if may_be_none and not field.required and field.default is not None:
+        raise DeclarationError(
+            f"{where} may be None but has another default: codec fields writes None by leaving the "
+            "field out, and it would be read as the default. Make None the default, or use "
+            "codec='json'."
+        )
+    return Shape(
+        field.name,
+        field.encode_name,
+        _kind(where, field.type, _refused_class),
+        field.required and not may_be_none,
+        field.required and may_be_none,
+        isinstance(field.type, inspect.DateTimeType) and field.type.tz is False,
+        _name(field.type),
+    )
+
+
+def _refused_class(where: str, found: inspect.CustomType) -> Kind:
+    raise DeclarationError(
+        f"{where}: a {type_name(found.cls)} cannot be written as a field. Use a type that msgspec "
+        "knows, or a pydantic model."
+    )
+
+
+def _may_be_none(info: inspect.Type) -> bool:
+    if isinstance(info, inspect.UnionType):
+        return any(isinstance(member, inspect.NoneType) for member in info.types)
+    return isinstance(info, inspect.NoneType)
+
+
+def _kind(
+    where: str, info: inspect.Type, custom: Callable[[str, inspect.CustomType], Kind]
+) -> Kind:
+    """How a field of this declared type is read."""
+    if isinstance(info, inspect.Metadata):
+        return _kind(where, info.type, custom)
+    if isinstance(info, inspect.CustomType):
+        return custom(where, info)
+    if isinstance(info, inspect.UnionType):
+        members = [m for m in info.types if not isinstance(m, inspect.NoneType)]
+        kinds = {_kind(where, member, custom) for member in members}
+        if kinds == {Kind.TEXT, Kind.TIME}:
+            return Kind.TEXT
+        if len(kinds) > 1:
+            raise DeclarationError(
+                f"{where}: a field that may be {' or '.join(sorted(k.value for k in kinds))} "
+                f"cannot be read back ({_name(info)}). Use one of them, or codec='json'."
+            )
+        return kinds.pop()
+    if isinstance(info, inspect.DateTimeType):
+        return Kind.TIME
+    if isinstance(info, _TEXT):
+        return Kind.TEXT
+    return Kind.RAW if isinstance(info, _RAW) else Kind.JSON
+
+
+def _name(info: inspect.Type) -> str:
+    """How an error names a declared type."""
+    if isinstance(info, inspect.Metadata):
+        return _name(info.type)
+    if isinstance(info, inspect.UnionType):
+        return " | ".join(_name(member) for member in info.types)
+    if isinstance(info, inspect.NoneType):
+        return "None"
+    named = getattr(info, "cls", None)
+    if named is not None:
+        return type_name(named)
+    return type(info).__name__.removesuffix("Type").lower()
+
+
+def _pydantic_shapes(kind: Any) -> list[Shape]:
+    found = []
+    for attribute, field in kind.model_fields.items():
+        where = f"{type_name(kind)}.{attribute}"
+        try:
+            info = inspect.type_info(field.annotation)
+        except (TypeError, ValueError):
+            info = inspect.AnyType()
+        may_be_none = _may_be_none(info)
+        required = field.is_required()
+        if (
+            may_be_none
+            and not required
+            and field.get_default(call_default_factory=True) is not None
+        ):
+            raise DeclarationError(
+                f"{where} may be None but has another default: codec fields writes None by leaving "
+                "the field out. Make None the default, or use codec='json'."
+            )
+        found.append(
+            Shape(
+                attribute,
+                field.alias or attribute,
+                _kind(where, info, _pydantic_class),
+                required and not may_be_none,
+                required and may_be_none,
+                False,
+                type_name(field.annotation),
+            )
+        )
+    return found
+
+
+def _pydantic_class(_where: str, found: inspect.CustomType) -> Kind:
+    """A class msgspec does not know: a model is JSON, anything else (a URL, an address) is text."""
+    return Kind.JSON if is_pydantic(found.cls) else Kind.TEXT
+
+
+UNSET: object = msgspec.UNSET
