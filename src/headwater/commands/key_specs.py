@@ -1,0 +1,103 @@
+"""Where the keys of a request stand, as a command's row says it.
+
+Redis describes it by key specifications: a begin (an argument, or the word behind which keys
+follow) and a range. Where these cannot say it all, a row names a finder of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headwater.resp.arguments import Arguments
+
+
+class KeySpec(NamedTuple):
+    """One specification, as COMMAND INFO shows it.
+
+    Keys begin at argument ``begin``, or behind ``keyword``, which is looked for from ``begin`` on.
+    ``last`` counts from there (0: that one) or, below 0, from the end of the request. With
+    ``limit`` n only the first 1/n of the arguments to the end are keys (XREAD: half).
+    """
+
+    flags: tuple[str, ...]
+    begin: int
+    keyword: str = ""
+    last: int = 0
+    limit: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> KeySpec:
+        """``RW update 1``, ``RM delete 1:-1`` (to the end), ``RO access STREAMS/4:-1:2``.
+
+        >>> KeySpec.parse("RM delete 1:-1")
+        KeySpec(flags=('RM', 'delete'), begin=1, keyword='', last=-1, limit=0)
+        """
+        *flags, place = text.split()
+        keyword, _, numbers = place.rpartition("/")
+        begin, last, limit, *_ = (*map(int, numbers.split(":")), 0, 0)
+        return cls(tuple(flags), begin, keyword, last, limit)
+
+    def positions(self, arguments: Arguments) -> range:
+        """The arguments that are keys by this specification; empty when there are none."""
+        first = self.begin
+        if self.keyword:
+            wanted = self.keyword.encode()
+            while first < arguments.count and arguments.token(first) != wanted:
+                first += 1
+            first += 1
+        if self.limit:
+            last = first + (arguments.count - first) // self.limit + self.last
+        elif self.last < 0:
+            last = arguments.count + self.last
+        else:
+            last = first + self.last
+        return range(first, min(last, arguments.count - 1) + 1)
+
+
+class FoundKey(NamedTuple):
+    """A key's place in the request and the flags under which it is used."""
+
+    position: int
+    flags: tuple[str, ...]
+
+
+def xsettle_destinations(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
+    """The key of XSETTLE and every ``dest`` behind TO; what follows FIELDS is data, not words."""
+    found = [FoundKey(1, specs[0].flags)]
+    position, count = 5, arguments.count
+    while position < count:
+        word = arguments.token(position)
+        if word == b"TO":
+            if position + 1 < count:
+                found.append(FoundKey(position + 1, specs[-1].flags))
+            position += 2
+        elif word == b"DELAY":
+            position += 2
+        elif word == b"IDS" and position + 1 < count:
+            position += 2 + max(0, arguments.integer(position + 1, default=0))
+        elif word == b"FIELDS" and position + 1 < count:
+            position += 2 + 2 * max(0, arguments.integer(position + 1, default=0))
+        else:
+            position += 1
+    return found
+
+
+Finder = Callable[[Arguments, tuple[KeySpec, ...]], list[FoundKey]]
+
+FINDERS: dict[str, Finder] = {"xsettle": xsettle_destinations}
+
+
+def find_keys(arguments: Arguments, specs: tuple[KeySpec, ...], finder: str = "") -> list[FoundKey]:
+    """Every key of a request, in the order of its specifications.
+
+    >>> request = Arguments.of(b"XREAD", b"STREAMS", b"a", b"b", b"0", b"0")
+    >>> specs = (KeySpec.parse("RO access STREAMS/1:-1:2"),)
+    >>> [key.position for key in find_keys(request, specs)]
+    [2, 3]
+    """
+    if finder:
+        return FINDERS[finder](arguments, specs)
+    return [
+        FoundKey(position, spec.flags) for spec in specs for position in spec.positions(arguments)
+    ]

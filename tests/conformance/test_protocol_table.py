@@ -1,0 +1,141 @@
+"""The command table says what a real Redis says, where Redis has the command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from headwater.commands.key_specs import FoundKey, find_keys
+from headwater.commands.table import COMMANDS, CommandRow
+from headwater.resp.arguments import Arguments
+from tests.peers import Peer
+
+OURS = {"xrenew", "xsettle", "xretire", "xsplit"}
+NEWER_THAN_THE_PEER = {"xnack"}
+
+
+def every_row(rows: Iterator[CommandRow] | None = None) -> Iterator[CommandRow]:
+    for row in rows if rows is not None else iter(COMMANDS.values()):
+        yield row
+        yield from every_row(iter(row.subcommands.values()))
+
+
+SHARED = {
+    row.name: row
+    for row in every_row()
+    if row.name not in OURS and row.name not in NEWER_THAN_THE_PEER
+}
+
+
+def text(value: Any) -> Any:
+    """Bytes as text, sets as sets, lists as lists, all the way down."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, dict):
+        return {text(key): text(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return {text(item) for item in value}
+    return [text(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+@pytest.fixture
+def real(shared_peer: Callable[[str], Peer]) -> Iterator[Any]:
+    peer = shared_peer("redis-8.2")
+    with redis.Redis(port=peer.port, protocol=3) as client:
+        client.response_callbacks.clear()
+        yield client
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", SHARED)
+def test_a_row_says_what_redis_says(name: str, real: Any) -> None:
+    row = SHARED[name]
+    told = text(real.execute_command("COMMAND INFO", name))[0]
+    _, arity, flags, first, last, step, categories, tips, specs, _ = told
+
+    assert row.arity == arity
+    assert {*row.flags, *(["movablekeys"] if row.movable_keys else [])} == set(flags)
+    assert {f"@{category}" for category in row.categories} == set(categories)
+    assert set(row.tips) == set(tips)
+    assert len(row.keys) == len(specs)
+    for ours, theirs in zip(row.keys, specs, strict=True):
+        assert set(ours.flags) == set(theirs["flags"])
+        begin = theirs["begin_search"]["spec"]
+        assert ours.begin == begin.get("index", begin.get("startfrom"))
+        assert ours.keyword == begin.get("keyword", "")
+        assert theirs["find_keys"]["spec"] == {
+            "lastkey": ours.last,
+            "keystep": 1,
+            "limit": ours.limit,
+        }
+    if row.keys and not row.movable_keys:
+        assert (first, step) == (row.keys[0].begin, 1)
+        assert last == (row.keys[0].last or first)
+
+    docs = text(real.execute_command("COMMAND DOCS", name))[name]
+    assert (row.group, row.since) == (docs["group"], docs["since"])
+
+
+@pytest.mark.parametrize("row", list(every_row()), ids=lambda row: row.name)
+def test_a_row_is_complete(row: CommandRow) -> None:
+    assert row.name == row.name.lower()
+    assert row.arity
+    assert row.summary.endswith(".")
+    assert {"fast", "slow"} & set(row.categories)
+    for name, sub in row.subcommands.items():
+        assert sub.name == f"{row.name}|{name.decode().lower()}"
+        assert sub.arity_fits(max(2, abs(sub.arity)))
+    if row.writes and not row.subcommands and row.group in {"stream", "string", "hash"}:
+        assert row.keys
+
+
+def keys(*words: str) -> list[str]:
+    """The keys of a request, each with the first of its flags."""
+    arguments = Arguments.of(*(word.encode() for word in words))
+    row = COMMANDS[arguments.token(0)]
+    if row.subcommands:
+        row = row.subcommands[arguments.token(1)]
+    found: list[FoundKey] = find_keys(arguments, row.keys, row.finder)
+    return [f"{words[key.position]} {key.flags[0]}" for key in found]
+
+
+REQUESTS = {
+    "XADD s * a b": ["s RW"],
+    "DEL a b c": ["a RM", "b RM", "c RM"],
+    "XREAD COUNT 1 streams a b 0 0": ["a RO", "b RO"],
+    "XREAD STREAMS a b 0": ["a RO"],
+    "XREADGROUP GROUP g STREAMS STREAMS a >": ["a RO"],
+    "XGROUP CREATE s g $": ["s RW"],
+    "PING": [],
+    "XSETTLE s g c ACK IDS 2 1-1 2-2": ["s RW"],
+    "XSETTLE s g c FAIL DELAY 5 IDS 1 TO TO d MAXLEN 5 * FIELDS 1 TO x": ["s RW", "d RW"],
+    "XSETTLE s g c ACK IDS 1 1-1 TO a * FIELDS 2 x TO y TO to b MINID ~ 1 * FIELDS 1 f v": [
+        "s RW",
+        "a RW",
+        "b RW",
+    ],
+    "XSETTLE s g c ACK TO a * FIELDS 1 x y IDS 1 1-1": ["s RW", "a RW"],
+    "XSETTLE s g c ACK IDS 99 1-1": ["s RW"],
+    "XSETTLE s g c ACK IDS x TO": ["s RW"],
+}
+
+
+@pytest.mark.parametrize("request_line", REQUESTS)
+def test_the_keys_of_a_request_are_found(request_line: str) -> None:
+    assert keys(*request_line.split()) == REQUESTS[request_line]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("request_line", [line for line in REQUESTS if "XSETTLE" not in line])
+def test_redis_finds_the_same_keys(request_line: str, real: Any) -> None:
+    words = request_line.split()
+    if REQUESTS[request_line]:
+        told = text(real.execute_command("COMMAND GETKEYSANDFLAGS", *words))
+        ours = [key.split()[0] for key in REQUESTS[request_line]]
+        assert [key for key, _ in told] == ours
+    else:
+        with pytest.raises(redis.ResponseError, match="The command has no key arguments"):
+            real.execute_command("COMMAND GETKEYS", *words)
