@@ -1,0 +1,72 @@
+"""Patterns match what they match in Redis, and never for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headwater.commands.globs import matches
+from headwater.errors import CommandError
+from tests.peers import Peer
+
+CASES = {
+    (b"", b""): True,
+    (b"", b"a"): False,
+    (b"*", b""): True,
+    (b"a*c", b"abbc"): True,
+    (b"a*c", b"abb"): False,
+    (b"*a*b*", b"xxaxxbxx"): True,
+    (b"h?llo", b"hello"): True,
+    (b"h?llo", b"hllo"): False,
+    (b"[a-c]x", b"bx"): True,
+    (b"[c-a]x", b"bx"): True,
+    (b"[^a-c]x", b"bx"): False,
+    (b"[^a-c]x", b"dx"): True,
+    (b"[]", b"a"): False,
+    (b"[^]", b"a"): True,
+    (b"[\\]]", b"]"): True,
+    (b"[ab", b"b"): True,
+    (b"\\*", b"*"): True,
+    (b"\\*", b"a"): False,
+    (b"a\\", b"a\\"): True,
+    (b"a[", b"a"): False,
+}
+
+
+@pytest.mark.parametrize(("pattern", "text"), CASES)
+def test_a_pattern_matches_the_whole_text(pattern: bytes, text: bytes) -> None:
+    assert matches(pattern, text) is CASES[pattern, text]
+
+
+def test_a_pattern_made_to_be_slow_is_refused_in_bounded_time() -> None:
+    with pytest.raises(CommandError, match="takes too long"):
+        matches(b"*" + b"a" * 3_000 + b"b", b"a" * 6_000)
+    assert matches(b"*a" * 500 + b"*", b"a" * 1_000)
+    assert not matches(b"*a" * 500 + b"b", b"a" * 1_000)
+
+
+alphabet = st.sampled_from(list(b"abc*?[]^-\\"))
+patterns = st.lists(alphabet, max_size=8).map(bytes)
+texts = st.lists(st.sampled_from(list(b"abc-]\\")), min_size=1, max_size=5).map(bytes)
+
+
+@pytest.mark.peer
+def test_keys_of_redis_finds_the_same(shared_peer: Callable[[str], Peer]) -> None:
+    with redis.Redis(port=shared_peer("redis-8.2").port) as real:
+
+        @settings(
+            deadline=None,
+            max_examples=300,
+            suppress_health_check=[HealthCheck.function_scoped_fixture],
+        )
+        @given(patterns, st.lists(texts, min_size=1, max_size=6, unique=True))
+        def same(pattern: bytes, names: list[bytes]) -> None:
+            real.flushdb()
+            real.mset(dict.fromkeys(names, b""))
+            assert set(real.keys(pattern)) == {name for name in names if matches(pattern, name)}
+
+        same()
