@@ -1,0 +1,297 @@
+"""The only door to the disk. `headwater.testing.CrashableFiles` is its twin in memory.
+
+Rule 1. What the journal needs of a file system is `Files`; there is no other way to a data file.
+Rule 2. A file is made at its full size, so that a write to it later needs no new space.
+Rule 3. `sync` makes the bytes of a file durable; its name is durable after `sync_directory` only.
+Rule 4. One process at a time holds a directory. A child made by fork holds nothing and writes
+        nothing: its copies of the descriptors are closed as soon as it runs.
+Rule 5. Errors of the system come out as `OSError`, unchanged: what they mean is the journal's to
+        say. Only `lock` speaks of the directory as a whole: `StoreInUse`, `StoreUnusable`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
+
+from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
+
+LOCK_NAME = "headwater.lock"
+_ZEROS = bytes(1024 * 1024)
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Files(Protocol):
+    """What the journal needs of a directory. ``name`` is a file's name in it, without a path."""
+
+    def path(self, name: str) -> str:
+        """How ``name`` is called in messages for people."""
+        ...
+
+    def lock(self) -> None:
+        """Hold the directory, making it first if need be; `StoreInUse` when another does."""
+        ...
+
+    def unlock(self) -> None:
+        """Close every file and let go of the directory. Nothing happens when it is not held."""
+        ...
+
+    def names(self) -> list[str]:
+        """The names of all files, sorted."""
+        ...
+
+    def read(self, name: str, *, limit: int | None = None) -> memoryview:
+        """The file's bytes, at most the first ``limit``."""
+        ...
+
+    def create(self, name: str, size: int) -> None:
+        """Make a file of ``size`` zeros with all its space taken, in place of one of that name."""
+        ...
+
+    def allocate(self, name: str, size: int) -> None:
+        """Take all space for the first ``size`` bytes; what is new reads as zeros."""
+        ...
+
+    def write(self, name: str, offset: int, *parts: Bytes) -> None:
+        """Write all parts, one behind the other, at ``offset``."""
+        ...
+
+    def sync(self, name: str) -> None:
+        """Return when the bytes and the size of the file are durable."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of any that has it."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        ...
+
+    def sync_directory(self) -> None:
+        """Return when names made, changed and removed are durable."""
+        ...
+
+    def close(self, name: str) -> None:
+        """This file is not needed for now."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Roughly how many bytes can still be allocated."""
+        ...
+
+
+class DiskFiles:
+    """`Files` in a directory of the file system.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     files = DiskFiles(directory)
+    ...     files.lock()
+    ...     files.create("notes", 8)
+    ...     files.write("notes", 2, b"ab", b"c")
+    ...     files.sync("notes")
+    ...     content = bytes(files.read("notes"))
+    ...     files.unlock()
+    >>> content
+    b'\\x00\\x00abc\\x00\\x00\\x00'
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory).absolute()
+        self._pid = os.getpid()
+        self._lock: int | None = None
+        self._open: dict[str, int] = {}
+        _OPEN.add(self)
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    # --- the directory --------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Hold the directory.
+
+        Raises `StoreInUse` naming the process that does, `StoreUnusable` when the directory cannot
+        be made or written.
+        """
+        self._refuse_after_fork()
+        assert self._lock is None, "locked twice"
+        try:
+            self._make_directory()
+            lock = os.open(self.path(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnusable(
+                f"the data directory {self.directory} cannot be used: {_reason(error)}. Give the "
+                "process the right to write there, or choose another directory."
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+            os.close(lock)
+            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise StoreUnusable(
+                    f"{self.path(LOCK_NAME)} cannot be locked: {_reason(error)}. Choose a data "
+                    "directory on a file system with flock."
+                ) from error
+            raise StoreInUse(
+                f"the data directory {self.directory} is in use by "
+                f"{f'process {holder}' if holder else 'another process'}. End that process, or "
+                "connect to it, or choose another directory."
+            ) from error
+        self._lock = lock
+        with contextlib.suppress(OSError):
+            # It only says who holds the lock: a full disk must not keep a store from starting.
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, b"%d\n" % self._pid, 0)
+
+    def _make_directory(self) -> None:
+        if self.directory.is_dir():
+            return
+        self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+        _sync_directory(self.directory.parent)
+
+    def unlock(self) -> None:
+        for name in list(self._open):
+            self.close(name)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
+
+    def sync_directory(self) -> None:
+        self._refuse_after_fork()
+        _sync_directory(self.directory)
+
+    def free_bytes(self) -> int:
+        found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def read(self, name: str, *, limit: int | None = None) -> memoryview:
+        descriptor = self._descriptor(name)
+        size = os.fstat(descriptor).st_size
+        data = memoryview(bytearray(size if limit is None else min(size, limit)))
+        done = 0
+        while done < len(data):
+            count = os.preadv(descriptor, [data[done : done + (1 << 30)]], done)
+            if count == 0:
+                break
+            done += count
+        return data[:done].toreadonly()
+
+    def create(self, name: str, size: int) -> None:
+        self.close(name)
+        self._open[name] = self._open_file(name, os.O_CREAT | os.O_TRUNC)
+        self.allocate(name, size)
+
+    def allocate(self, name: str, size: int) -> None:
+        _allocate(self._descriptor(name), size)
+
+    def write(self, name: str, offset: int, *parts: Bytes) -> None:
+        descriptor = self._descriptor(name)
+        wanted = sum(map(len, parts))
+        done = os.pwritev(descriptor, parts, offset)
+        if done < wanted:
+            # The system takes at most 2 GiB at once, and less when a signal or the disk cuts in.
+            rest = memoryview(b"".join(parts))
+            while done < wanted:
+                done += os.pwrite(descriptor, rest[done:], offset + done)
+
+    def sync(self, name: str) -> None:
+        _sync(self._descriptor(name))
+
+    def rename(self, old: str, new: str) -> None:
+        self._refuse_after_fork()
+        (self.directory / old).rename(self.directory / new)
+        self.close(new)
+        if old in self._open:
+            self._open[new] = self._open.pop(old)
+
+    def remove(self, name: str) -> None:
+        self._refuse_after_fork()
+        self.close(name)
+        (self.directory / name).unlink()
+
+    def close(self, name: str) -> None:
+        descriptor = self._open.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _descriptor(self, name: str) -> int:
+        """The open file; the same descriptor from the first write to the last fsync, because the
+        system reports a failed write-back once to each descriptor that was open then."""
+        self._refuse_after_fork()
+        descriptor = self._open.get(name)
+        if descriptor is None:
+            descriptor = self._open[name] = self._open_file(name, 0)
+        return descriptor
+
+    def _open_file(self, name: str, flags: int) -> int:
+        self._refuse_after_fork()
+        return os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+
+    def _refuse_after_fork(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedStore(
+                f"the store in {self.directory} belongs to process {self._pid}, which made this "
+                "one by fork. Open it after the fork, or connect to it over a socket."
+            )
+
+    def _forget(self) -> None:
+        """Close what a fork copied. The parent's lock stays: it goes with the last copy only."""
+        self.unlock()
+
+
+def _reason(error: OSError) -> str:
+    return f"[Errno {error.errno}] {error.strerror}"
+
+
+def _sync(descriptor: int) -> None:
+    # Where fdatasync is missing (macOS), fsync does the same and more.
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
+                raise
+        else:
+            return
+    # This file system cannot take space beforehand: zeros written are space taken.
+    end = os.fstat(descriptor).st_size
+    while end < size:
+        end += os.pwrite(descriptor, _ZEROS[: size - end], end)
+
+
+_OPEN: WeakSet[DiskFiles] = WeakSet()
+
+
+def _close_after_fork() -> None:
+    for files in list(_OPEN):
+        files._forget()  # noqa: SLF001 - one subject, one file
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_close_after_fork)

@@ -1,0 +1,405 @@
+"""What is durable: groups of facts in numbered files, appended turn by turn.
+
+    journal = Journal.open(DiskFiles(directory), policy="always")
+    for group in journal.replay():          # once, to its end, before anything is written
+        apply(group.facts)
+    …
+    reason = journal.admits(len(buffer) + size)     # before the first mutator of a command
+    journal.commit(buffer)                          # once a turn, before the first reply
+    …
+    journal.close()
+
+Rule 1. A group is in one file. A full file is followed by the next; a file that is begun for a
+        larger group is as large as it.
+Rule 2. A file is fsynced before the next is written to. The first group after an fsync is our own
+        and says how far it reached; a clean stop ends with such a group.
+Rule 3. The reserve: what `admits` let in is written to space that is already allocated, in this file
+        or the next, which is made when this one is begun. `admits` allocates when the reserve is too
+        small; that this fails is a reason to refuse, and the only thing here that is tried again.
+Rule 4. A write or fsync that fails poisons the journal: `NodePoisoned` from then on, from every
+        call. An fsync is never repeated, because a second one would succeed without the data.
+
+The files: `headwater.journal.records` draws them, `headwater.journal.recovery` reads them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, NoReturn
+
+from headwater.clock import Clock, SystemClock
+from headwater.errors import ForkedStore, NodePoisoned, StoreUnusable
+from headwater.journal.files import Bytes, Files
+from headwater.journal.flusher import INTERVAL_SECONDS, Flusher
+from headwater.journal.records import (
+    FILE_HEADER_BYTES,
+    SYNCED_GROUP_BYTES,
+    Group,
+    Synced,
+    group_at,
+    synced_group,
+)
+from headwater.journal.recovery import JournalFile, Recovery
+from headwater.journal.reserve import Reserve
+from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
+
+Policy = Literal["always", "everysec", "no"]
+
+
+class JournalStatistics(NamedTuple):
+    """The figures of ``INFO persistence``. Sizes are bytes of records, not of allocated space."""
+
+    current_bytes: int
+    base_bytes: int
+    """What it was at the start."""
+    files: int
+    fsyncs: int
+    delayed_fsyncs: int
+    failure: str | None
+    """Why nothing more is written until restart."""
+    refusal: str | None
+    """Why the next file could not be made; writes go on while this one has room."""
+
+
+class Journal:
+    """A journal that is open for replay, then for writing. Made by `open` only.
+
+    One thread at a time may call it: the one that holds the node's lock.
+    """
+
+    seed: int
+    """Goes into every record's checksum: an argument of `records.seal_group`."""
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        *,
+        policy: Policy = "everysec",
+        file_bytes: int = JOURNAL_FILE_BYTES,
+        clock: Clock | None = None,
+        seed: int | None = None,
+        flush_interval: float = INTERVAL_SECONDS,
+    ) -> Journal:
+        """Hold the directory and look at the journal in it; an empty directory is a new journal.
+
+        ``seed`` and ``flush_interval`` (seconds) are for tests. Raises `StoreInUse`,
+        `StoreUnusable` and `JournalDamaged`; the directory is let go then.
+        """
+        files.lock()
+        try:
+            journal = cls(files, policy, file_bytes, seed)
+        except OSError as error:
+            files.unlock()
+            raise StoreUnusable(
+                f"the journal in {files.path('')} cannot be read: {error}. Check the disk and the "
+                "rights of the directory."
+            ) from error
+        except BaseException:
+            files.unlock()
+            raise
+        journal._clock = clock or journal._clock
+        journal._flush_interval = flush_interval
+        return journal
+
+    def __init__(self, files: Files, policy: Policy, file_bytes: int, seed: int | None) -> None:
+        self.recovery = Recovery(files)
+        """What was found, complete when `replay` has ended: last_turn, cuts, notes and more."""
+        if self.recovery.seed is not None:
+            seed = self.recovery.seed
+        self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+        self.policy: Policy = policy
+        self.failure: str | None = None
+        """Why the journal is poisoned; None while it is not. The node looks at it every turn."""
+        self._pid = os.getpid()
+        self._files = files
+        self._clock: Clock = SystemClock()
+        self._flush_interval = INTERVAL_SECONDS
+        self._flusher: Flusher | None = None
+        self._reserve = Reserve(files, file_bytes, self.seed)
+        self._state: Literal["replay", "open", "closed"] = "replay"
+        self._admitted = -1
+        self._file = JournalFile(0, 0)
+        self._end = 0
+        self._before = 0
+        self._base = 0
+        self._unsynced = False
+        self._vouch: Synced | None = None
+        self._clean = False
+        self._turn = 0
+        self._now_ms = 0
+        self._fsyncs = 0
+        self._delayed = 0
+
+    # --- starting -------------------------------------------------------------------------------
+
+    def replay(self) -> Iterator[Group]:
+        """The engine's groups that the files hold, oldest first; each group's facts are valid until
+        the next is asked for. When it ends, tails are cut off and the journal can be written.
+
+        Raises `JournalDamaged` at a damaged place, with nothing on disk changed, and
+        `StoreUnusable` when the disk cannot be read or written.
+        """
+        assert self._state == "replay", "replayed twice"
+        try:
+            yield from self.recovery.replay()
+            self._begin()
+        except OSError as error:
+            raise StoreUnusable(
+                f"the journal in {self._files.path('')} cannot be recovered: {error}. Check the "
+                "disk and start again: nothing that was acknowledged has been given up."
+            ) from error
+
+    def _begin(self) -> None:
+        recovery = self.recovery
+        if recovery.seed is None:
+            reason = self._reserve.make_next(1, 0)
+            if reason is not None:
+                raise StoreUnusable(
+                    f"no journal can be begun in {self._files.path('')}: {reason}. Free some space "
+                    "or give the process the right to write there."
+                )
+            self._file = self._reserve.take()
+            self._end = FILE_HEADER_BYTES
+        else:
+            recovery.repair()
+            self._file, self._end = recovery.current, recovery.end
+            self._reserve.adopt(recovery.spares)
+            if not self._reserve.reclaim(self._file):
+                # Its space is not ours for certain, so it counts as full.
+                self._file = self._file._replace(size=0)
+        self._before = max(0, recovery.bytes - self._end)
+        self._base = self._before + self._end
+        self._vouch = Synced(self._file.number, self._end)
+        self._clean = recovery.clean
+        self._turn, self._now_ms = recovery.last_turn, recovery.last_now_ms
+        self._state = "open"
+        self._reserve.ahead(self._file.number + 1)
+        self._measure()
+        self._start_flusher()
+
+    def _start_flusher(self) -> None:
+        if self.policy == "everysec":
+            self._flusher = Flusher(
+                self._files,
+                clock=self._clock,
+                on_failure=self._poison,
+                interval=self._flush_interval,
+            )
+            self._flusher.start()
+
+    # --- the reserve ----------------------------------------------------------------------------
+
+    def admits(self, nbytes: int) -> str | None:
+        """None when ``nbytes`` can be committed at once: all groups of the turn so far, headers
+        included, and what the next command will add. Else the reason why not.
+
+        Allocates when the reserve is too small. Raises `NodePoisoned`.
+        """
+        if nbytes <= self._admitted:
+            return None
+        self._check()
+        if nbytes > MAX_RECORD_GROUP_BYTES:
+            return f"{nbytes} bytes of facts are more than {MAX_RECORD_GROUP_BYTES}, the limit"
+        reason = self._reserve.make_next(self._file.number + 1, nbytes)
+        self._measure()
+        return reason
+
+    def _measure(self) -> None:
+        """Whatever fits in the rest of this file or in the next fits, however it is divided."""
+        here = self._file.size - self._end - 2 * SYNCED_GROUP_BYTES
+        self._admitted = -1 if self.failure is not None else max(here, self._reserve.room())
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def commit(self, buffer: bytearray, *, sync: bool = True) -> None:
+        """Write the turn's sealed groups and empty ``buffer``; under ``always`` they are durable
+        when this returns, under ``everysec`` a second later.
+
+        ``sync=False`` is for groups that nobody waits for (consumers' seen times): they become
+        durable with whatever follows. Raises `NodePoisoned`; then nothing may be answered.
+        """
+        self._check()
+        if not buffer:
+            return
+        try:
+            if self._flusher is not None:
+                self._flusher.wait_if_late()
+                self._vouch = self._flusher.take_synced() or self._vouch
+            if len(buffer) <= self._room():
+                self._append(buffer)
+            else:
+                self._append_across_files(buffer)
+            if sync and self.policy == "always":
+                self._sync()
+            elif sync and self._flusher is not None:
+                self._flusher.wrote(self._file.number, self._end)
+            # After the fsync: a new file is begun, so the next one is made now.
+            self._reserve.ahead(self._file.number + 1)
+            self._measure()
+        except BaseException as error:
+            self._fail(error)
+        del buffer[:]
+        self._check()
+
+    def _room(self) -> int:
+        """Bytes of groups that this file takes, beside what is to be said about the last fsync and
+        the place that is kept for a clean stop."""
+        own = SYNCED_GROUP_BYTES if self._vouch is None else 2 * SYNCED_GROUP_BYTES
+        return self._file.size - self._end - own
+
+    def _append(self, groups: bytearray | memoryview) -> None:
+        """Write whole groups into this file, behind what is to be said about the last fsync."""
+        turn, self._now_ms, _end = group_at(groups, 0)
+        assert turn >= self._turn, f"turn {turn} after turn {self._turn}: it could not be read back"
+        self._turn = turn
+        self._clean = False
+        if self._vouch is None:
+            self._write(groups)
+        else:
+            first = synced_group(self._vouch, self._turn, self._now_ms, self.seed)
+            self._vouch = None
+            self._write(first, groups)
+
+    def _write(self, *parts: Bytes) -> None:
+        self._files.write(self._file.name, self._end, *parts)
+        self._end += sum(map(len, parts))
+        self._unsynced = True
+
+    def _append_across_files(self, buffer: bytearray) -> None:
+        """As many groups as fit go into this file, the others into the next."""
+        with memoryview(buffer) as groups:
+            start = end = 0
+            while end < len(groups):
+                _turn, _now_ms, next_end = group_at(groups, end)
+                if next_end - start <= self._room():
+                    end = next_end
+                    continue
+                if end > start:
+                    self._append_slice(groups, start, end)
+                    start = end
+                self._rotate(next_end - start)
+            self._append_slice(groups, start, end)
+
+    def _append_slice(self, groups: memoryview, start: int, end: int) -> None:
+        with groups[start:end] as some:
+            self._append(some)
+
+    def _rotate(self, needed: int) -> None:
+        """Go on in the next file, which has room for ``needed`` bytes."""
+        self._sync()
+        self._vouch = Synced(self._file.number, self._end)
+        if self._reserve.room() < needed:
+            reason = self._reserve.make_next(self._file.number + 1, needed)
+            assert reason is None, f"{needed} bytes were not admitted: {reason}"
+        self._files.close(self._file.name)
+        self._before += self._end
+        self._file = self._reserve.take()
+        self._end = FILE_HEADER_BYTES
+
+    def _sync(self) -> None:
+        """Make everything written so far durable."""
+        if self._flusher is not None:
+            self._flusher.forget()
+            self._check()
+        if self._unsynced:
+            self._files.sync(self._file.name)
+            self._fsyncs += 1
+            self._unsynced = False
+            self._vouch = Synced(self._file.number, self._end)
+
+    # --- policy, figures, end -------------------------------------------------------------------
+
+    def set_policy(self, policy: Policy) -> None:
+        """Change ``appendfsync``; what was written under the old policy is made durable first."""
+        self._check()
+        try:
+            self._stop_flusher()
+            self._sync()
+        except BaseException as error:
+            self._fail(error)
+        self.policy = policy
+        self._start_flusher()
+
+    def statistics(self) -> JournalStatistics:
+        """Figures for INFO; the only call that a poisoned journal answers."""
+        delayed = self._delayed + (self._flusher.delayed if self._flusher else 0)
+        fsyncs = self._fsyncs + (self._flusher.fsyncs if self._flusher else 0)
+        return JournalStatistics(
+            current_bytes=self._before + self._end,
+            base_bytes=self._base,
+            files=self._file.number,
+            fsyncs=fsyncs,
+            delayed_fsyncs=delayed,
+            failure=self.failure,
+            refusal=self._reserve.refusal,
+        )
+
+    def close(self) -> None:
+        """A clean stop: everything is durable and the journal says so; the directory is let go.
+
+        A journal that is poisoned or was not replayed to its end is let go as it is. Raises
+        `NodePoisoned` when the last writes fail. Closing twice does nothing.
+        """
+        if self._state == "closed":
+            return
+        self._refuse_after_fork()
+        writable = self._state == "open"
+        self._state = "closed"
+        try:
+            self._stop_flusher()
+            if writable and self.failure is None:
+                self._finish()
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            self._files.unlock()
+
+    def _finish(self) -> None:
+        self._sync()
+        if not self._clean:
+            here = Synced(self._file.number, self._end)
+            self._write(synced_group(here, self._turn, self._now_ms, self.seed))
+            self._sync()
+            self._clean = True
+
+    def _stop_flusher(self) -> None:
+        if self._flusher is not None:
+            flusher = self._flusher
+            flusher.stop()
+            self._delayed += flusher.delayed
+            self._fsyncs += flusher.fsyncs
+            self._flusher = None
+
+    # --- failing --------------------------------------------------------------------------------
+
+    def _refuse_after_fork(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedStore(
+                f"the journal in {self._files.path('')} belongs to process {self._pid}, which made "
+                "this one by fork. Open the store after the fork, or connect over a socket."
+            )
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise NodePoisoned(self.failure)
+        self._refuse_after_fork()
+        assert self._state == "open", f"a journal in state {self._state} is not written"
+
+    def _poison(self, error: BaseException) -> None:
+        """Remember the first failure."""
+        if self.failure is None:
+            self.failure = (
+                f"{self._files.path(self._file.name)} could not be written: {error!r}. Commands "
+                "have run that are not durable, so nothing more is answered from this state. See "
+                "to the disk and restart: what was acknowledged is in the journal."
+            )
+        self._admitted = -1
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """Poisoned, whatever it was: after an interruption nobody knows what has been written."""
+        self._poison(error)
+        if isinstance(error, OSError | AssertionError):
+            raise NodePoisoned(self.failure) from error
+        raise error

@@ -1,0 +1,331 @@
+"""Reads a journal back: every whole group in order, then a decision about what stands behind them.
+
+A crash leaves a *tail*: bytes of records whose fsync never returned, whole, torn or missing in any
+order. A tail is cut off and nobody was promised what is in it. Anything else that cannot be read is
+*damage*: the start is refused, with file and offset, and nothing on disk is changed.
+
+Rule 1. Where no whole group follows, a place is damaged when it is known to have been durable:
+        because a later file holds records (a file is fsynced before the next is written to), or
+        because a whole record at any later byte, checksum and turn checked, holds the fact
+        ``synced`` for a later offset of this file. Otherwise a tail begins there.
+Rule 2. A later file holds records when a whole ``synced`` stands in it anywhere: its first record
+        is one, and says where the file before it ended. A file that ended elsewhere is damaged.
+Rule 3. A file gets its name after its header is durable. A file without its header is damaged.
+Rule 4. Files are numbered from 1 without a gap. A missing file is damage.
+Rule 5. Whatever is behind a cut is overwritten with zeros, durably, before anything new is written,
+        so that no stale record can follow a new one.
+Rule 6. What no fsync vouches for is written once more before it is relied on: after an fsync that
+        failed, what a file reads as may be memory that never reaches the disk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.journal.files import Files
+from headwater.journal.records import (
+    ENGINE_KINDS,
+    FILE_HEADER_BYTES,
+    FORMAT_VERSION,
+    SYNCED_GROUP_BYTES,
+    Group,
+    Synced,
+    find_synced,
+    flaw,
+    read_file_header,
+    read_groups,
+    read_synced,
+)
+
+TEMPORARY_SUFFIX = ".new"
+"""A file that is being made; it gets its own name when its header is durable."""
+
+_NAME = re.compile(r"journal-(\d{6,})")
+_UNFINISHED = re.compile(rf"journal-\d{{6,}}{re.escape(TEMPORARY_SUFFIX)}")
+_CHUNK = 64 * 1024
+
+
+def file_name(number: int) -> str:
+    """The name of journal file ``number``.
+
+    >>> file_name(7)
+    'journal-000007'
+    """
+    return f"journal-{number:06d}"
+
+
+class Cut(NamedTuple):
+    """A tail that was cut off: ``length`` bytes from ``offset`` on, beginning with ``found``."""
+
+    file: str
+    offset: int
+    length: int
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: cut {self.length} bytes at offset {self.offset}: {self.found}"
+
+
+class JournalFile(NamedTuple):
+    """One file of the journal and the size it was allocated with, in bytes."""
+
+    number: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        return file_name(self.number)
+
+
+class Recovery:
+    """What the files of a journal hold.
+
+    Making one looks at names and headers; `replay` reads the groups, once, and fills in the rest;
+    `repair` then changes the disk. Raises `JournalDamaged`, from the first two, and `StoreUnusable`
+    for a format of a later version. An empty directory is an empty journal, ``seed`` None.
+
+        groups, last_turn, last_now_ms   of the engine's groups that were read
+        cuts                             the tails that `repair` cuts off
+        notes                            sentences about what is odd and loses nothing acknowledged,
+                                         or cannot be judged: for the log
+        current, end                     the last file with records, and where they end in it
+        spares                           the files after it, allocated and empty
+        bytes                            what all groups and headers take up
+        clean                            it ended with the fact that all before it was durable
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.seed: int | None = None
+        self.groups = 0
+        self.last_turn = 0
+        self.last_now_ms = 0
+        self.cuts: list[Cut] = []
+        self.notes: list[str] = []
+        self.end = 0
+        self.bytes = 0
+        self.clean = False
+        self._vouched = Synced(0, 0)
+        self._promised = False
+        self._found = [self._known(name) for name in _in_order(files)]
+        self.current = self._found[0] if self._found else JournalFile(0, 0)
+        self.spares: list[JournalFile] = []
+
+    def _known(self, name: str) -> JournalFile:
+        """The file behind a name, if it is what its name says."""
+        number = int(name.removeprefix("journal-"))
+        header = read_file_header(self._files.read(name, limit=FILE_HEADER_BYTES))
+        if header is None:
+            raise self._damaged(name, 0, "no header of a journal file")
+        if header.version != FORMAT_VERSION:
+            raise StoreUnusable(
+                f"{self._files.path(name)} has format {header.version}; this version of Headwater "
+                f"reads format {FORMAT_VERSION}. Start it with the version that wrote it, or later."
+            )
+        if header.number != number:
+            raise self._damaged(name, 0, f"the header of {file_name(header.number)}")
+        if self.seed is None:
+            self.seed = header.seed
+        elif self.seed != header.seed:
+            raise self._damaged(name, 0, "the header of a file of another store")
+        return JournalFile(number, header.size)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def replay(self) -> Iterator[Group]:
+        """The engine's groups, oldest first. A group's facts are valid until the next is asked for.
+
+        Raises `JournalDamaged` at the place that is damaged; groups before it have been given out.
+        """
+        for index, file in enumerate(self._found):
+            self.current = file
+            data = self._files.read(file.name)
+            yield from self._groups_of(file, data)
+            if self._promised:
+                raise self._damaged(
+                    file.name, FILE_HEADER_BYTES, f"{self._flaw(data)}, although records follow"
+                )
+            self.bytes += self.end
+            if len(data) < file.size:
+                self.notes.append(
+                    f"{self._files.path(file.name)} has {len(data)} bytes and was made with "
+                    f"{file.size}: it was cut by other hands, what stood behind is not known"
+                )
+            if not self._goes_on(file, data, self._found[index + 1 :]):
+                break
+
+    def _groups_of(self, file: JournalFile, data: memoryview) -> Iterator[Group]:
+        assert self.seed is not None
+        self.end = FILE_HEADER_BYTES
+        self.clean = False
+        for group in read_groups(data, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn):
+            self.end = group.end
+            self.last_turn = group.turn
+            if group.facts[0] < ENGINE_KINDS:
+                self._own_fact(file, group)
+            else:
+                self.clean = False
+                self.groups += 1
+                self.last_now_ms = group.now_ms
+                yield group
+
+    def _own_fact(self, file: JournalFile, group: Group) -> None:
+        synced = read_synced(group.facts)
+        if synced is None:
+            raise self._damaged(
+                file.name, group.offset, f"a fact of unknown kind {group.facts[0]:#04x}"
+            )
+        if synced.number == file.number and synced.offset > group.offset:
+            raise self._damaged(
+                file.name, group.offset, f"the statement that {synced.offset} was durable before it"
+            )
+        self._vouched = synced
+        self.clean = synced == (file.number, group.offset)
+
+    def _goes_on(self, file: JournalFile, data: memoryview, later: list[JournalFile]) -> bool:
+        """Whether the next file is to be read; decides about what stands at the end of this one."""
+        end = self.end
+        used = _used(data, end)
+        first = self._first_fact(later[0]) if later else None
+        if first is not None:
+            if first != (file.number, end):
+                raise self._damaged(
+                    file.name,
+                    end,
+                    f"{self._flaw(data)}, where {file_name(later[0].number)} says that records "
+                    f"were durable up to {first.offset} of {file_name(first.number)}",
+                )
+            if used > end:
+                self.notes.append(
+                    f"{self._files.path(file.name)}: {used - end} bytes behind its last record at "
+                    f"{end} were ignored; the next file says that it ended there"
+                )
+            return True
+        held = self._holding_records(later)
+        if used > end:
+            self._judge(file, data, used, held)
+            return False
+        if held is not None:
+            # This file may well end here; the first record of the next one is what is damaged.
+            self._promised = True
+            return True
+        self.spares = later
+        return False
+
+    def _judge(self, file: JournalFile, data: memoryview, used: int, held: str | None) -> None:
+        """Damage or tail: bytes that are no record, and no file behind that says they may be."""
+        if held is not None:
+            raise self._damaged(
+                file.name, self.end, f"{self._flaw(data)}, although {held} holds later records"
+            )
+        assert self.seed is not None
+        for synced in find_synced(data[:used], self.end + 1, seed=self.seed, turn=self.last_turn):
+            if synced.number == file.number and synced.offset > self.end:
+                raise self._damaged(
+                    file.name,
+                    self.end,
+                    f"{self._flaw(data)}, although a later record says that everything before "
+                    f"{synced.offset} was durable",
+                )
+        self.cuts.insert(0, Cut(file.name, self.end, used - self.end, self._flaw(data)))
+        self.spares = [later for later in self._found if later.number > file.number]
+
+    def _first_fact(self, file: JournalFile) -> Synced | None:
+        """What the first record of a file says about the file before it."""
+        assert self.seed is not None
+        data = self._files.read(file.name, limit=FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
+        first = next(
+            read_groups(data, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn), None
+        )
+        return None if first is None else read_synced(first.facts)
+
+    def _holding_records(self, later: list[JournalFile]) -> str | None:
+        """The first of these files that holds records. Bytes that are none will be cut off."""
+        assert self.seed is not None
+        cuts = []
+        for file in later:
+            data = self._files.read(file.name)
+            used = _used(data, FILE_HEADER_BYTES)
+            body = data[:used]
+            first = find_synced(body, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn)
+            if next(first, None) is not None:
+                return file.name
+            if used > FILE_HEADER_BYTES:
+                found = flaw(data, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn)
+                length = used - FILE_HEADER_BYTES
+                cuts.append(Cut(file.name, FILE_HEADER_BYTES, length, found))
+        self.cuts = cuts
+        return None
+
+    def _flaw(self, data: memoryview) -> str:
+        assert self.seed is not None
+        return flaw(data, self.end, seed=self.seed, turn=self.last_turn)
+
+    def _damaged(self, name: str, offset: int, found: str) -> JournalDamaged:
+        return JournalDamaged(
+            f"{self._files.path(name)} is damaged at offset {offset}: found {found}. Nothing was "
+            "changed. Restore the data directory from a copy; or, to give up everything from that "
+            f"place on, keep a copy, cut this file there (truncate -s {offset}; remove it when "
+            "that is 0) and remove the journal files after it."
+        )
+
+    # --- repairing ------------------------------------------------------------------------------
+
+    def repair(self) -> None:
+        """Make the disk hold what `replay` gave out, durably, and nothing behind it.
+
+        Raises `OSError` as the disk does.
+        """
+        files = self._files
+        for name in files.names():
+            if _UNFINISHED.fullmatch(name):
+                files.remove(name)
+        for cut in self.cuts:
+            _write_zeros(files, cut)
+        name = self.current.name
+        start = FILE_HEADER_BYTES
+        if self._vouched.number == self.current.number:
+            start = self._vouched.offset
+        if self.end > start:
+            files.write(name, start, files.read(name, limit=self.end)[start:])
+        for touched in sorted({name, *(cut.file for cut in self.cuts)}):
+            files.sync(touched)
+        files.sync_directory()
+
+
+def _in_order(files: Files) -> list[str]:
+    """The names of all journal files, by number; refuses a gap."""
+    found = sorted(
+        (int(match[1]), name) for name in files.names() if (match := _NAME.fullmatch(name))
+    )
+    for expected, (number, name) in enumerate(found, start=1):
+        if number != expected or name != file_name(number):
+            raise JournalDamaged(
+                f"{files.path(file_name(expected))} is missing, although there is "
+                f"{files.path(name)}. Nothing was changed. Put the missing file back, or restore "
+                "the data directory from a copy."
+            )
+    return [name for _number, name in found]
+
+
+def _used(data: memoryview, start: int) -> int:
+    """The offset behind the last byte that is not zero, at least ``start``."""
+    end = len(data)
+    zeros = bytes(_CHUNK)
+    while end > start:
+        begin = max(start, end - _CHUNK)
+        if data[begin:end] != zeros[: end - begin]:
+            return begin + len(bytes(data[begin:end]).rstrip(b"\0"))
+        end = begin
+    return start
+
+
+def _write_zeros(files: Files, cut: Cut) -> None:
+    done = 0
+    while done < cut.length:
+        count = min(cut.length - done, 16 * _CHUNK)
+        files.write(cut.file, cut.offset + done, bytes(count))
+        done += count

@@ -1,0 +1,349 @@
+"""A directory in memory that can crash: the twin of `headwater.journal.files.DiskFiles`.
+
+Rule 1. What was synced survives a crash. Of what was not, any part may: each write whole, torn at
+        any byte or not at all, independent of the others; each name made, changed or removed, or
+        not. Only `sync` makes bytes durable, and only `sync_directory` names.
+Rule 2. After a `sync` that failed, what it should have saved can still be read and will never be
+        durable, however often `sync` is called again; some of it may be. So Linux behaves.
+Rule 3. A write that fails has written the first half.
+Rule 4. Every operation but reading is a line of `transcript`, so that a lost fsync is a difference
+        in a test's expected text.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from headwater.errors import StoreInUse
+from headwater.journal.files import Bytes
+
+SECTOR_BYTES = 512
+_MOST_SUBSETS = 4096
+
+Ranges = list[tuple[int, int]]
+"""Which bytes of a write reached the disk: from, to, within it."""
+
+
+@dataclass(eq=False)
+class _File:
+    """``content`` is what a read sees, ``durable`` what a crash leaves for certain."""
+
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(eq=False)
+class _Write:
+    """Bytes not yet durable. ``data`` None takes space up to ``offset``."""
+
+    file: _File
+    offset: int
+    data: bytes | None
+
+    def apply(self, content: bytearray, kept: Ranges) -> None:
+        if self.data is None:
+            if kept and len(content) < self.offset:
+                content.extend(bytes(self.offset - len(content)))
+            return
+        for start, end in kept:
+            first, last = self.offset + start, self.offset + end
+            if len(content) < last:
+                content.extend(bytes(last - len(content)))
+            content[first:last] = self.data[start:end]
+
+    def whole(self) -> Ranges:
+        return [(0, 1 if self.data is None else len(self.data))]
+
+
+@dataclass(eq=False)
+class _Naming:
+    """``file`` gets the name ``new``, and ``old`` is no name any more; None for neither."""
+
+    file: _File | None
+    new: str | None
+    old: str | None
+
+    def apply(self, names: dict[str, _File]) -> None:
+        if self.old is not None:
+            names.pop(self.old, None)
+        if self.new is not None:
+            assert self.file is not None
+            names[self.new] = self.file
+
+
+@dataclass
+class _Fault:
+    operation: str
+    passes: int
+    errno: int
+    times: int
+
+
+class CrashableFiles:
+    """`headwater.journal.files.Files` in memory.
+
+    ``capacity`` bounds the bytes of all files together, as a full disk does. ``on_operation`` is
+    called with the line of each operation before it takes effect: at that moment
+    `crash_images` gives what a crash may leave.
+
+    >>> files = CrashableFiles()
+    >>> files.lock(); files.create("a", 4); files.sync("a"); files.sync_directory()
+    >>> files.write("a", 0, b"xy")
+    >>> sorted({bytes(image.read("a")) for image in files.all_crash_images()})
+    [b'\\x00\\x00\\x00\\x00', b'\\x00y\\x00\\x00', b'x\\x00\\x00\\x00', b'xy\\x00\\x00']
+    >>> files.transcript[-2:]
+    ['sync directory', 'write a at 0: 2 bytes']
+    """
+
+    def __init__(self, *, capacity: int | None = None, seed: int = 0) -> None:
+        self.capacity = capacity
+        self.transcript: list[str] = []
+        self.on_operation: Callable[[str], None] | None = None
+        self._random = Random(seed)
+        self._names: dict[str, _File] = {}
+        self._durable_names: dict[str, _File] = {}
+        self._writes: list[_Write] = []
+        self._namings: list[_Naming] = []
+        self._faults: list[_Fault] = []
+        self._locked = False
+        self._mutex = threading.RLock()
+
+    def path(self, name: str) -> str:
+        return f"memory:/{name}"
+
+    # --- faults ---------------------------------------------------------------------------------
+
+    def fail(
+        self, operation: str, *, error: int = errno.EIO, passes: int = 0, times: int = 1
+    ) -> None:
+        """Let ``operation`` (a method's name, or ``any``) fail with errno ``error``, ``times``
+        times, after ``passes`` more that do not."""
+        self._faults.append(_Fault(operation, passes, error, times))
+
+    def _begin(self, operation: str, line: str) -> OSError | None:
+        """Record an operation; the error that it is to fail with."""
+        if self.on_operation is not None:
+            self.on_operation(line)
+        failure = None
+        for fault in self._faults:
+            if fault.operation not in {operation, "any"} or fault.times == 0:
+                continue
+            if fault.passes:
+                fault.passes -= 1
+            elif failure is None:
+                fault.times -= 1
+                failure = _error(fault.errno)
+                line += f" fails with {errno.errorcode[fault.errno]}"
+        self.transcript.append(line)
+        return failure
+
+    # --- the operations of Files ----------------------------------------------------------------
+
+    def lock(self) -> None:
+        if self._locked:
+            raise StoreInUse("the store in memory is in use. Close it there first.")
+        self._begin("lock", "lock")
+        self._locked = True
+
+    def unlock(self) -> None:
+        if self._locked:
+            self._begin("unlock", "unlock")
+            self._locked = False
+
+    def names(self) -> list[str]:
+        return sorted(self._names)
+
+    def read(self, name: str, *, limit: int | None = None) -> memoryview:
+        return memoryview(bytes(self._file(name).content[:limit]))
+
+    def create(self, name: str, size: int) -> None:
+        with self._mutex:
+            self._must("create", f"create {name}: {size} bytes")
+            self._take_space(size - len(self._names.get(name, _File()).content))
+            file = _File()
+            self._name(_Naming(file, name, None))
+            self._change(_Write(file, size, None))
+
+    def allocate(self, name: str, size: int) -> None:
+        with self._mutex:
+            self._must("allocate", f"allocate {name}: {size} bytes")
+            file = self._file(name)
+            if size > len(file.content):
+                self._take_space(size - len(file.content))
+                self._change(_Write(file, size, None))
+
+    def write(self, name: str, offset: int, *parts: Bytes) -> None:
+        with self._mutex:
+            sizes = "+".join(str(len(part)) for part in parts)
+            failure = self._begin("write", f"write {name} at {offset}: {sizes} bytes")
+            data = b"".join(parts)
+            if failure is not None:
+                data = data[: len(data) // 2]
+            file = self._file(name)
+            if failure is None:
+                self._take_space(offset + len(data) - len(file.content))
+            self._change(_Write(file, offset, data))
+            if failure is not None:
+                raise failure
+
+    def sync(self, name: str) -> None:
+        # Not under the mutex yet: a test may hold one fsync while others write.
+        failure = self._begin("sync", f"sync {name}")
+        with self._mutex:
+            file = self._file(name)
+            mine = [write for write in self._writes if write.file is file]
+            self._writes = [write for write in self._writes if write.file is not file]
+            for write in mine:
+                kept = write.whole() if failure is None else self._torn(write, self._random)
+                write.apply(file.durable, kept)
+        if failure is not None:
+            raise failure
+
+    def rename(self, old: str, new: str) -> None:
+        with self._mutex:
+            self._must("rename", f"rename {old} {new}")
+            self._name(_Naming(self._file(old), new, old))
+
+    def remove(self, name: str) -> None:
+        with self._mutex:
+            self._must("remove", f"remove {name}")
+            self._file(name)
+            self._name(_Naming(None, None, name))
+
+    def sync_directory(self) -> None:
+        with self._mutex:
+            failure = self._begin("sync_directory", "sync directory")
+            for naming in self._namings:
+                if failure is None or self._random.random() < 0.5:
+                    naming.apply(self._durable_names)
+            self._namings = []
+            if failure is not None:
+                raise failure
+
+    def close(self, name: str) -> None:
+        """Nothing is held open here."""
+
+    def free_bytes(self) -> int:
+        return 1 << 60 if self.capacity is None else max(0, self.capacity - self.used_bytes())
+
+    # --- crashes --------------------------------------------------------------------------------
+
+    def used_bytes(self) -> int:
+        """The bytes of all files together."""
+        return sum(len(file.content) for file in self._names.values())
+
+    def crash_images(self, *, seed: int, count: int) -> Iterator[CrashableFiles]:
+        """What a crash at this moment may leave: ``count`` of the possible, by chance."""
+        random = Random(seed)
+        for _ in range(count):
+            # Some crashes lose nearly everything, some nearly nothing.
+            loss = random.choice((0.1, 0.5, 0.9))
+            yield self._image(
+                [self._torn(write, random, loss=loss) for write in self._writes],
+                [random.random() >= loss for _ in self._namings],
+            )
+
+    def all_crash_images(self) -> Iterator[CrashableFiles]:
+        """Every choice of whole writes and namings, and each write torn at every byte, either side
+        of it lost, while all the others are there."""
+        pending = len(self._writes) + len(self._namings)
+        assert 2**pending <= _MOST_SUBSETS, f"{pending} pending changes: too many for all images"
+        cut = len(self._writes)
+        for chosen in itertools.product((True, False), repeat=pending):
+            yield self._image(
+                [
+                    write.whole() if kept else []
+                    for write, kept in zip(self._writes, chosen, strict=False)
+                ],
+                list(chosen[cut:]),
+            )
+        whole = [write.whole() for write in self._writes]
+        for index, write in enumerate(self._writes):
+            size = 0 if write.data is None else len(write.data)
+            for at in range(1, size):
+                for torn in ([(0, at)], [(at, size)]):
+                    kept_writes = [*whole[:index], torn, *whole[index + 1 :]]
+                    yield self._image(kept_writes, [True] * len(self._namings))
+
+    def _image(self, writes: list[Ranges], namings: list[bool]) -> CrashableFiles:
+        image = CrashableFiles(capacity=self.capacity)
+        names = dict(self._durable_names)
+        for naming, kept in zip(self._namings, namings, strict=True):
+            if kept:
+                naming.apply(names)
+        contents = {file: bytearray(file.durable) for file in names.values()}
+        for write, ranges in zip(self._writes, writes, strict=True):
+            if write.file in contents:
+                write.apply(contents[write.file], ranges)
+        for name, file in names.items():
+            content = contents[file]
+            image._names[name] = _File(content, bytearray(content))
+        image._durable_names = dict(image._names)
+        return image
+
+    @staticmethod
+    def _torn(write: _Write, random: Random, *, loss: float = 0.5) -> Ranges:
+        """A part of a write: whole, nothing, either side of any byte, or some of its sectors."""
+        if write.data is None:
+            return write.whole() if random.random() >= loss else []
+        size = len(write.data)
+        match random.randrange(5):
+            case 0:
+                return write.whole()
+            case 1:
+                return []
+            case 2:
+                return [(0, random.randint(0, size))]
+            case 3:
+                return [(random.randint(0, size), size)]
+            case _:
+                first = SECTOR_BYTES - write.offset % SECTOR_BYTES
+                edges = [0, *range(first, size, SECTOR_BYTES), size]
+                pieces = itertools.pairwise(edges)
+                return [piece for piece in pieces if random.random() >= loss]
+
+    def corrupt(self, name: str, offset: int, data: bytes) -> None:
+        """Put ``data`` there durably, behind everyone's back; the file grows if need be."""
+        for content in (self._file(name).content, self._file(name).durable):
+            if len(content) < offset + len(data):
+                content.extend(bytes(offset + len(data) - len(content)))
+            content[offset : offset + len(data)] = data
+
+    def cut(self, name: str, size: int) -> None:
+        """Cut a file to ``size`` bytes durably, behind everyone's back."""
+        for content in (self._file(name).content, self._file(name).durable):
+            del content[size:]
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _must(self, operation: str, line: str) -> None:
+        failure = self._begin(operation, line)
+        if failure is not None:
+            raise failure
+
+    def _file(self, name: str) -> _File:
+        if name not in self._names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return self._names[name]
+
+    def _take_space(self, more: int) -> None:
+        if self.capacity is not None and more > 0 and self.used_bytes() + more > self.capacity:
+            raise _error(errno.ENOSPC)
+
+    def _change(self, write: _Write) -> None:
+        write.apply(write.file.content, write.whole())
+        self._writes.append(write)
+
+    def _name(self, naming: _Naming) -> None:
+        naming.apply(self._names)
+        self._namings.append(naming)
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
