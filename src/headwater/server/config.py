@@ -1,0 +1,286 @@
+"""The configuration: redis.conf's names and syntax, from a file, the environment and flags.
+
+Flags are stronger than the environment (``HEADWATER_APPENDFSYNC=always``), that than the file, and
+the file than the defaults. What a setting means, and whether it does anything, is data: `settings`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from headwater import limits
+from headwater.commands.call import StreamSettings
+from headwater.errors import ConfigError
+from headwater.resp.inline import quote
+from headwater.server.config_file import Directive, directives, rewrite
+from headwater.server.settings import (
+    FIXED,
+    KIB,
+    MIB,
+    NO_OTHER_CLASS,
+    RUNTIME_CLASSES,
+    SETTINGS,
+    Setting,
+)
+
+ENVIRONMENT_PREFIX = "HEADWATER_"
+
+_SUFFIXES = {
+    "": 1, "b": 1, "k": 1000, "kb": KIB, "m": 1000**2, "mb": MIB, "g": 1000**3, "gb": KIB * MIB,
+}  # fmt: skip
+
+_OTHER_CLASSES = {"replica": (256 * MIB, 64 * MIB, 60), "pubsub": (32 * MIB, 8 * MIB, 60)}
+"""What CONFIG GET says of the classes that have no client here (Redis's defaults)."""
+
+
+@dataclass
+class Config:
+    """The settings in force. Sizes in bytes, times in seconds.
+
+    >>> Config(port=0).get("client-query-buffer-limit")
+    '1073741824'
+    """
+
+    port: int = 6379
+    bind: tuple[str, ...] = ("127.0.0.1",)
+    unixsocket: str = ""
+    unixsocketperm: str = "0"
+    dir: str = "."
+    appendonly: bool = True
+    appendfsync: Literal["always", "everysec", "no"] = "everysec"
+    requirepass: str = field(default="", repr=False)
+    protected_mode: bool = True
+    maxclients: int = limits.MAX_CLIENTS
+    timeout: int = 0
+    tcp_keepalive: int = 300
+    tcp_backlog: int = 511
+    proto_max_bulk_len: int = limits.MAX_BULK_BYTES
+    client_query_buffer_limit: int = limits.MAX_QUERY_BUFFER_BYTES
+    client_output_buffer_limit: tuple[int, int, int] = (0, 0, 0)
+    """Of normal clients: hard limit, soft limit, seconds that the soft one may be exceeded."""
+    stream_node_max_bytes: int = 4 * KIB
+    stream_node_max_entries: int = 100
+    stream_autoclaim_scan_factor: int = 10
+    loglevel: Literal["debug", "verbose", "notice", "warning", "nothing"] = "notice"
+    logfile: str = ""
+    file: Path | None = None
+    """The configuration file that was read, which CONFIG REWRITE writes."""
+
+    @property
+    def password_required(self) -> bool:
+        """Whether a client has to authenticate."""
+        return bool(self.requirepass)
+
+    def check_password(self, password: bytes) -> bool:
+        """Whether this is the password, in a time that does not tell how much of it is right."""
+        wanted = self.requirepass.encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(
+            hashlib.sha256(wanted).digest(), hashlib.sha256(password).digest()
+        )
+
+    def stream_settings(self) -> StreamSettings:
+        """What commands on streams need to know."""
+        made = StreamSettings()
+        self.apply_to_streams(made)
+        return made
+
+    def apply_to_streams(self, settings: StreamSettings) -> None:
+        """Change ``settings`` in place, for CONFIG SET."""
+        settings.node_max_bytes = self.stream_node_max_bytes
+        settings.node_max_entries = self.stream_node_max_entries
+        settings.autoclaim_scan_factor = self.stream_autoclaim_scan_factor
+
+    def get(self, name: str) -> str:
+        """The value of a setting, as CONFIG GET and a file spell it."""
+        if name in FIXED:
+            return FIXED[name].value
+        value = getattr(self, SETTINGS[name].attribute)
+        if name == "dir":
+            return str(Path(value).absolute())
+        if name == "client-output-buffer-limit":
+            classes = {"normal": value, **_OTHER_CLASSES}
+            return " ".join(f"{kind} {a} {b} {c}" for kind, (a, b, c) in classes.items())
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return " ".join(value) if isinstance(value, tuple) else str(value)
+
+    def set(self, name: str, text: str) -> None:
+        """Change a setting. Raises `ValueError` with the text of CONFIG SET's error, `KeyError` for
+        an unknown name; nothing has changed then."""
+        if name in FIXED:
+            fixed = FIXED[name]
+            if text.strip() not in {fixed.value, f'"{fixed.value}"'}:
+                raise ValueError(f"it stays {fixed.value or 'empty'}; {fixed.reason}")
+            return
+        setting = SETTINGS[name]
+        setattr(self, setting.attribute, parse(setting, text))
+
+    def copy(self) -> Config:
+        """The same settings, which can be changed without changing these."""
+        return replace(self)
+
+    def rewrite(self) -> None:
+        """Make the configuration file say what is in force. Raises `OSError`, `ConfigError`."""
+        assert self.file is not None, "the caller asks for the file first"
+        default = Config()
+        rewrite(
+            self.file,
+            {name: Directive(name, _spelled(entry, self)) for name, entry in SETTINGS.items()},
+            {
+                name
+                for name, entry in SETTINGS.items()
+                if getattr(self, entry.attribute) != getattr(default, entry.attribute)
+            },
+        )
+
+
+def parse(setting: Setting, text: str) -> Any:
+    """The value that ``text`` gives a setting; `ValueError` with Redis's text where it has one."""
+    kind = setting.kind
+    if kind == "boolean":
+        if text.lower() not in {"yes", "no"}:
+            raise ValueError("argument must be 'yes' or 'no'")
+        return text.lower() == "yes"
+    if kind == "choice":
+        if text.lower() not in setting.choices:
+            raise ValueError(
+                f"argument(s) must be one of the following: {', '.join(setting.choices)}"
+            )
+        return text.lower()
+    if kind in {"integer", "memory"}:
+        number = _memory(text) if kind == "memory" else _integer(text)
+        if not setting.low <= number <= setting.high:
+            raise ValueError(f"argument must be between {setting.low} and {setting.high} inclusive")
+        return number
+    if setting.name == "client-output-buffer-limit":
+        return _output_limit(text)
+    if setting.name == "unixsocketperm":
+        if not text.isdigit() or any(digit in "89" for digit in text) or int(text, 8) > 0o777:
+            raise ValueError("argument must be octal permissions, 0 to 777")
+        return text
+    return tuple(text.split()) if kind == "words" else text
+
+
+def load(
+    *,
+    flags: Iterable[tuple[str, str]] = (),
+    file: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """The configuration from all its sources; ``environ`` is by default the process's.
+
+    >>> load(flags=[("port", "0"), ("maxclients", "50")], environ={}).maxclients
+    50
+
+    Raises `ConfigError`, which names the place, the setting and the remedy.
+    """
+    config = Config()
+    if file is not None:
+        config.file = Path(file).absolute()
+        for place, directive in directives(config.file):
+            _apply(config, place, directive)
+    environ = os.environ if environ is None else environ
+    for name in (*SETTINGS, *FIXED):
+        variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
+        if variable in environ:
+            _apply(config, f"environment, {variable}", Directive(name, [environ[variable]]))
+    for name, value in flags:
+        _apply(config, f"flag --{name}", Directive(name, [value]))
+    return config
+
+
+def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
+    """``--name value [value …]`` as redis-server takes them; `ConfigError` for a stray word.
+
+    >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
+    [('port', '0'), ('bind', '127.0.0.1 ::1'), ('requirepass', 'x y')]
+    """
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            found.append((name.lower(), [value] if equals else []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            raise ConfigError(f"{word!r} is no flag; settings are given as --name value")
+    for name, values in found:
+        if not values:
+            raise ConfigError(f"flag --{name}: a value is missing; give it as --{name} value")
+    return [(name, " ".join(values)) for name, values in found]
+
+
+def nearest(name: str) -> str:
+    """A hint at the setting that may have been meant, or where they are listed."""
+    close = get_close_matches(name, [*SETTINGS, *FIXED], n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else "docs/reference/configuration.md lists all."
+
+
+def _apply(config: Config, place: str, directive: Directive) -> None:
+    name, values = directive
+    if name not in SETTINGS and name not in FIXED:
+        raise ConfigError(f"{place}: {name!r} is no setting of Headwater; {nearest(name)}")
+    words = name in FIXED or SETTINGS[name].kind == "words"
+    if len(values) != 1 and not words:
+        raise ConfigError(f"{place}: {name!r} takes one value, not {len(values)}; quote it")
+    text = " ".join(values)
+    try:
+        config.set(name, text)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {name!r} cannot be {text!r}: {error}") from None
+
+
+def _integer(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        raise ValueError("argument couldn't be parsed into an integer")
+    return int(text)
+
+
+def _memory(text: str) -> int:
+    digits = text.rstrip("bBkKmMgG")
+    unit = _SUFFIXES.get(text[len(digits) :].lower())
+    if unit is None or not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        raise ValueError("argument must be a memory value")
+    return int(digits) * unit
+
+
+def _output_limit(text: str) -> tuple[int, int, int]:
+    words = text.split()
+    if not words or len(words) % 4:
+        raise ValueError("Wrong number of arguments in buffer limit configuration.")
+    normal = Config.client_output_buffer_limit
+    for index in range(0, len(words), 4):
+        kind = "replica" if words[index].lower() == "slave" else words[index].lower()
+        if kind not in RUNTIME_CLASSES:
+            raise ValueError("Invalid client class specified in buffer limit configuration.")
+        try:
+            hard, soft, seconds = map(_memory, words[index + 1 : index + 4])
+        except ValueError:
+            raise ValueError(
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+            ) from None
+        if kind == "normal":
+            normal = (hard, soft, seconds)
+        elif (hard, soft, seconds) != _OTHER_CLASSES[kind]:
+            raise ValueError(f"the limit of {kind} clients cannot change: {NO_OTHER_CLASS}")
+    return normal
+
+
+def _spelled(setting: Setting, config: Config) -> list[str]:
+    """A setting's value as words of a line."""
+    value = config.get(setting.name)
+    words = value.split() if setting.kind == "words" else [value]
+    return [quote(word.encode("utf-8", "surrogateescape")).decode() for word in words]
+
+
+assert {entry.attribute for entry in SETTINGS.values()} | {"file"} == {
+    entry.name for entry in fields(Config)
+}, "every setting has its attribute"

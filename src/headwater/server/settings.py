@@ -1,0 +1,158 @@
+"""The settings, as data: names and syntax of redis.conf, and which of them do something here.
+
+`SETTINGS` are those that work. `FIXED` are those that clients ask for and whose answer is always the
+same, because what they govern does not exist in this store (yet): another value is refused with the
+reason, never accepted in silence.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headwater.limits import DATABASES
+
+KIB = 1024
+MIB = 1024 * KIB
+I32 = 2**31 - 1
+I64 = 2**63 - 1
+
+
+class Setting(NamedTuple):
+    """What a setting can be. ``kind`` is integer, memory (with size suffixes), boolean, choice,
+    words (several, separated by spaces) or text; ``low`` and ``high`` bound the first two.
+
+    ``fixed_after_start`` says why CONFIG SET cannot change it; empty when it can.
+    """
+
+    name: str
+    kind: str
+    summary: str
+    low: int = 0
+    high: int = I64
+    choices: tuple[str, ...] = ()
+    fixed_after_start: str = ""
+
+    @property
+    def attribute(self) -> str:
+        """Its name as an attribute of `headwater.server.config.Config`."""
+        return self.name.replace("-", "_")
+
+
+_AT_START = "can't set immutable config"
+_PROTECTED = "can't set protected config"
+_JOURNAL = "can't set immutable config; whether there is a journal is decided at the start"
+
+_ALL = (
+    Setting("port", "integer", "TCP port; 0 picks a free one.", 0, 65535, (), _AT_START),
+    Setting("bind", "words", "Addresses to listen at; `*` is all of IPv4, `-` before one that may "
+            "be missing.", fixed_after_start=_AT_START),
+    Setting("unixsocket", "text", "Path of a unix socket; empty for none.",
+            fixed_after_start=_AT_START),
+    Setting("unixsocketperm", "text", "Its permissions, octal; 0 leaves them to the umask.",
+            fixed_after_start=_AT_START),
+    Setting("dir", "text", "Data directory.", fixed_after_start=_PROTECTED),
+    Setting("appendonly", "boolean", "Whether there is a journal at all.",
+            fixed_after_start=_JOURNAL),
+    Setting("appendfsync", "choice", "When the journal is made durable: before each reply, once a "
+            "second, or when the system likes.", choices=("everysec", "always", "no")),
+    Setting("requirepass", "text", "Password of the user `default`; empty for none."),
+    Setting("protected-mode", "boolean", "Without a password, answer local clients only."),
+    Setting("maxclients", "integer", "Most connections at a time.", 1, 2**32 - 1),
+    Setting("timeout", "integer", "Seconds after which an idle client is disconnected; 0: never.",
+            0, I32),
+    Setting("tcp-keepalive", "integer", "Seconds between probes of a silent peer; 0: none.",
+            0, I32),
+    Setting("tcp-backlog", "integer", "Connections that may wait to be accepted.", 0, I32, (),
+            _AT_START),
+    Setting("proto-max-bulk-len", "memory", "Longest argument.", MIB),
+    Setting("client-query-buffer-limit", "memory", "Most input of a client that has not run yet.",
+            MIB),
+    Setting("client-output-buffer-limit", "words", "Most output that a client has not read: class, "
+            "hard limit, soft limit, seconds that the soft one may be exceeded."),
+    Setting("stream-node-max-bytes", "memory", "Bytes of a node, for trimming with `~`."),
+    Setting("stream-node-max-entries", "integer", "Entries of a node, for trimming with `~`."),
+    Setting("stream-autoclaim-scan-factor", "integer",
+            "XAUTOCLAIM looks at no more than COUNT times this; 0: no bound.", 0, I32),
+    Setting("loglevel", "choice", "What is logged.",
+            choices=("debug", "verbose", "notice", "warning", "nothing")),
+    Setting("logfile", "text", "Where the log goes; empty: standard error.",
+            fixed_after_start=_AT_START),
+)  # fmt: skip
+
+SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}
+
+
+class Fixed(NamedTuple):
+    """A setting with one possible value, and why."""
+
+    value: str
+    reason: str
+
+
+_NO_SNAPSHOTS = "there are no snapshots: the journal holds everything"
+_NO_REWRITE = "the journal is never rewritten in this release"
+_NO_MEMORY_LIMIT = "no memory limit can be set in this release"
+_NO_REPLICATION = "there is no replication in this release"
+_NO_CLUSTER = "there is no cluster mode"
+_NO_TLS = "there is no TLS listener in this release"
+_NO_ACL = "there is only the user `default` in this release; use requirepass"
+_NO_EVENTS = "there are no keyspace notifications in this release"
+_NO_SLOWLOG = "there is no slow log in this release"
+_NO_IDMP = "idempotent XADD is not part of this release"
+_FOREGROUND = "the server stays in the foreground; a service manager keeps it running"
+_NO_THREADS = "commands and sockets are served by one thread"
+_NO_TRACKING = "there is no client-side caching in this release"
+_NO_LATENCY = "there is no latency monitor in this release"
+_ONE_FORMAT = "the journal has one format and chooses the names of its files"
+_NO_LUA = "there is no scripting in this release"
+
+FIXED: dict[str, Fixed] = {
+    "databases": Fixed(str(DATABASES), "there are 16 databases, always"),
+    "save": Fixed("", _NO_SNAPSHOTS),
+    "dbfilename": Fixed("", _NO_SNAPSHOTS),
+    "stop-writes-on-bgsave-error": Fixed("no", _NO_SNAPSHOTS),
+    "appendfilename": Fixed("journal", _ONE_FORMAT),
+    "appenddirname": Fixed("", _ONE_FORMAT),
+    "aof-use-rdb-preamble": Fixed("no", _ONE_FORMAT),
+    "aof-load-truncated": Fixed("yes", "a torn tail of the journal is cut and reported"),
+    "no-appendfsync-on-rewrite": Fixed("no", _NO_REWRITE),
+    "auto-aof-rewrite-percentage": Fixed("0", _NO_REWRITE),
+    "auto-aof-rewrite-min-size": Fixed("0", _NO_REWRITE),
+    "maxmemory": Fixed("0", _NO_MEMORY_LIMIT),
+    "maxmemory-policy": Fixed("noeviction", _NO_MEMORY_LIMIT),
+    "maxmemory-clients": Fixed("0", _NO_MEMORY_LIMIT),
+    "replicaof": Fixed("", _NO_REPLICATION),
+    "slaveof": Fixed("", _NO_REPLICATION),
+    "masterauth": Fixed("", _NO_REPLICATION),
+    "repl-backlog-size": Fixed("0", _NO_REPLICATION),
+    "min-replicas-to-write": Fixed("0", _NO_REPLICATION),
+    "cluster-enabled": Fixed("no", _NO_CLUSTER),
+    "tls-port": Fixed("0", _NO_TLS),
+    "tls-cert-file": Fixed("", _NO_TLS),
+    "tls-key-file": Fixed("", _NO_TLS),
+    "tls-ca-cert-file": Fixed("", _NO_TLS),
+    "tls-auth-clients": Fixed("yes", _NO_TLS),
+    "aclfile": Fixed("", _NO_ACL),
+    "user": Fixed("", _NO_ACL),
+    "notify-keyspace-events": Fixed("", _NO_EVENTS),
+    "slowlog-log-slower-than": Fixed("-1", _NO_SLOWLOG),
+    "slowlog-max-len": Fixed("0", _NO_SLOWLOG),
+    "latency-monitor-threshold": Fixed("0", _NO_LATENCY),
+    "latency-tracking": Fixed("no", _NO_LATENCY),
+    "stream-idmp-duration": Fixed("0", _NO_IDMP),
+    "stream-idmp-maxsize": Fixed("0", _NO_IDMP),
+    "stream-hot-bytes": Fixed("0", "every block stays in memory in this release"),
+    "stream-compression": Fixed("none", "blocks are not compressed in this release"),
+    "daemonize": Fixed("no", _FOREGROUND),
+    "pidfile": Fixed("", _FOREGROUND),
+    "supervised": Fixed("no", _FOREGROUND),
+    "io-threads": Fixed("1", _NO_THREADS),
+    "tracking-table-max-keys": Fixed("0", _NO_TRACKING),
+    "busy-reply-threshold": Fixed("0", _NO_LUA),
+    "lua-time-limit": Fixed("0", _NO_LUA),
+}
+
+RUNTIME_CLASSES = ("normal", "replica", "pubsub")
+"""The classes of client-output-buffer-limit; only normal clients exist in this release."""
+
+NO_OTHER_CLASS = "there are neither replicas nor subscribers in this release"

@@ -1,0 +1,229 @@
+"""Settings have redis.conf's names and syntax, and nothing wrong is accepted in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.errors import ConfigError
+from headwater.server.config import Config, flag_pairs, load
+from headwater.server.settings import FIXED, SETTINGS
+
+
+def written(directory: Path, text: str, name: str = "headwater.conf") -> Path:
+    path = directory / name
+    path.write_text(text)
+    return path
+
+
+def from_file(directory: Path, text: str) -> Config:
+    return load(file=written(directory, text), environ={})
+
+
+def refused(directory: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        from_file(directory, text)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(str(directory), "")
+
+
+def test_a_file_is_read_as_redis_reads_it(tmp_path: Path) -> None:
+    config = from_file(
+        tmp_path,
+        """
+        # comments and empty lines
+
+        PORT 7000
+        bind 127.0.0.1 -::1
+        requirepass "a b\\x41"
+        appendonly NO
+        proto-max-bulk-len 2mb
+        client-output-buffer-limit normal 10mb 5mb 60
+        save ""
+        """,
+    )
+    assert config.port == 7000
+    assert config.bind == ("127.0.0.1", "-::1")
+    assert config.requirepass == "a bA"
+    assert config.appendonly is False
+    assert config.proto_max_bulk_len == 2 * 1024**2
+    assert config.client_output_buffer_limit == (10 * 1024**2, 5 * 1024**2, 60)
+
+
+def test_flags_win_over_the_environment_that_over_the_file_and_the_last_line_counts(
+    tmp_path: Path,
+) -> None:
+    # Given a file that names three settings, one of them twice
+    path = written(tmp_path, "port 1\nport 2\ntimeout 2\nmaxclients 2\n")
+
+    # When the environment names two of them and a flag one
+    config = load(
+        file=path,
+        environ={"HEADWATER_TIMEOUT": "3", "HEADWATER_MAXCLIENTS": "3", "HEADWATER_PURE": "1"},
+        flags=[("maxclients", "4")],
+    )
+
+    # Then each has its strongest value
+    assert (config.port, config.timeout, config.maxclients) == (2, 3, 4)
+
+
+def test_an_include_stands_at_its_place(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    written(tmp_path / "more", "port 2\ntimeout 2\n", "a.conf")
+    written(tmp_path / "more", "maxclients 2\n", "b.conf")
+    config = from_file(tmp_path, "port 1\ninclude more/*.conf\ntimeout 3\n")
+    assert (config.port, config.timeout, config.maxclients) == (2, 3, 2)
+
+
+MISTAKES = {
+    "prot 7000": "/headwater.conf, line 1: 'prot' is no setting of Headwater; did you mean 'port'?",
+    "\n\nappendsync no": "/headwater.conf, line 3: 'appendsync' is no setting of Headwater; "
+    "did you mean 'appendfsync'?",
+    "qqq 1": "/headwater.conf, line 1: 'qqq' is no setting of Headwater; "
+    "docs/reference/configuration.md lists all.",
+    "port x": "/headwater.conf, line 1: 'port' cannot be 'x': "
+    "argument couldn't be parsed into an integer",
+    "port 65536": "/headwater.conf, line 1: 'port' cannot be '65536': "
+    "argument must be between 0 and 65535 inclusive",
+    "port 1 2": "/headwater.conf, line 1: 'port' takes one value, not 2; quote it",
+    "port": "/headwater.conf, line 1: 'port' has no value; write port and its value, or \"\"",
+    'requirepass "a': "/headwater.conf, line 1: quotes do not balance in 'requirepass \"a'",
+    "proto-max-bulk-len 1x": "/headwater.conf, line 1: 'proto-max-bulk-len' cannot be '1x': "
+    "argument must be a memory value",
+    "maxmemory 1gb": "/headwater.conf, line 1: 'maxmemory' cannot be '1gb': "
+    "it stays 0; no memory limit can be set in this release",
+    "save 900 1": "/headwater.conf, line 1: 'save' cannot be '900 1': "
+    "it stays empty; there are no snapshots: the journal holds everything",
+    "databases 32": "/headwater.conf, line 1: 'databases' cannot be '32': "
+    "it stays 16; there are 16 databases, always",
+    "unixsocketperm 888": "/headwater.conf, line 1: 'unixsocketperm' cannot be '888': "
+    "argument must be octal permissions, 0 to 777",
+    "client-output-buffer-limit replica 1 1 1": "/headwater.conf, line 1: "
+    "'client-output-buffer-limit' cannot be 'replica 1 1 1': the limit of replica clients cannot "
+    "change: there are neither replicas nor subscribers in this release",
+    "include nowhere.conf": "/headwater.conf, line 1: /nowhere.conf does not exist; "
+    "correct the path or remove the line",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_in_a_file_names_file_line_setting_and_remedy(tmp_path: Path, text: str) -> None:
+    assert refused(tmp_path, text) == MISTAKES[text]
+
+
+def test_a_file_that_includes_itself_is_refused(tmp_path: Path) -> None:
+    assert "does it include itself?" in refused(tmp_path, "include headwater.conf")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.conf: cannot be read: No such file"):
+        load(file=tmp_path / "none.conf", environ={})
+
+
+def test_mistakes_in_flags_and_in_the_environment_name_their_place() -> None:
+    with pytest.raises(ConfigError, match=r"^flag --prt: 'prt' is no setting .* 'port'"):
+        load(flags=[("prt", "1")], environ={})
+    with pytest.raises(ConfigError, match=r"^environment, HEADWATER_PORT: 'port' cannot be 'x'"):
+        load(environ={"HEADWATER_PORT": "x"})
+    with pytest.raises(ConfigError, match=r"^flag --port: a value is missing"):
+        flag_pairs(["--port", "--bind", "::1"])
+    with pytest.raises(ConfigError, match=r"^'port' is no flag"):
+        flag_pairs(["port", "1"])
+
+
+SIZES = {"1": 1, "1b": 1, "2k": 2000, "2kb": 2048, "3M": 3 * 10**6, "3Mb": 3 * 2**20, "1gB": 2**30}
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_sizes_have_the_suffixes_of_redis(text: str) -> None:
+    config = Config()
+    config.set("stream-node-max-bytes", text)
+    assert config.stream_node_max_bytes == SIZES[text]
+
+
+@pytest.mark.parametrize("text", ["", "kb", "1 kb", "1kib", "-1", "1.5mb", "1bb", "٣"])
+def test_what_is_no_size_changes_nothing(text: str) -> None:
+    config = Config()
+    with pytest.raises(ValueError, match="memory value"):
+        config.set("stream-node-max-bytes", text)
+    assert config == Config()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_default_is_read_back_as_it_is_shown(name: str) -> None:
+    config = Config()
+    config.set(name, config.get(name))
+    if name != "dir":  # which is shown as an absolute path
+        assert config == Config()
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_what_cannot_change_may_still_be_said(name: str) -> None:
+    Config().set(name, FIXED[name].value)
+    with pytest.raises(ValueError, match="it stays"):
+        Config().set(name, "something else")
+
+
+def test_passwords_are_compared_and_never_shown() -> None:
+    config = Config(requirepass="secret")
+    assert config.password_required
+    assert config.check_password(b"secret")
+    assert not config.check_password(b"secreT")
+    assert not config.check_password(b"")
+    assert "secret" not in repr(config)
+
+
+def test_rewriting_keeps_what_people_wrote_and_says_what_is_in_force(tmp_path: Path) -> None:
+    # Given a file with comments, a setting named twice, an include and what cannot change
+    written(tmp_path, "timeout 5\nmaxclients 7\n", "more.conf")
+    path = written(
+        tmp_path,
+        '# mine\nport 1\nport 2\ninclude more.conf\nsave ""\nappendfsync always\n',
+    )
+    config = load(file=path, environ={})
+
+    # When settings change, and the file is written
+    config.set("port", "3")
+    config.set("timeout", "0")
+    config.set("appendfsync", "everysec")
+    config.set("requirepass", "with space")
+    config.rewrite()
+
+    # Then the next start reads what was in force, and nothing else has been touched
+    again = load(file=path, environ={})
+    assert again == config
+    lines = path.read_text().splitlines()
+    assert lines[:4] == ["# mine", "port 3", "include more.conf", 'save ""']
+    assert "# Generated by CONFIG REWRITE" in lines
+    assert sorted(tmp_path.iterdir()) == sorted([path, tmp_path / "more.conf"])
+
+    # And writing it again changes nothing
+    before = path.read_text()
+    config.rewrite()
+    assert path.read_text() == before
+
+
+@given(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=30))
+def test_any_password_survives_a_rewrite(password: str) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = written(Path(directory), "# empty\n")
+        config = load(file=path, environ={})
+        config.set("requirepass", password)
+        config.rewrite()
+        assert load(file=path, environ={}).requirepass == password
+
+
+def test_the_reference_page_describes_every_setting() -> None:
+    page = Path("docs/reference/configuration.md").read_text()
+    for name, setting in SETTINGS.items():
+        assert f"| `{name}` | `{Config().get(name) if name != 'dir' else '.'}` |" in page, name
+        assert setting.summary in page, name
+    for name, fixed in FIXED.items():
+        assert f"| `{name}` |" in page, name
+        assert fixed.reason in page, name
