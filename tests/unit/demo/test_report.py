@@ -1,0 +1,51 @@
+"""The report is one file that shows what held, what did not, and when what was done."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from pathlib import Path
+
+from headwater.demo import report
+from headwater.demo.plots import Delays
+from headwater.demo.reconcile import Line
+from headwater.demo.sampling import Event, Sample
+
+SAMPLES = [Sample(n / 4, n * 100, n * 90, 0, n % 64, n * 10) for n in range(40)]
+
+
+def story(*lines: Line) -> report.Story:
+    return report.Story(
+        title="Flights <&> tables",
+        facts=[("server", "127.0.0.1 & more")],
+        lines=lines,
+        delays=Delays([(5, -1.5), (18, 22.0)], [("United Air Lines Inc.", 12.0), ("Ex<press", 19)]),
+        samples=SAMPLES,
+        events=[Event(3.0, "worker-2 killed")],
+    )
+
+
+def test_the_report_is_one_file_with_four_plots(tmp_path: Path) -> None:
+    # When the report is written
+    report.write(story(Line("published = enriched + dead", 10, 10)), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    # Then it holds the plots itself and asks for nothing else
+    plots = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
+    drawn = [b64decode(plot).decode() for plot in plots]
+    assert len(drawn) == 4
+    assert "United Air Lines Inc." in drawn[1]
+    assert "worker-2 killed" in drawn[2]
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert "Flights &lt;&amp;&gt; tables" in page
+    assert "Every line of the reconciliation holds." in page
+
+
+def test_a_line_that_does_not_hold_is_seen() -> None:
+    page = report.page(story(Line("entries still pending", 0, 3)))
+    assert "A line does not hold." in page
+    assert '<tr class="broken"><td>entries still pending</td>' in page
+
+
+def test_a_run_too_short_for_a_plot_has_a_report_all_the_same() -> None:
+    page = report.page(story()._replace(samples=[], events=[], delays=Delays([], [])))
+    assert page.count("<figure>") == 4
