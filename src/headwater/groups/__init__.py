@@ -1,0 +1,11 @@
+"""What everyone who consumes for a group needs, whatever the server: one sans-io core, called from
+sync and asyncio code alike.
+
+    capabilities   what the server has: Headwater's verbs, XREADGROUP CLAIM, or neither
+    member         who acts for which group; how a group comes to be, and comes back
+    claiming       new and claimed entries, with honest counts
+    settling       acknowledge, hand back, retry, publish: owner-checked, in one step; leases
+    dead_letters   records of what could not be handled
+    scripts        the same in Lua, for Redis and Valkey
+    operation      the talk with a server, and the two drivers that carry it out
+"""

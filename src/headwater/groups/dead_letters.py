@@ -1,0 +1,114 @@
+"""Dead letters: written in one step with the settlement, listed, replayed and dropped.
+
+Rule. A record is written by the settlement of the entry it is about, so there is exactly one,
+however often the worker that wrote it dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.errors import HeadwaterError
+from headwater.groups.member import Member
+from headwater.groups.operation import Operation, Refused, accepted
+from headwater.groups.settling import Addition, How, Settlement
+from headwater.messages import (
+    DeadLetter,
+    dead_letter_fields,
+    error_text,
+    parse_dead_letter,
+    trace_text,
+)
+
+PAGE = 100
+"""Records read at a time."""
+
+
+def bury(
+    member: Member,
+    destination: str,
+    *,
+    id: bytes,
+    fields: Sequence[bytes],
+    deliveries: int,
+    error: BaseException | str,
+    at_ms: int,
+) -> Settlement:
+    """The settlement that makes an entry a dead letter. ``error`` in words has no trace."""
+    words, trace = (error, "") if isinstance(error, str) else (error_text(error), trace_text(error))
+    record = dead_letter_fields(
+        fields,
+        stream=member.stream,
+        group=member.group,
+        entry_id=id.decode(),
+        consumer=member.consumer,
+        deliveries=deliveries,
+        error=words,
+        trace=trace,
+        at_ms=at_ms,
+    )
+    return Settlement(id, How.ACK, additions=[Addition(destination, record)])
+
+
+def page(destination: str, *, after: str = "", count: int = PAGE) -> Operation[list[DeadLetter]]:
+    """Up to ``count`` records behind the one with id ``after``, oldest first."""
+    start = f"({after}" if after else "-"
+    replies = yield [["XRANGE", destination, start, "+", "COUNT", count]]
+    return [parse_dead_letter(entry[0].decode(), entry[1]) for entry in accepted(replies[0]) or ()]
+
+
+def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
+    """The records with these ids; `HeadwaterError` names those that are not there."""
+    replies = yield [["XRANGE", destination, wanted, wanted] for wanted in ids]
+    found = []
+    for wanted, reply in zip(ids, replies, strict=True):
+        entries = accepted(reply)
+        if not entries:
+            raise HeadwaterError(
+                f"{destination} has no dead letter {wanted}; see `headwater dead list`"
+            )
+        found.append(parse_dead_letter(entries[0][0].decode(), entries[0][1]))
+    return found
+
+
+def replay(destination: str, letters: Sequence[DeadLetter]) -> Operation[list[str]]:
+    """Add the entries again to the streams they came from and remove their records, each pair in
+    one transaction; the new ids. The record goes with its entry, so that a second replay of the
+    same record finds nothing."""
+    added = []
+    for letter in letters:
+        if not letter.stream or not letter.fields:
+            raise HeadwaterError(
+                f"{destination} {letter.id} does not say what entry of which stream it was; look at "
+                "it with `headwater dead show` and drop it"
+            )
+        words = [part for pair in letter.fields for part in pair]
+        replies = yield [
+            ["MULTI"],
+            ["XADD", letter.stream, "*", *words],
+            ["XDEL", destination, letter.id],
+            ["EXEC"],
+        ]
+        outcome = replies[3]
+        if isinstance(outcome, Refused) and any(
+            isinstance(reply, Refused) and reply.code == "CROSSSLOT" for reply in replies
+        ):
+            outcome = yield from _in_two_steps(destination, letter)
+        added.append(accepted(outcome)[0].decode())
+    return added
+
+
+def _in_two_steps(destination: str, letter: DeadLetter) -> Operation[list[bytes]]:
+    """In a cluster a dead-letter stream named by hand may lie in another slot: add, then delete."""
+    words = [part for pair in letter.fields for part in pair]
+    replies = yield [["XADD", letter.stream, "*", *words]]
+    added: bytes = accepted(replies[0])
+    replies = yield [["XDEL", destination, letter.id]]
+    accepted(replies[0])
+    return [added]
+
+
+def drop(destination: str, ids: Sequence[str]) -> Operation[int]:
+    """Remove records for good; how many there were."""
+    replies = yield [["XDEL", destination, *ids]]
+    return int(accepted(replies[0]))

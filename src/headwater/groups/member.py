@@ -1,0 +1,125 @@
+"""A member of a consumer group, and how a group comes to be: created, agreed upon, made again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.errors import DeclarationError
+from headwater.groups.capabilities import Capabilities
+from headwater.groups.operation import Command, Operation, Refused, Word, accepted, mapping
+from headwater.groups.scripts import RETIRE
+from headwater.messages import due_key, group_settings_key
+from headwater.model import MIN_ID, StreamID
+
+CLAIM_AFTER_FIELD = "claim_after_ms"
+
+
+@dataclass(frozen=True)
+class Member:
+    """Who acts: one consumer of one group of one stream, on a server of known capabilities."""
+
+    stream: str
+    group: str
+    consumer: str
+    claim_after_ms: int
+    able: Capabilities
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The keys that the scripts of a group touch."""
+        return [self.stream, due_key(self.stream, self.group)]
+
+    @cached_property
+    def who(self) -> list[str | int]:
+        """How the scripts of a group begin their arguments."""
+        return [self.group, self.consumer, self.claim_after_ms]
+
+
+def join(member: Member) -> Operation[None]:
+    """Create the stream and the group where they are missing, and announce ``claim_after``.
+
+    A new group begins with the first entry that the stream holds. All workers of a group must claim
+    after the same time, or one takes what another still holds by its own rule; `DeclarationError`
+    when the group has another value.
+    """
+    replies = yield [_create(member, MIN_ID), *_announce(member)]
+    _created(replies[0])
+    _agreed(member, replies[2])
+
+
+def rejoin(
+    member: Member, *, unsettled: Sequence[tuple[bytes, int]], seen: bytes | None
+) -> Operation[StreamID]:
+    """Make a vanished group again and register in it what this member has not settled.
+
+    ``unsettled`` are ids with their counts, ``seen`` the greatest id this member was ever given.
+    The group begins just below the smallest unsettled id; with none, behind what was seen; and at
+    the beginning, when the stream holds nothing so late (it was made anew). Returns that position.
+    """
+    replies = yield [["XINFO", "STREAM", member.stream]]
+    last = MIN_ID
+    if not isinstance(replies[0], Refused):
+        last = StreamID.parse(mapping(replies[0])[b"last-generated-id"])
+    position = MIN_ID
+    if unsettled:
+        position = _before(min(StreamID.parse(one[0]) for one in unsettled))
+    elif seen is not None:
+        position = StreamID.parse(seen)
+    if position > last:
+        position = MIN_ID
+    # An entry that is gone is not registered: XCLAIM FORCE passes over it.
+    head: list[Word] = ["XCLAIM", member.stream, member.group, member.consumer, 0]
+    registered: list[Command] = [
+        [*head, entry_id, "FORCE", "JUSTID", "RETRYCOUNT", count] for entry_id, count in unsettled
+    ]
+    replies = yield [_create(member, position), *_announce(member), *registered]
+    _created(replies[0])
+    for reply in replies[3:]:
+        accepted(reply)
+    return position
+
+
+def _create(member: Member, position: StreamID) -> Command:
+    return ["XGROUP", "CREATE", member.stream, member.group, str(position), "MKSTREAM"]
+
+
+def _created(reply: object) -> None:
+    if not (isinstance(reply, Refused) and reply.code == "BUSYGROUP"):
+        accepted(reply)
+
+
+def _announce(member: Member) -> list[Command]:
+    key = group_settings_key(member.stream, member.group)
+    return [
+        ["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms],
+        ["HGET", key, CLAIM_AFTER_FIELD],
+    ]
+
+
+def _agreed(member: Member, announced: object) -> None:
+    value = accepted(announced)
+    if int(value) != member.claim_after_ms:
+        key = group_settings_key(member.stream, member.group)
+        raise DeclarationError(
+            f"group {member.group!r} of stream {member.stream!r} claims after {int(value)} ms, this "
+            f"consumer declares {member.claim_after_ms} ms. All workers of a group must agree: use "
+            f"that value, or stop them all and send HDEL {key} {CLAIM_AFTER_FIELD}."
+        )
+
+
+def _before(id: StreamID) -> StreamID:
+    """The greatest id below this one."""
+    if id.seq:
+        return StreamID(id.ms, id.seq - 1)
+    return StreamID(id.ms - 1, 2**64 - 1) if id.ms else MIN_ID
+
+
+def retire(member: Member) -> Operation[bool]:
+    """Remove the consumer if it owns nothing. False when it still does."""
+    if member.able.verbs:
+        replies = yield [["XRETIRE", member.stream, member.group, member.consumer]]
+        return bool(accepted(replies[0]))
+    done = yield from RETIRE.call([member.stream], [member.group, member.consumer])
+    return bool(done)

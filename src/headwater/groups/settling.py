@@ -1,0 +1,188 @@
+"""Settling: how a delivery ends. Nothing changes that the member does not own any more.
+
+Rule 1. A settlement is owner-checked, and with it what it adds: a former owner publishes nothing.
+Rule 2. Sent twice it does no harm: the first one ended the ownership that the second would need. So
+        a batch whose reply was lost may be sent again.
+Rule 3. In one batch each settlement stands alone: one that fails does not undo its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from headwater.groups.member import Member
+from headwater.groups.operation import Command, Operation, Refused, Word, accepted
+from headwater.groups.scripts import RENEW, SETTLE
+from headwater.messages import Pairs, hash_tag
+
+LUA_WORDS = 7_000
+"""Most words of one XADD inside Lua, whose stack holds 8,000."""
+
+
+class How(StrEnum):
+    """The ends of a delivery, by the words of XSETTLE."""
+
+    ACK = "ACK"
+    ACKDEL = "ACKDEL"
+    SILENT = "SILENT"
+    """Handed back unharmed: this delivery is not counted."""
+    FAIL = "FAIL"
+    """To be tried again: this delivery counts."""
+
+
+class Addition(NamedTuple):
+    """An entry to be added in one step with a settlement."""
+
+    stream: str
+    fields: Pairs
+    maxlen: int | None = None
+    """Trim the stream to about so many entries."""
+
+    def words(self) -> list[Word]:
+        """XADD's arguments after the key."""
+        return [*self._trim(), "*", *(part for pair in self.fields for part in pair)]
+
+    def to(self) -> list[Word]:
+        """XSETTLE's TO clause."""
+        fields = [part for pair in self.fields for part in pair]
+        return ["TO", self.stream, *self._trim(), "*", "FIELDS", len(self.fields), *fields]
+
+    def _trim(self) -> list[Word]:
+        return [] if self.maxlen is None else ["MAXLEN", "~", self.maxlen]
+
+
+class Settlement(NamedTuple):
+    """How the delivery of entry ``id`` ends. ``delay_ms`` only with SILENT and FAIL."""
+
+    id: bytes
+    how: How
+    delay_ms: int = 0
+    additions: Sequence[Addition] = ()
+
+
+class Outcome(NamedTuple):
+    """What became of a settlement. ``done`` is False when the entry was not owned any more, or
+    when ``error`` says why the additions could not be made; then nothing was changed."""
+
+    done: bool
+    added: Sequence[bytes] = ()
+    error: Refused | None = None
+
+
+def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+    """Carry out settlements; one outcome each, in order. `GroupVanished` when the group is gone."""
+    apart = [s for s in settlements if s.additions and _apart(member, s)]
+    if apart:
+        # Other slots cannot be written in the same step: publish, then settle, at least once.
+        settlements = yield from _published(settlements, apart)
+    if member.able.verbs:
+        return (yield from _by_verbs(member, settlements))
+    return (yield from _by_script(member, settlements))
+
+
+def one_step(member: Member, destination: str) -> bool:
+    """Whether adding to ``destination`` and settling can be one step on this server."""
+    return not member.able.cluster or _slot_words(member.stream) == _slot_words(destination)
+
+
+def _slot_words(key: str) -> str:
+    return hash_tag(key) or key
+
+
+def _apart(member: Member, settlement: Settlement) -> bool:
+    for addition in settlement.additions:
+        if not one_step(member, addition.stream):
+            return True
+        if not member.able.verbs and 2 * len(addition.fields) > LUA_WORDS:
+            return True
+    return False
+
+
+def _published(
+    settlements: Sequence[Settlement], apart: Sequence[Settlement]
+) -> Operation[list[Settlement]]:
+    """Make the additions of ``apart`` by XADD; the settlements that remain to be done.
+
+    One whose additions are refused becomes an attempt that failed.
+    """
+    commands: list[Command] = [
+        ["XADD", addition.stream, *addition.words()] for s in apart for addition in s.additions
+    ]
+    replies = iter((yield commands))
+    remaining = {}
+    for settlement in apart:
+        failed = [isinstance(next(replies), Refused) for _ in settlement.additions]
+        how = How.FAIL if any(failed) else settlement.how
+        remaining[settlement.id] = settlement._replace(how=how, additions=())
+    return [remaining.get(s.id, s) for s in settlements]
+
+
+def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+    """Plain ones of a kind share an XSETTLE; each with additions is one of its own."""
+    alike: dict[object, list[int]] = {}
+    for index, settlement in enumerate(settlements):
+        kind = index if settlement.additions else (settlement.how, settlement.delay_ms)
+        alike.setdefault(kind, []).append(index)
+    head = ["XSETTLE", member.stream, member.group, member.consumer]
+    commands: list[Command] = []
+    for indexes in alike.values():
+        first = settlements[indexes[0]]
+        delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
+        ids = [settlements[index].id for index in indexes]
+        additions = [word for addition in first.additions for word in addition.to()]
+        commands.append([*head, first.how, *delay, "IDS", len(ids), *ids, *additions])
+    replies = yield commands
+    outcomes: list[Outcome] = [Outcome(done=False)] * len(settlements)
+    for indexes, reply in zip(alike.values(), replies, strict=True):
+        if isinstance(reply, Refused):
+            _raise_unless_about_additions(reply, bool(settlements[indexes[0]].additions))
+            outcomes[indexes[0]] = Outcome(done=False, error=reply)
+            continue
+        flags, added = reply
+        for index, flag in zip(indexes, flags, strict=True):
+            outcomes[index] = Outcome(bool(flag), added)
+    return outcomes
+
+
+def _raise_unless_about_additions(reply: Refused, has_additions: bool) -> None:
+    """A group that is gone, and a store that cannot write, concern the whole batch."""
+    if not has_additions or reply.code in ("NOGROUP", "MISCONF", "OOM", "READONLY", "NOPERM"):
+        raise reply
+
+
+def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+    keys: list[Word] = list(member.keys)
+    places: dict[str, int] = {}
+    able = member.able
+    words: list[Word] = [*member.who, int(able.claim), int(able.nack)]
+    for settlement in settlements:
+        words += [settlement.how, settlement.delay_ms, settlement.id, len(settlement.additions)]
+        for addition in settlement.additions:
+            if addition.stream not in places:
+                keys.append(addition.stream)
+                places[addition.stream] = len(keys)
+            added = addition.words()
+            words += [places[addition.stream], len(added), *added]
+    replies = yield from SETTLE.call(keys, words)
+    return [_outcome(reply) for reply in replies]
+
+
+def _outcome(reply: list[Any]) -> Outcome:
+    if reply[0] < 0:
+        return Outcome(done=False, error=Refused(reply[1].decode("utf-8", "replace")))
+    return Outcome(bool(reply[0]), reply[1:])
+
+
+def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
+    """Begin the leases of these entries anew; False for each that the member does not own."""
+    if not ids:
+        return []
+    if member.able.verbs:
+        replies = yield [
+            ["XRENEW", member.stream, member.group, member.consumer, "IDS", len(ids), *ids]
+        ]
+        return [bool(flag) for flag in accepted(replies[0])]
+    flags = yield from RENEW.call(member.keys, [*member.who, *ids])
+    return [bool(flag) for flag in flags]

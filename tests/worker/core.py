@@ -1,0 +1,160 @@
+"""A group's core over a synchronous connection, for tests that take one step at a time.
+
+The store ``redis-8.4`` is Redis 8.2.3 with XREADGROUP's CLAIM in Lua: no binary of 8.4 or later can
+be had without building it, and the level between is ours to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import redis
+
+from headwater.groups import capabilities, claiming, settling
+from headwater.groups.claiming import Delivered, Reader
+from headwater.groups.member import Member, join
+from headwater.groups.operation import Command, Operation, Script, run, single
+from headwater.groups.settling import Addition, How, Outcome, Settlement
+
+CLAIM_AFTER_MS = 60_000
+
+CLAIMING_READ = Script(
+    """
+local key, group, consumer, count, claim = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local found = {}
+for _, row in ipairs(redis.call('XPENDING', key, group, 'IDLE', claim, '-', '+', count)) do
+  local got = redis.call('XCLAIM', key, group, consumer, 0, row[1])[1]
+  if got then found[#found + 1] = {got[1], got[2], row[3], row[4]} end
+end
+if #found < count then
+  local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count - #found,
+                         'STREAMS', key, '>')
+  for _, entry in ipairs(new and new[1][2] or {}) do
+    found[#found + 1] = {entry[1], entry[2], 0, 0}
+  end
+end
+return {{key, found}}
+"""
+)
+
+
+@dataclass
+class Core:
+    """One consumer of a group. ``client`` is the test's own connection, to look with."""
+
+    client: redis.Redis
+    member: Member
+    reader: Reader
+    now: float = 1_000.0
+
+    @classmethod
+    def joined(
+        cls,
+        url: str,
+        consumer: str = "one",
+        *,
+        claim_reads: bool = False,
+        claim_after_ms: int = CLAIM_AFTER_MS,
+    ) -> Core:
+        """A member of group ``g`` of stream ``s``."""
+        client = redis.Redis.from_url(url)
+        able = run(client, capabilities.probe("s"))
+        if claim_reads:
+            able = replace(able, claim=True)
+        member = Member("s", "g", consumer, claim_after_ms, able)
+        run(client, join(member))
+        return cls(client, member, Reader(member))
+
+    def close(self) -> None:
+        self.client.close()
+
+    def beside(self, consumer: str) -> Core:
+        """Another consumer of the same group."""
+        member = replace(self.member, consumer=consumer)
+        return Core(self.client, member, Reader(member), self.now)
+
+    def do(self, operation: Operation[Any]) -> Any:
+        """Carry out an operation; a reading one never waits, so that a test decides what is next."""
+        if self.member.able.claim and not self.member.able.verbs:
+            operation = _claim_in_lua(operation)
+        return run(self.client, _unblocked(operation))
+
+    def read(self, limit: int = 100) -> list[Delivered]:
+        """One read; a second of the member's time passes before it."""
+        self.now += 1
+        found: list[Delivered] = self.do(self.reader.read(limit=limit, now=self.now))
+        return found
+
+    def settle(
+        self,
+        entry: Delivered | bytes,
+        how: How = How.ACK,
+        *,
+        delay_ms: int = 0,
+        to: Sequence[Addition] = (),
+    ) -> Outcome:
+        entry_id = entry if isinstance(entry, bytes) else entry.id
+        settlement = Settlement(entry_id, how, delay_ms, to)
+        outcome: Outcome = self.do(settling.settle(self.member, [settlement]))[0]
+        return outcome
+
+    def renew(self, *entries: Delivered) -> list[bool]:
+        flags: list[bool] = self.do(settling.renew(self.member, [e.id for e in entries]))
+        return flags
+
+    def recover(self, known: Sequence[bytes] = ()) -> tuple[list[Delivered], list[bytes]]:
+        found: tuple[list[Delivered], list[bytes]] = self.do(claiming.recover(self.member, known))
+        return found
+
+    def age(self, entry: Delivered | bytes, idle_ms: int) -> None:
+        """Make an entry idle for so long, as if its owner had been silent."""
+        entry_id = entry if isinstance(entry, bytes) else entry.id
+        row = self.pending(entry_id)
+        run(self.client, single("XCLAIM", "s", "g", row[0], 0, entry_id, "IDLE", idle_ms, "JUSTID"))
+
+    def pending(self, entry_id: bytes) -> tuple[str, int]:
+        """Owner and count of a pending entry."""
+        rows: Any = self.client.xpending_range("s", "g", entry_id, entry_id, 1)
+        assert rows, f"{entry_id!r} is not pending"
+        return rows[0]["consumer"].decode(), rows[0]["times_delivered"]
+
+    def nothing_pending(self) -> bool:
+        summary: Any = self.client.xpending("s", "g")
+        return bool(summary["pending"] == 0)
+
+
+def _unblocked(operation: Operation[Any]) -> Operation[Any]:
+    """The same operation with BLOCK left out."""
+    commands = next(operation)
+    while True:
+        changed: list[Command] = []
+        for command in commands:
+            words = list(command)
+            if words[0] == "XREADGROUP" and "BLOCK" in words:
+                at = words.index("BLOCK")
+                del words[at : at + 2]
+            changed.append(words)
+        replies = yield changed
+        try:
+            commands = operation.send(replies)
+        except StopIteration as finished:
+            return finished.value
+
+
+def _claim_in_lua(operation: Operation[Any]) -> Operation[Any]:
+    """The same operation with XREADGROUP … CLAIM as a script."""
+    commands = next(operation)
+    while True:
+        words = commands[0]
+        if words[0] == "XREADGROUP" and "CLAIM" in words:
+            count, claim = (words[words.index(name) + 1] for name in ("COUNT", "CLAIM"))
+            reply = yield from CLAIMING_READ.call([words[-2]], [words[2], words[3], count, claim])
+            replies = [reply]
+        else:
+            replies = yield commands
+        try:
+            commands = operation.send(replies)
+        except StopIteration as finished:
+            return finished.value

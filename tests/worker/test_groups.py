@@ -1,0 +1,392 @@
+"""The core of a group, one step at a time, on every level of server that it can meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from headwater.errors import DeclarationError
+from headwater.groups.member import join, rejoin, retire
+from headwater.groups.operation import GroupVanished, Refused, run, single
+from headwater.groups.settling import Addition, How, Settlement, settle
+from headwater.messages import due_key, group_settings_key
+from tests import peers
+from tests.worker.core import CLAIM_AFTER_MS, Core
+
+RIPE = CLAIM_AFTER_MS + 1
+
+
+def add(core: Core, *values: bytes) -> list[bytes]:
+    return [core.client.xadd("s", {"v": value}) for value in values]  # type: ignore[misc]
+
+
+def test_new_entries_come_once_with_count_one(core: Core) -> None:
+    ids = add(core, b"a", b"b")
+
+    found = core.read()
+
+    assert [(one.id, one.fields, one.delivery_count) for one in found] == [
+        (ids[0], [b"v", b"a"], 1),
+        (ids[1], [b"v", b"b"], 1),
+    ]
+    assert not any(one.claimed for one in found)
+    assert core.read() == []
+
+
+def test_a_read_takes_no_more_than_its_limit_claimed_ones_included(core: Core) -> None:
+    add(core, *[b"x"] * 10)
+    for one in core.read(limit=6):
+        core.age(one, RIPE)
+    other = core.beside("two")
+
+    assert len(other.read(limit=4)) == 4
+    assert len(other.read(limit=4)) == 4
+    assert len(other.read(limit=4)) == 2
+
+
+def test_an_entry_of_a_silent_owner_is_claimed_and_counted_and_is_suspicious(core: Core) -> None:
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    other = core.beside("two")
+    assert other.read() == []
+
+    core.age(first, RIPE)
+    (second,) = other.read()
+
+    assert second.id == entry_id
+    assert second.fields == [b"v", b"a"]
+    assert second.delivery_count == 2
+    assert second.claimed
+    assert second.from_silent
+    assert core.pending(entry_id) == ("two", 2)
+
+
+def test_a_renewed_entry_is_not_claimed(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    core.age(first, RIPE)
+
+    assert core.renew(first) == [True]
+
+    assert core.beside("two").read() == []
+    assert core.pending(first.id) == ("one", 1)
+
+
+def test_renewal_never_steals_back(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    core.age(first, RIPE)
+    other = core.beside("two")
+    (second,) = other.read()
+
+    assert core.renew(first) == [False]
+
+    assert core.pending(second.id) == ("two", 2)
+
+
+def test_an_entry_gone_from_the_stream_keeps_its_lease(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    core.client.xtrim("s", maxlen=0)
+
+    assert core.renew(first) == [True]
+    assert core.renew(first) == [True]
+    assert core.settle(first).done
+
+
+def test_an_acknowledged_entry_is_settled_once(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+
+    assert core.settle(first).done
+    assert not core.settle(first).done
+    assert core.nothing_pending()
+
+
+def test_acknowledge_and_delete(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+
+    assert core.settle(first, How.ACKDEL).done
+
+    assert core.client.xlen("s") == 0
+    assert core.nothing_pending()
+
+
+def test_a_former_owner_settles_nothing_and_publishes_nothing(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    core.age(first, RIPE)
+    other = core.beside("two")
+    (second,) = other.read()
+    result = Addition("results", [(b"r", b"1")])
+
+    for how in How:
+        assert not core.settle(first, how, to=[result] if how is How.ACK else []).done
+
+    assert core.client.exists("results") == 0
+    assert core.pending(second.id) == ("two", 2)
+    assert other.settle(second, to=[result]).done
+    assert core.client.xlen("results") == 1
+
+
+def test_results_are_published_in_one_step_with_the_acknowledgement(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    results = [
+        Addition("results", [(b"r", b"1"), (b"r", b"2")]),
+        Addition("others", [(b"o", b"")], maxlen=1_000),
+    ]
+
+    outcome = core.settle(first, to=results)
+    again = core.settle(first, to=results)
+
+    assert outcome.done
+    assert not again.done
+    (added,) = core.client.xrange("results")  # type: ignore[misc]
+    assert added[0] == outcome.added[0]
+    assert core.client.xlen("others") == 1
+    assert core.nothing_pending()
+
+
+def test_a_result_that_cannot_be_added_settles_nothing(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    core.client.set("text", "x")
+
+    outcome = core.settle(
+        first, to=[Addition("results", [(b"r", b"1")]), Addition("text", [(b"r", b"1")])]
+    )
+
+    assert not outcome.done
+    assert outcome.error is not None
+    assert outcome.error.code == "WRONGTYPE"
+    assert core.client.exists("results") == 0
+    assert core.pending(first.id) == ("one", 1)
+
+
+def test_one_settlement_that_fails_does_not_undo_its_neighbours(core: Core) -> None:
+    add(core, b"a", b"b", b"c")
+    first, second, third = core.read()
+    core.client.set("text", "x")
+    wrong = Settlement(second.id, How.ACK, additions=[Addition("text", [(b"r", b"1")])])
+    batch = [Settlement(first.id, How.ACK), wrong, Settlement(third.id, How.FAIL)]
+
+    outcomes = core.do(settle(core.member, batch))
+
+    assert [outcome.done for outcome in outcomes] == [True, False, True]
+
+
+def test_a_failed_entry_comes_again_at_once_and_is_counted(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+
+    assert core.settle(first, How.FAIL).done
+    (again,) = core.beside("two").read()
+
+    assert again.delivery_count == 2
+    assert again.claimed
+    assert not again.from_silent
+
+
+def test_a_handed_back_entry_comes_again_at_once_and_is_not_counted(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+
+    assert core.settle(first, How.SILENT).done
+    (again,) = core.beside("two").read()
+
+    assert again.delivery_count == 1
+    assert not again.from_silent
+
+
+@pytest.mark.parametrize("delay_ms", [40_000, 3 * CLAIM_AFTER_MS])
+def test_a_delayed_entry_waits_in_the_pending_list_and_comes_when_due(
+    core: Core, delay_ms: int
+) -> None:
+    # Given an entry that is to be tried again after a delay, shorter or longer than claim_after
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    assert core.settle(first, How.FAIL, delay_ms=delay_ms).done
+    other = core.beside("two")
+
+    # When it is not due, then nobody gets it, however long it has been idle
+    assert core.read() == []
+    assert other.read() == []
+    if core.client.exists(due_key("s", "g")):  # an idle time alone does not say when it is due
+        core.age(entry_id, RIPE)
+        assert other.read() == []
+        core.client.hset(due_key("s", "g"), entry_id.decode(), 1)
+    core.age(entry_id, RIPE)
+
+    # When it is due, then it comes with its honest count, and no trace is left
+    (again,) = other.read()
+    assert again.delivery_count == 2
+    assert not again.from_silent
+    assert core.client.exists(due_key("s", "g")) == 0
+
+
+@pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
+def test_due_times_of_what_is_no_longer_pending_are_dropped(core: Core) -> None:
+    core.client.hset(due_key("s", "g"), "5-5", 1)
+
+    core.read()
+
+    assert core.client.exists(due_key("s", "g")) == 0
+
+
+def test_claims_pass_over_a_long_pending_list_in_steps(core: Core) -> None:
+    # Given 2,500 pending entries of which the last two are ripe
+    with core.client.pipeline(transaction=False) as pipeline:
+        for _ in range(2_500):
+            pipeline.xadd("s", {"v": "x"})
+        pipeline.execute()
+    found = core.read(limit=2_500)
+    for one in found[-2:]:
+        core.age(one, RIPE)
+    other = core.beside("two")
+
+    # When another reads a few times, then it has those two
+    claimed = [one.id for _ in range(4) for one in other.read()]
+    assert claimed == [one.id for one in found[-2:]]
+
+
+def test_an_entry_gone_from_the_stream_is_not_delivered(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    core.age(first, RIPE)
+    core.client.xdel("s", first.id)
+
+    assert core.beside("two").read() == []
+
+
+def test_entries_of_a_lost_reply_are_recovered_with_the_count_they_have(core: Core) -> None:
+    # Given that two of three entries were delivered in a reply that never arrived
+    add(core, b"a", b"b", b"c")
+    first, second, third = core.read()
+    core.client.xdel("s", third.id)
+
+    # When the member asks what it owns and does not know
+    found, gone = core.recover([first.id])
+
+    assert [(one.id, one.fields, one.delivery_count) for one in found] == [
+        (second.id, [b"v", b"b"], 1)
+    ]
+    assert gone == [third.id]
+
+
+def test_a_consumer_is_removed_only_when_it_owns_nothing(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+
+    assert not core.do(retire(core.member))
+    core.settle(first)
+    assert core.do(retire(core.member))
+
+    names = [one["name"] for one in core.client.xinfo_consumers("s", "g")]
+    assert b"one" not in names
+
+
+def test_a_second_value_of_claim_after_is_refused(core: Core) -> None:
+    with pytest.raises(
+        DeclarationError, match="claims after 60000 ms, this consumer declares 5000"
+    ):
+        Core.joined(_url(core.client), "two", claim_after_ms=5_000)
+
+
+def test_a_group_is_joined_again_without_harm(core: Core) -> None:
+    add(core, b"a")
+    assert len(core.read()) == 1
+    core.do(join(core.member))
+    assert core.read() == []
+
+
+def test_a_vanished_group_is_told_from_other_errors(core: Core) -> None:
+    core.client.delete("s")
+    with pytest.raises(GroupVanished):
+        core.read()
+    with pytest.raises(GroupVanished):
+        core.settle(b"5-5")
+    core.client.set("s", "x")
+    with pytest.raises(Refused, match="WRONGTYPE"):
+        core.read()
+
+
+def test_a_destroyed_group_is_made_again_from_below_what_is_unsettled(core: Core) -> None:
+    # Given three entries, the first settled, and a group that somebody destroys
+    first, second, third = add(core, b"a", b"b", b"c")
+    one, two, _three = core.read()
+    core.settle(one)
+    core.client.xgroup_destroy("s", "g")
+
+    # When the worker joins again with what it has not settled
+    unsettled = [(two.id, 4), (third, 1)]
+    core.do(rejoin(core.member, unsettled=unsettled, seen=third))
+
+    # Then it owns those with their counts, and what was settled does not come again
+    assert core.pending(second) == ("one", 4)
+    assert core.pending(third) == ("one", 1)
+    assert core.settle(two).done
+    groups = core.client.xinfo_groups("s")
+    assert groups[0]["last-delivered-id"] < second
+    assert first not in [entry.id for entry in core.read()]
+    assert core.client.exists(group_settings_key("s", "g")) == 1
+
+
+def test_a_group_with_nothing_unsettled_goes_on_behind_what_was_seen(core: Core) -> None:
+    (first,) = add(core, b"a")
+    (one,) = core.read()
+    core.settle(one)
+    core.client.xgroup_destroy("s", "g")
+
+    core.do(rejoin(core.member, unsettled=[], seen=first))
+
+    assert core.read() == []
+
+
+def test_a_stream_made_anew_with_smaller_ids_is_read_from_its_beginning(core: Core) -> None:
+    (first,) = add(core, b"a")
+    core.client.delete("s")
+    core.client.xadd("s", {"v": "new"}, id="1-1")
+
+    core.do(rejoin(core.member, unsettled=[(first, 1)], seen=first))
+
+    assert [one.id for one in core.read()] == [b"1-1"]
+
+
+def test_a_script_that_the_server_forgot_is_sent_again(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    core.client.script_flush()
+    assert core.settle(first).done
+
+
+def test_in_a_cluster_results_of_another_slot_are_published_then_settled(
+    peer: Callable[..., peers.Peer],
+) -> None:
+    bus = str(peers.free_port())
+    server = peer("redis-8.2", "--cluster-enabled", "yes", "--cluster-port", bus)
+    with redis.Redis.from_url(server.url) as client:
+        run(client, single("CLUSTER", "ADDSLOTSRANGE", 0, 16383))
+        while b"cluster_state:ok" not in run(client, single("CLUSTER", "INFO")):
+            pass
+        core = Core.joined(server.url)
+        assert core.member.able.cluster
+        add(core, b"a", b"b")
+        first, second = core.read()
+
+        outcome = core.settle(first, to=[Addition("elsewhere", [(b"r", b"1")])])
+        beside = core.settle(second, to=[Addition("{s}.dead", [(b"r", b"1")])])
+
+        assert outcome.done
+        assert beside.done
+        assert client.xlen("elsewhere") == client.xlen("{s}.dead") == 1
+        assert core.nothing_pending()
+        core.close()
+
+
+def _url(client: redis.Redis) -> str:
+    settings = client.connection_pool.connection_kwargs
+    return f"redis://{settings['host']}:{settings['port']}"
