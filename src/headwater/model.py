@@ -44,13 +44,15 @@ class StreamID(NamedTuple):
             raise ValueError(f"not a stream id: {words!r} (each half must fit 64 bits)")
         return found
 
-    def next(self) -> StreamID:
-        """The smallest id greater than this one; `OverflowError` at the greatest id."""
-        if self.seq < MAX_U64:
-            return StreamID(self.ms, self.seq + 1)
-        if self.ms < MAX_U64:
-            return StreamID(self.ms + 1, 0)
-        raise OverflowError("there is no id after 18446744073709551615-18446744073709551615")
+
+def id_before(ms: int, seq: int) -> tuple[int, int]:
+    """The greatest id below ``ms-seq``, which is not 0-0."""
+    return (ms, seq - 1) if seq else (ms - 1, MAX_U64)
+
+
+def id_after(ms: int, seq: int) -> tuple[int, int]:
+    """The smallest id above ``ms-seq``, which is not the greatest id."""
+    return (ms, seq + 1) if seq < MAX_U64 else (ms + 1, 0)
 
 
 MIN_ID = StreamID(0, 0)

@@ -17,14 +17,23 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from headwater.engine.keyspace import Database, Keyspace
+from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
+WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+SYNTAX = "ERR syntax error"
+NO_SUCH_KEY = "ERR no such key"
 MISCONF = (
     "MISCONF Headwater cannot write its journal: {reason}. The command was not executed; reads go "
     "on. Free space on the disk of the data directory and send it again."
 )
+
+
+def shown(name: bytes) -> str:
+    """A name as it stands in an error text; the reply writer turns it back into the same bytes."""
+    return name.decode("utf-8", "surrogateescape")
 
 
 class Wait(NamedTuple):
@@ -57,6 +66,15 @@ def always_admitted(_size: int) -> str | None:
     return None
 
 
+class StreamSettings:
+    """What the configuration says about streams; changed in place by CONFIG SET."""
+
+    def __init__(self) -> None:
+        self.node_max_bytes = 4096
+        self.node_max_entries = 100
+        self.autoclaim_scan_factor = 10
+
+
 class Call:
     """One command about to run. One object a session, reused from command to command.
 
@@ -72,6 +90,7 @@ class Call:
         self.reply = reply
         self.may_block = True
         self.admission: Admission = always_admitted
+        self.settings = StreamSettings()
 
     def admit(self, size: int) -> None:
         """Make sure that the journal can take ``size`` more bytes of facts, an upper bound.
@@ -81,3 +100,16 @@ class Call:
         reason = self.admission(len(self.keyspace.facts.data) + size)
         if reason is not None:
             raise CommandError(MISCONF.format(reason=reason))
+
+    def modified(self, key: bytes, changes: int = 1) -> None:
+        """``key`` changed in the sense of WATCH, ``changes`` times in the sense of Redis's dirty
+        counter."""
+        self.db.touch(key)
+        self.keyspace.dirty += changes
+
+    def stream(self, key: bytes) -> Stream | None:
+        """The stream at ``key``, None if there is no such key; WRONGTYPE if it holds another type."""
+        value = self.db.lookup(key, self.now_ms)
+        if value is None or isinstance(value, Stream):
+            return value
+        raise CommandError(WRONGTYPE)

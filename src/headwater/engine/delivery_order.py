@@ -18,18 +18,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from headwater.engine.pending import NOBODY, NOWHERE, PendingList
-from headwater.model import MAX_U64
+from headwater.model import id_after, id_before
 
 _WORDS = 4
 _SLACK = 64
-
-
-def _before(ms: int, seq: int) -> tuple[int, int]:
-    return (ms, seq - 1) if seq else (ms - 1, MAX_U64)
-
-
-def _behind(ms: int, seq: int) -> tuple[int, int]:
-    return (ms, seq + 1) if seq < MAX_U64 else (ms + 1, 0)
 
 
 class DeliveryOrder:
@@ -116,9 +108,9 @@ class DeliveryOrder:
             if first <= (ms, seq) <= last:
                 self._remove(at)
                 if (ms, seq) < last:
-                    self._insert_untidied(at, time, _behind(ms, seq), last)
+                    self._insert_untidied(at, time, id_after(ms, seq), last)
                 if first < (ms, seq):
-                    self._insert_untidied(at, time, first, _before(ms, seq))
+                    self._insert_untidied(at, time, first, id_before(ms, seq))
                 return
             at += 1
 

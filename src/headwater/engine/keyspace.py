@@ -16,6 +16,7 @@ from heapq import heapify, heappop, heappush
 
 from headwater.engine.facts import ALL_DATABASES, FactBuffer
 from headwater.engine.group import ConsumerGroup
+from headwater.engine.key_order import KeyOrder
 from headwater.engine.stream import Stream
 from headwater.limits import DATABASES
 
@@ -125,6 +126,7 @@ class Database:
         self.keyspace = keyspace
         self.index = index
         self.values: dict[bytes, Value] = {}
+        self.order = KeyOrder(self.values)
         self.expiries: dict[bytes, int] = {}
         self.waited: dict[bytes, int] = {}
         """How many blocked clients wait for a key; kept by whoever blocks them."""
@@ -184,7 +186,7 @@ class Database:
         """An empty stream at ``key``, over whatever was there."""
         self._drop(key)
         stream = Stream(self.keyspace, self, key, sid)
-        self.values[key] = stream
+        self._place(key, stream)
         self.keyspace.streams[sid] = stream
         self.keyspace.next_sid = max(self.keyspace.next_sid, sid + 1)
         self.keyspace.facts.stream_created(self.index, sid, key)
@@ -194,7 +196,7 @@ class Database:
     def set_string(self, key: bytes, value: bytes) -> None:
         """``value`` at ``key``, over whatever was there."""
         self._drop(key)
-        self.values[key] = value
+        self._place(key, value)
         self.keyspace.facts.string_set(self.index, key, value)
         self.signal(key)
 
@@ -203,7 +205,8 @@ class Database:
         value = self.values.get(key)
         if not isinstance(value, dict):
             self._drop(key)
-            value = self.values[key] = {}
+            value = {}
+            self._place(key, value)
         value.update(pairs)
         self.keyspace.facts.hash_set(self.index, key, pairs)
         self.signal(key)
@@ -241,6 +244,10 @@ class Database:
         """Drop every key; part of `flush` and `Keyspace.flush_all`."""
         for key in list(self.values):
             self._drop(key)
+
+    def _place(self, key: bytes, value: Value) -> None:
+        self.values[key] = value
+        self.order.add(key, len(self.values))
 
     def _drop(self, key: bytes) -> None:
         value = self.values.pop(key, None)

@@ -45,6 +45,10 @@ class PendingBlock:
     def count(self) -> int:
         return len(self.words) // _WORDS
 
+    def settle_min_time(self) -> None:
+        """Make ``min_time`` exact again; a scan does so before it looks into the block."""
+        self.min_time = min(self.words[2::_WORDS])
+
     def lower_bound(self, ms: int, seq: int) -> int:
         """Index of the first record whose id is at least ``ms-seq``."""
         words = self.words
@@ -106,6 +110,11 @@ class PendingList:
     def block_at(self, at: int) -> tuple[int, PendingBlock]:
         """Number and block of a position, for scans that pass over whole blocks."""
         return at >> _SHIFT, self.blocks[at >> _SHIFT]
+
+    @staticmethod
+    def index_in_block(at: int) -> int:
+        """Which record of its block a position means."""
+        return at & _MASK
 
     def first(self) -> tuple[int, int]:
         """Smallest id; the list is not empty."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from headwater.engine.entry_log import EntryLog
 from headwater.engine.group import UNKNOWN, ConsumerGroup
 from headwater.engine.nodes import NodeIndex
-from headwater.model import MAX_U64
 
 if TYPE_CHECKING:
     from headwater.engine.keyspace import Database, Keyspace
@@ -46,17 +45,6 @@ class Stream:
     def sorted_groups(self) -> list[ConsumerGroup]:
         """Groups in byte order of their names, as Redis walks them."""
         return [self.groups[name] for name in sorted(self.groups)]
-
-    def exhausted(self) -> bool:
-        """No id is left to give."""
-        return self.last_id == (MAX_U64, MAX_U64)
-
-    def next_id(self, now_ms: int) -> tuple[int, int]:
-        """The id that ``*`` stands for; the stream is not `exhausted`."""
-        ms, seq = self.last_id
-        if now_ms > ms:
-            return now_ms, 0
-        return (ms, seq + 1) if seq < MAX_U64 else (ms + 1, 0)
 
     def has_tombstone_from(self, ms: int, seq: int) -> bool:
         """An entry at or past ``ms-seq`` was deleted by name (Redis: streamRangeHasTombstones)."""

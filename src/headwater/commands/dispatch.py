@@ -1,0 +1,119 @@
+"""From a request's name to the function that runs it.
+
+Only what acts on keys is here; the server adds what acts on sessions and on the node. A subcommand's
+function stands under its container's name and its own, ``XGROUP|CREATE``, as Redis names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headwater.commands import (
+    entries,
+    groups,
+    inspection,
+    keys,
+    ownership,
+    reading,
+    settling,
+    trimming,
+    values,
+)
+from headwater.commands.call import Call, Missing, Wait
+from headwater.commands.table import COMMANDS, CommandRow
+from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
+
+Command = Callable[[Call], Wait | Missing | None]
+
+FUNCTIONS: dict[bytes, Command] = {
+    b"XADD": entries.xadd,
+    b"XREADGROUP": reading.xreadgroup,
+    b"XACK": settling.xack,
+    b"XSETTLE": settling.xsettle,
+    b"XREAD": reading.xread,
+    b"XRANGE": entries.xrange,
+    b"XREVRANGE": entries.xrevrange,
+    b"XLEN": entries.xlen,
+    b"XDEL": entries.xdel,
+    b"XTRIM": trimming.xtrim,
+    b"XSETID": entries.xsetid,
+    b"XSPLIT": entries.xsplit,
+    b"XACKDEL": settling.xackdel,
+    b"XNACK": settling.xnack,
+    b"XCLAIM": ownership.xclaim,
+    b"XAUTOCLAIM": ownership.xautoclaim,
+    b"XPENDING": ownership.xpending,
+    b"XRENEW": settling.xrenew,
+    b"XRETIRE": groups.xretire,
+    b"XGROUP|CREATE": groups.xgroup_create,
+    b"XGROUP|SETID": groups.xgroup_setid,
+    b"XGROUP|DESTROY": groups.xgroup_destroy,
+    b"XGROUP|CREATECONSUMER": groups.xgroup_createconsumer,
+    b"XGROUP|DELCONSUMER": groups.xgroup_delconsumer,
+    b"XGROUP|HELP": groups.xgroup_help,
+    b"XINFO|STREAM": inspection.xinfo_stream,
+    b"XINFO|GROUPS": inspection.xinfo_groups,
+    b"XINFO|CONSUMERS": inspection.xinfo_consumers,
+    b"XINFO|HELP": inspection.xinfo_help,
+    b"DEL": keys.delete,
+    b"UNLINK": keys.delete,
+    b"EXISTS": keys.exists,
+    b"TYPE": keys.type_of,
+    b"EXPIRE": keys.expire,
+    b"PEXPIRE": keys.pexpire,
+    b"PERSIST": keys.persist,
+    b"TTL": keys.ttl,
+    b"PTTL": keys.pttl,
+    b"KEYS": keys.keys,
+    b"SCAN": keys.scan,
+    b"DBSIZE": keys.dbsize,
+    b"FLUSHDB": keys.flushdb,
+    b"FLUSHALL": keys.flushall,
+    b"SET": values.set_string,
+    b"GET": values.get,
+    b"HSET": values.hset,
+    b"HSETNX": values.hsetnx,
+    b"HGET": values.hget,
+    b"HDEL": values.hdel,
+    b"HGETALL": values.hgetall,
+}
+
+_SHOWN_BYTES = 128
+"""How much of an unknown command's arguments its error repeats (Redis, commandCheckExistence)."""
+
+
+def find_row(arguments: Arguments) -> tuple[bytes, CommandRow]:
+    """The row of the command (or subcommand) that ``arguments`` ask for, and its function's name.
+
+    Raises `CommandError` for an unknown name and for a wrong number of arguments, with Redis's texts.
+    """
+    name = arguments.token(0)
+    row = COMMANDS.get(name)
+    if row is None:
+        raise CommandError(_unknown(arguments))
+    if row.subcommands and arguments.count > 1:
+        word = arguments.token(1)
+        sub = row.subcommands.get(word)
+        if sub is None:
+            typed = arguments.bytes(1)[:_SHOWN_BYTES].decode("latin-1")
+            raise CommandError(
+                f"ERR unknown subcommand '{typed}'. Try {name.decode('latin-1')} HELP."
+            )
+        name, row = name + b"|" + word, sub
+    wanted = row.arity
+    if (wanted > 0 and arguments.count != wanted) or arguments.count < -wanted:
+        full = name.decode("latin-1").lower()
+        raise CommandError(f"ERR wrong number of arguments for '{full}' command")
+    return name, row
+
+
+def _unknown(arguments: Arguments) -> str:
+    shown = ""
+    for index in range(1, arguments.count):
+        if len(shown) >= _SHOWN_BYTES:
+            break
+        room = _SHOWN_BYTES - len(shown)
+        shown += "'" + arguments.bytes(index)[:room].decode("latin-1") + "' "
+    typed = arguments.bytes(0)[:_SHOWN_BYTES].decode("latin-1")
+    return f"ERR unknown command '{typed}', with args beginning with: {shown}"

@@ -1,0 +1,212 @@
+"""XGROUP and XRETIRE: groups and consumers come and go.
+
+Source: Redis's command pages and t_stream.c (xgroupCommand); streams.md 7; verbs.md for XRETIRE.
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import Call, shown
+from headwater.engine.facts import HEADROOM, ID_BYTES
+from headwater.engine.group import UNKNOWN, ConsumerGroup
+from headwater.engine.stream import Stream
+from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
+
+_NO_KEY = (
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use "
+    "the MKSTREAM option to create an empty stream automatically."
+)
+_MOST_CREATE_ARGUMENTS = 8
+
+XGROUP_HELP = (
+    "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CREATE <key> <groupname> <id|$> [option]",
+    "    Create a group that reads what comes after an id. Options:",
+    "    * MKSTREAM",
+    "      Make an empty stream if the key does not exist.",
+    "    * ENTRIESREAD entries_read",
+    "      How many entries the group has read, for its lag.",
+    "CREATECONSUMER <key> <groupname> <consumer>",
+    "    Create a consumer of a group.",
+    "DELCONSUMER <key> <groupname> <consumer>",
+    "    Remove a consumer and what it has pending; answers how many entries that was.",
+    "DESTROY <key> <groupname>",
+    "    Remove a group.",
+    "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+    "    Set the last delivered id of a group.",
+    "HELP",
+    "    Print this help.",
+)
+
+
+def wrong_subcommand(arguments: Arguments) -> CommandError:
+    """The error for options that a subcommand of XGROUP or XINFO does not know."""
+    name = shown(arguments.token(0))
+    return CommandError(
+        f"ERR unknown subcommand or wrong number of arguments for '{shown(arguments.bytes(1))}'. "
+        f"Try {name} HELP."
+    )
+
+
+def pending_group(call: Call) -> tuple[Stream, ConsumerGroup]:
+    """The stream of argument 1 and its group of argument 2, for what acts on pending entries.
+
+    Raises `CommandError` WRONGTYPE or NOGROUP.
+    """
+    key, name = call.arguments.bytes(1), call.arguments.bytes(2)
+    stream = call.stream(key)
+    group = None if stream is None else stream.groups.get(name)
+    if stream is None or group is None:
+        raise CommandError(f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}'")
+    return stream, group
+
+
+def no_group(name: bytes, key: bytes) -> CommandError:
+    return CommandError(
+        f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
+    )
+
+
+def write_help(call: Call, lines: tuple[str, ...]) -> None:
+    call.reply.array(len(lines))
+    for line in lines:
+        call.reply.simple(line.encode())
+
+
+class _Subject:
+    """The stream and group that an XGROUP subcommand names."""
+
+    def __init__(self, call: Call) -> None:
+        self.key = call.arguments.bytes(2)
+        self.name = call.arguments.bytes(3)
+        self.stream = call.stream(self.key)
+
+    def existing_stream(self) -> Stream:
+        if self.stream is None:
+            raise CommandError(_NO_KEY)
+        return self.stream
+
+    def existing_group(self) -> ConsumerGroup:
+        group = self.existing_stream().groups.get(self.name)
+        if group is None:
+            raise no_group(self.name, self.key)
+        return group
+
+
+def _position(arguments: Arguments, stream: Stream | None, *, strict: bool) -> tuple[int, int]:
+    """The id that ``$`` or an id argument means."""
+    if arguments.bytes(4) == b"$":
+        return stream.last_id if stream is not None else (0, 0)
+    return arguments.id(4, strict=strict)
+
+
+def _options(arguments: Arguments, *, mkstream: bool) -> tuple[bool, int]:
+    """Options behind the id: whether MKSTREAM is there, and ENTRIESREAD (or `UNKNOWN`)."""
+    makes, entries_read = False, UNKNOWN
+    index = 5
+    while index < arguments.count:
+        word = arguments.token(index)
+        if mkstream and word == b"MKSTREAM":
+            makes = True
+            index += 1
+        elif word == b"ENTRIESREAD" and index + 1 < arguments.count:
+            entries_read = arguments.integer(index + 1)
+            if entries_read < 0 and entries_read != UNKNOWN:
+                raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
+            index += 2
+        else:
+            raise wrong_subcommand(arguments)
+    return makes, entries_read
+
+
+def xgroup_create(call: Call) -> None:
+    """XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD n] → OK, or BUSYGROUP."""
+    arguments = call.arguments
+    if arguments.count > _MOST_CREATE_ARGUMENTS:
+        raise wrong_subcommand(arguments)
+    makes, entries_read = _options(arguments, mkstream=True)
+    subject = _Subject(call)
+    stream = subject.stream if makes else subject.existing_stream()
+    position = _position(arguments, stream, strict=True)
+    if stream is not None and subject.name in stream.groups:
+        raise CommandError("BUSYGROUP Consumer Group name already exists")
+    call.admit(2 * HEADROOM + len(subject.key) + len(subject.name))
+    if stream is None:
+        stream = call.db.create_stream(subject.key, call.keyspace.next_sid)
+        call.db.touch(subject.key)
+    read = min(entries_read, stream.entries_added)
+    stream.create_group(subject.name, call.keyspace.next_gid, *position, read)
+    call.keyspace.dirty += 1
+    call.reply.ok()
+
+
+def xgroup_setid(call: Call) -> None:
+    """XGROUP SETID key group <id|$> [ENTRIESREAD n] → OK; pending entries stay."""
+    _, entries_read = _options(call.arguments, mkstream=False)
+    group = _Subject(call).existing_group()
+    position = _position(call.arguments, group.stream, strict=False)
+    call.admit(HEADROOM)
+    group.set_id(*position, min(entries_read, group.stream.entries_added))
+    call.keyspace.dirty += 1
+    call.reply.ok()
+
+
+def xgroup_destroy(call: Call) -> None:
+    """XGROUP DESTROY key group → 1, or 0 if there is no such group."""
+    subject = _Subject(call)
+    stream = subject.existing_stream()
+    found = subject.name in stream.groups
+    if found:
+        call.admit(HEADROOM)
+        stream.destroy_group(subject.name)
+        call.keyspace.dirty += 1
+    call.reply.integer(int(found))
+
+
+def xgroup_createconsumer(call: Call) -> None:
+    """XGROUP CREATECONSUMER key group consumer → 1, or 0 if it is there already."""
+    group = _Subject(call).existing_group()
+    name = call.arguments.bytes(4)
+    missing = name not in group.consumers
+    if missing:
+        call.admit(HEADROOM + len(name))
+        group.create_consumer(name, group.next_cid, call.now_ms)
+        call.keyspace.dirty += 1
+    call.reply.integer(int(missing))
+
+
+def xgroup_delconsumer(call: Call) -> None:
+    """XGROUP DELCONSUMER key group consumer → how many pending entries went with it."""
+    group = _Subject(call).existing_group()
+    consumer = group.consumers.get(call.arguments.bytes(4))
+    pending = 0
+    if consumer is not None:
+        pending = consumer.pending
+        call.admit(HEADROOM + pending * ID_BYTES)
+        group.delete_consumer(consumer)
+        call.keyspace.dirty += 1
+    call.reply.integer(pending)
+
+
+def xgroup_help(call: Call) -> None:
+    """XGROUP HELP → the subcommands, for people."""
+    write_help(call, XGROUP_HELP)
+
+
+def xretire(call: Call) -> None:
+    """XRETIRE key group consumer → 1 removed, 0 it still owns entries, -1 no such consumer.
+
+    What XGROUP DELCONSUMER is not: nothing pending is ever lost by it (verbs.md).
+    """
+    _, group = pending_group(call)
+    consumer = group.consumers.get(call.arguments.bytes(3))
+    if consumer is None:
+        call.reply.integer(-1)
+        return
+    if consumer.pending:
+        call.reply.integer(0)
+        return
+    call.admit(HEADROOM)
+    group.delete_consumer(consumer)
+    call.keyspace.dirty += 1
+    call.reply.integer(1)

@@ -1,0 +1,227 @@
+"""XINFO: what is known of a stream, its groups, its consumers.
+
+Source: Redis's command pages and t_stream.c (xinfoCommand, xinfoReplyWithStreamInfo); streams.md 7.
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import NO_SUCH_KEY, Call
+from headwater.commands.groups import no_group, write_help, wrong_subcommand
+from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
+from headwater.engine.pending import NOBODY
+from headwater.engine.stream import Stream
+from headwater.errors import CommandError
+from headwater.resp.replies import ReplyWriter
+
+XINFO_HELP = (
+    "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CONSUMERS <key> <groupname>",
+    "    Show the consumers of a group.",
+    "GROUPS <key>",
+    "    Show the groups of a stream.",
+    "STREAM <key> [FULL [COUNT <count>]",
+    "    Show a stream; FULL shows its entries, groups and pending entries too.",
+    "HELP",
+    "    Print this help.",
+)
+_DEFAULT_FULL_COUNT = 10
+
+_IDEMPOTENCE = (
+    (b"idmp-duration", 100),
+    (b"idmp-maxsize", 100),
+    (b"pids-tracked", 0),
+    (b"iids-tracked", 0),
+    (b"iids-added", 0),
+    (b"iids-duplicates", 0),
+)
+"""What a stream that no idempotent producer writes to shows; there are none yet."""
+
+
+def xinfo_stream(call: Call) -> None:
+    """XINFO STREAM key [FULL [COUNT n]] → a map."""
+    arguments = call.arguments
+    full, count = False, _DEFAULT_FULL_COUNT
+    if arguments.count > 3:
+        full = True
+        well_formed = arguments.token(3) == b"FULL" and (
+            arguments.count == 4 or (arguments.count == 6 and arguments.token(4) == b"COUNT")
+        )
+        if not well_formed:
+            raise wrong_subcommand(arguments)
+        if arguments.count == 6:
+            count = arguments.integer(5)
+            count = _DEFAULT_FULL_COUNT if count < 0 else count
+    stream = _existing(call)
+    call.reply.map(15 if full else 16)
+    _counters(call.reply, stream)
+    if full:
+        _entries_and_groups(call.reply, stream, count or -1)
+    else:
+        _ends(call.reply, stream)
+
+
+def _existing(call: Call) -> Stream:
+    stream = call.stream(call.arguments.bytes(2))
+    if stream is None:
+        raise CommandError(NO_SUCH_KEY)
+    return stream
+
+
+def _counters(reply: ReplyWriter, stream: Stream) -> None:
+    reply.bulk(b"length")
+    reply.integer(stream.length)
+    reply.bulk(b"radix-tree-keys")
+    reply.integer(len(stream.nodes))
+    reply.bulk(b"radix-tree-nodes")
+    reply.integer(stream.nodes.radix_tree_nodes())
+    reply.bulk(b"last-generated-id")
+    reply.id(*stream.last_id)
+    reply.bulk(b"max-deleted-entry-id")
+    reply.id(*stream.max_deleted_id)
+    reply.bulk(b"entries-added")
+    reply.integer(stream.entries_added)
+    reply.bulk(b"recorded-first-entry-id")
+    reply.id(*stream.log.first())
+    for name, value in _IDEMPOTENCE:
+        reply.bulk(name)
+        reply.integer(value)
+
+
+def _ends(reply: ReplyWriter, stream: Stream) -> None:
+    reply.bulk(b"groups")
+    reply.integer(len(stream.groups))
+    for name, entry_id in (
+        (b"first-entry", stream.log.first()),
+        (b"last-entry", stream.log.last()),
+    ):
+        reply.bulk(name)
+        wire = stream.log.get(*entry_id)
+        if wire is None:
+            reply.nil()
+        else:
+            reply.raw(wire)
+
+
+def _entries_and_groups(reply: ReplyWriter, stream: Stream, count: int) -> None:
+    spans, total = stream.log.spans((0, 0), stream.last_id, count)
+    reply.bulk(b"entries")
+    reply.array(total)
+    for span in spans:
+        reply.raw(span.wire())
+    reply.bulk(b"groups")
+    groups = stream.sorted_groups()
+    reply.array(len(groups))
+    for group in groups:
+        _full_group(reply, group, count)
+
+
+def _group_position(reply: ReplyWriter, group: ConsumerGroup) -> None:
+    reply.bulk(b"last-delivered-id")
+    reply.id(*group.last_id)
+    reply.bulk(b"entries-read")
+    if group.entries_read == UNKNOWN:
+        reply.nil()
+    else:
+        reply.integer(group.entries_read)
+    reply.bulk(b"lag")
+    lag = group.lag()
+    if lag is None:
+        reply.nil()
+    else:
+        reply.integer(lag)
+
+
+def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
+    reply.map(8)
+    reply.bulk(b"name")
+    reply.bulk(group.name)
+    _group_position(reply, group)
+    reply.bulk(b"pel-count")
+    reply.integer(len(group.pel))
+    reply.bulk(b"nacked-count")
+    reply.integer(len(group.released))
+    reply.bulk(b"pending")
+    _pending_rows(reply, group, None, count)
+    reply.bulk(b"consumers")
+    consumers = group.sorted_consumers()
+    reply.array(len(consumers))
+    for consumer in consumers:
+        reply.map(5)
+        reply.bulk(b"name")
+        reply.bulk(consumer.name)
+        reply.bulk(b"seen-time")
+        reply.integer(consumer.seen_time)
+        reply.bulk(b"active-time")
+        reply.integer(consumer.active_time)
+        reply.bulk(b"pel-count")
+        reply.integer(consumer.pending)
+        reply.bulk(b"pending")
+        _pending_rows(reply, group, consumer, count)
+
+
+def _pending_rows(
+    reply: ReplyWriter, group: ConsumerGroup, consumer: Consumer | None, count: int
+) -> None:
+    """Pending entries by id, at most ``count`` (-1: all), of one consumer or of the whole group."""
+    pel = group.pel
+    found: list[int] = []
+    most = len(pel) if consumer is None else consumer.pending
+    most = most if count < 0 else min(most, count)
+    at = pel.seek(0, 0)
+    while at >= 0 and len(found) < most:
+        if consumer is None or pel.owner(at) == consumer.cid:
+            found.append(at)
+        at = pel.after(at)
+    reply.array(len(found))
+    for at in found:
+        reply.array(4 if consumer is None else 3)
+        reply.id(*pel.id(at))
+        if consumer is None:
+            owner = group.consumer_of(at)
+            reply.bulk(b"" if owner is None else owner.name)
+        reply.integer(0 if pel.owner(at) == NOBODY else pel.time(at))
+        reply.integer(pel.delivery_count(at))
+
+
+def xinfo_groups(call: Call) -> None:
+    """XINFO GROUPS key → an array of maps, by name."""
+    groups = _existing(call).sorted_groups()
+    reply = call.reply
+    reply.array(len(groups))
+    for group in groups:
+        reply.map(6)
+        reply.bulk(b"name")
+        reply.bulk(group.name)
+        reply.bulk(b"consumers")
+        reply.integer(len(group.consumers))
+        reply.bulk(b"pending")
+        reply.integer(len(group.pel))
+        _group_position(reply, group)
+
+
+def xinfo_consumers(call: Call) -> None:
+    """XINFO CONSUMERS key group → an array of maps, by name; times in ms."""
+    stream = _existing(call)
+    name = call.arguments.bytes(3)
+    group = stream.groups.get(name)
+    if group is None:
+        raise no_group(name, call.arguments.bytes(2))
+    reply = call.reply
+    consumers = group.sorted_consumers()
+    reply.array(len(consumers))
+    for consumer in consumers:
+        reply.map(4)
+        reply.bulk(b"name")
+        reply.bulk(consumer.name)
+        reply.bulk(b"pending")
+        reply.integer(consumer.pending)
+        reply.bulk(b"idle")
+        reply.integer(max(0, call.now_ms - consumer.seen_time))
+        reply.bulk(b"inactive")
+        active = consumer.active_time
+        reply.integer(NEVER if active == NEVER else max(0, call.now_ms - active))
+
+
+def xinfo_help(call: Call) -> None:
+    """XINFO HELP → the subcommands, for people."""
+    write_help(call, XINFO_HELP)

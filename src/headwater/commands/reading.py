@@ -1,0 +1,251 @@
+"""XREAD and XREADGROUP.
+
+    options ─▶ per stream: type, group, id ─▶ admit ─▶ consumers ─▶ stream by stream: plan, give
+                                                                           │ nothing given
+                                                                           ▼
+                                                                  Wait (BLOCK) or nil
+Rule 1. Every stream, group and id is checked before anything changes.
+Rule 2. A command that gives nothing changes nothing but consumers that did not exist and seen times;
+        one that waits is run again as a whole when a key is signalled.
+
+Source: Redis's command pages and t_stream.c (xreadCommand); streams.md 4 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.commands.call import SYNTAX, Call, Wait, shown
+from headwater.commands.delivery import Delivery, History, NewEntries
+from headwater.commands.ids import GREATEST
+from headwater.engine.group import ConsumerGroup
+from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
+from headwater.resp.replies import ReplyWriter
+
+_MAX_TIMEOUT_MS = 2**63 - 1
+
+_UNBALANCED_XREAD = (
+    "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be "
+    "specified."
+)
+_UNBALANCED_XREADGROUP = (
+    "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be "
+    "specified."
+)
+_ONLY_XREADGROUP = "ERR The {} option is only supported by XREADGROUP. You called XREAD instead."
+_ONLY_NEW = (
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
+    "<consumer> option."
+)
+_MEANINGLESS = (
+    "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
+    "this consumer by specifying a proper ID, or use the > ID to get new messages. The {0} ID would "
+    "just return an empty result set."
+)
+
+
+class ReadOptions:
+    """What stands before STREAMS, and where the keys and ids stand."""
+
+    def __init__(self, arguments: Arguments, *, grouped: bool) -> None:
+        self.count = -1
+        self.block_ms = -1
+        self.claim_ms = -1
+        self.noack = False
+        self.group: bytes | None = None
+        self.consumer = b""
+        self.keys_at = 0
+        self.streams = 0
+        self._grouped = grouped
+        index = 1
+        while index < arguments.count:
+            word = arguments.token(index)
+            more = arguments.count - 1 - index
+            if word == b"STREAMS" and more:
+                self._keys(arguments, index + 1)
+                break
+            index = self._option(arguments, index, word, more)
+        if not self.keys_at:
+            raise CommandError(SYNTAX)
+        if grouped and self.group is None:
+            raise CommandError("ERR Missing GROUP option for XREADGROUP")
+
+    def _option(self, arguments: Arguments, index: int, word: bytes, more: int) -> int:
+        if word == b"BLOCK" and more:
+            self.block_ms = arguments.integer(
+                index + 1, error="ERR timeout is not an integer or out of range"
+            )
+            if self.block_ms < 0:
+                raise CommandError("ERR timeout is negative")
+            if self.block_ms > _MAX_TIMEOUT_MS // 2:
+                raise CommandError("ERR timeout is out of range")
+            return index + 2
+        if word == b"COUNT" and more:
+            count = arguments.integer(index + 1)
+            self.count = count if count > 0 else -1
+            return index + 2
+        if word == b"GROUP" and more >= 2:
+            self._only_grouped("GROUP")
+            self.group, self.consumer = arguments.bytes(index + 1), arguments.bytes(index + 2)
+            return index + 3
+        if word == b"NOACK":
+            self._only_grouped("NOACK")
+            self.noack = True
+            return index + 1
+        if word == b"CLAIM" and more:
+            self._only_grouped("CLAIM")
+            self.claim_ms = arguments.integer(
+                index + 1, error="ERR min-idle-time is not an integer or out of range"
+            )
+            if self.claim_ms < 0:
+                raise CommandError("ERR min-idle-time must be a positive integer")
+            return index + 2
+        raise CommandError(SYNTAX)
+
+    def _only_grouped(self, word: str) -> None:
+        if not self._grouped:
+            raise CommandError(_ONLY_XREADGROUP.format(word))
+
+    def _keys(self, arguments: Arguments, start: int) -> None:
+        rest = arguments.count - start
+        if rest % 2:
+            raise CommandError(_UNBALANCED_XREADGROUP if self._grouped else _UNBALANCED_XREAD)
+        self.keys_at, self.streams = start, rest // 2
+
+    def keys(self, arguments: Arguments) -> list[bytes]:
+        return [arguments.bytes(self.keys_at + at) for at in range(self.streams)]
+
+    def id_at(self, stream: int) -> int:
+        """Index of the id argument of stream number ``stream``."""
+        return self.keys_at + self.streams + stream
+
+
+def xread(call: Call) -> Wait | None:
+    """XREAD [COUNT n] [BLOCK ms] STREAMS key [key …] id [id …] → entries after the ids."""
+    arguments, reply = call.arguments, call.reply
+    options = ReadOptions(arguments, grouped=False)
+    keys = options.keys(arguments)
+    frozen: dict[int, bytes] = {}
+    found: list[tuple[bytes, NewEntries]] = []
+    for number, key in enumerate(keys):
+        stream = call.stream(key)
+        at = options.id_at(number)
+        text = arguments.bytes(at)
+        last_id = stream.last_id if stream is not None else (0, 0)
+        after: tuple[int, int]
+        if text == b"$":
+            after = last_id
+            frozen[at] = b"%d-%d" % last_id
+        elif text == b"+":
+            after = last_id
+            if stream is not None and stream.length:
+                found.append((key, NewEntries.newest(stream)))
+                continue
+        elif text == b">":
+            raise CommandError(_ONLY_NEW)
+        else:
+            after = arguments.id(at)
+        if stream is not None:
+            entries = NewEntries.after(stream, after, options.count)
+            if entries.total:
+                found.append((key, entries))
+    if not found:
+        if options.block_ms < 0 or not call.may_block:
+            reply.nil_array()
+            return None
+        return Wait(keys, options.block_ms, _frozen(arguments, frozen))
+    _begin_streams(reply, len(found))
+    for key, entries in found:
+        _begin_stream(reply, key)
+        entries.write(reply)
+    return None
+
+
+def xreadgroup(call: Call) -> Wait | None:
+    """XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [CLAIM min-idle] [NOACK] STREAMS
+    key [key …] id [id …] → new entries (``>``), idle ones (CLAIM), or the consumer's history."""
+    arguments = call.arguments
+    options = ReadOptions(arguments, grouped=True)
+    keys = options.keys(arguments)
+    reads: list[Delivery | History] = []
+    claim_ms = options.claim_ms
+    for number, key in enumerate(keys):
+        group = _group_of(call, key, options)
+        after = _group_id(arguments, options.id_at(number))
+        if after is None:
+            reads.append(Delivery(call, key, group, options.consumer, options.noack, claim_ms))
+        else:
+            claim_ms = -1
+            reads.append(History(call, key, group, options.consumer, after))
+    call.admit(sum(read.fact_bytes(options.count) for read in reads))
+    for read in reads:
+        read.meet_consumer()
+    if _give(call, reads, options.count):
+        return None
+    if options.block_ms < 0 or not call.may_block:
+        call.reply.nil_array()
+        return None
+    recheck = [at for read in reads if (at := read.recheck_at_ms()) is not None]
+    return Wait(keys, options.block_ms, arguments.copy(), min(recheck, default=None))
+
+
+def _give(call: Call, reads: Sequence[Delivery | History], count: int) -> bool:
+    """Write what the reads give; False, with nothing written, when none gives anything.
+
+    One after the other, because a stream named twice gives the second read what the first left; so
+    how many streams the reply has is known only at its end.
+    """
+    reply = call.reply
+    body = ReplyWriter(bytearray(), reply.resp)
+    given = 0
+    for read in reads:
+        if read.plan(count):
+            given += 1
+            _begin_stream(body, read.key)
+            read.give(body)
+    if given:
+        _begin_streams(reply, given)
+        reply.raw(body.out)
+    return given > 0
+
+
+def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:
+    stream = call.stream(key)
+    assert options.group is not None
+    group = None if stream is None else stream.groups.get(options.group)
+    if group is None:
+        raise CommandError(
+            f"NOGROUP No such key '{shown(key)}' or consumer group "
+            f"'{shown(options.group)}' in XREADGROUP with GROUP option"
+        )
+    return group
+
+
+def _group_id(arguments: Arguments, at: int) -> tuple[int, int] | None:
+    """The id of a history read; None for ``>``, which the greatest id means as well."""
+    text = arguments.bytes(at)
+    if text == b">":
+        return None
+    if text in (b"$", b"+"):
+        raise CommandError(_MEANINGLESS.format(text.decode()))
+    found = arguments.id(at)
+    return None if found == GREATEST else found
+
+
+def _frozen(arguments: Arguments, values: dict[int, bytes]) -> Arguments:
+    """The arguments with some of them replaced, to be run again later."""
+    return Arguments.of(*(values.get(at, value) for at, value in enumerate(arguments.values())))
+
+
+def _begin_streams(reply: ReplyWriter, count: int) -> None:
+    if reply.resp == 3:
+        reply.map(count)
+    else:
+        reply.array(count)
+
+
+def _begin_stream(reply: ReplyWriter, key: bytes) -> None:
+    if reply.resp == 2:
+        reply.array(2)
+    reply.bulk(key)

@@ -1,0 +1,185 @@
+"""MAXLEN and MINID, for XADD and XTRIM: options, and which entries they remove.
+
+How far ``~`` goes depends on Redis's nodes (engine/nodes.py). Source: Redis, streamTrim and
+streamParseAddOrTrimArgsOrReply; streams.md 2.1.
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import Call
+from headwater.engine.facts import HEADROOM, ID_BYTES
+from headwater.engine.stream import Stream
+from headwater.errors import CommandError
+from headwater.model import id_after
+from headwater.resp.arguments import Arguments
+
+KEEPREF, DELREF, ACKED = b"KEEPREF", b"DELREF", b"ACKED"
+REFERENCE_MODES = (KEEPREF, DELREF, ACKED)
+
+_TWO = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
+_NO_STRATEGY = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
+_NO_TILDE = "ERR syntax error, LIMIT cannot be used without the special ~ option"
+_MAX_DEFAULT_LIMIT = 1_000_000
+
+
+class Trim:
+    """Trimming options of one command; `take` reads them, `plan` and `apply` carry them out."""
+
+    def __init__(self) -> None:
+        self.maxlen = -1
+        self.minid: tuple[int, int] | None = None
+        self.approximate = False
+        self.limit = -1
+        """Most entries to remove, 0 for no bound, -1 when LIMIT was not given."""
+        self.mode = b""
+
+    @property
+    def given(self) -> bool:
+        return self.maxlen >= 0 or self.minid is not None
+
+    def take(self, arguments: Arguments, index: int) -> int:
+        """Read the option at ``index``; the index behind it, or ``index`` if it is none of ours."""
+        word = arguments.token(index)
+        more = arguments.count - 1 - index
+        if word in (b"MAXLEN", b"MINID") and more:
+            return self._strategy(arguments, index, word, more)
+        if word == b"LIMIT" and more:
+            self.limit = arguments.integer(index + 1)
+            if self.limit < 0:
+                raise CommandError("ERR The LIMIT argument must be >= 0.")
+            return index + 2
+        if word in REFERENCE_MODES and not self.mode:
+            self.mode = word
+            return index + 1
+        return index
+
+    def _strategy(self, arguments: Arguments, index: int, word: bytes, more: int) -> int:
+        if self.given:
+            raise CommandError(_TWO)
+        self.approximate = False
+        index += 1
+        sign = arguments.bytes(index)
+        if more >= 2 and sign in (b"~", b"="):
+            self.approximate = sign == b"~"
+            index += 1
+        if word == b"MAXLEN":
+            self.maxlen = arguments.integer(index)
+            if self.maxlen < 0:
+                raise CommandError("ERR The MAXLEN argument must be >= 0.")
+        else:
+            self.minid = arguments.id(index)
+        return index + 1
+
+    def check(self, node_max_entries: int) -> None:
+        """The checks that span options; settles the default LIMIT of ``~``."""
+        if self.limit > 0 and not self.given:
+            raise CommandError(_NO_STRATEGY)
+        if self.limit >= 0:
+            if not self.approximate:
+                raise CommandError(_NO_TILDE)
+        elif self.approximate:
+            self.limit = min(100 * node_max_entries or 10_000, _MAX_DEFAULT_LIMIT)
+        else:
+            self.limit = 0
+
+    def fact_bytes(self, stream: Stream | None, added: int) -> int:
+        """An upper bound for the facts of `apply`, once ``added`` more entries are there."""
+        if stream is None or self.mode in (b"", KEEPREF):
+            return HEADROOM
+        most = stream.length + added
+        if self.minid is not None:
+            most = stream.log.count_range((0, 0), self.minid) + added
+        elif self.maxlen >= 0:
+            most = max(0, most - self.maxlen)
+        return (most * ID_BYTES + HEADROOM) * (1 + len(stream.groups))
+
+    def apply(self, stream: Stream) -> int:
+        """Remove what the options say; how many entries that were."""
+        if not self.given:
+            return 0
+        gone, bound, ids = self._plan(stream)
+        if bound is not None:
+            stream.trim_below(*bound)
+        if ids:
+            if self.mode == DELREF:
+                forget(stream, ids)
+            stream.delete(ids, marks=False)
+        return gone
+
+    def _plan(self, stream: Stream) -> tuple[int, tuple[int, int] | None, list[tuple[int, int]]]:
+        """How many go; the first id that stays if they are the oldest; else their ids."""
+        nodes, keeps_references = stream.nodes, self.mode in (b"", KEEPREF)
+        gone, bound = 0, None
+        ids: list[tuple[int, int]] = []
+        for node in range(len(nodes)):
+            live = nodes.live(node)
+            if self._enough(stream.length - gone, None):
+                break
+            if self.limit and gone + live > self.limit:
+                break
+            whole = self._covers(stream.length - gone - live, nodes.last(node))
+            if whole and keeps_references:
+                gone += live
+                bound = id_after(*nodes.last(node))
+                continue
+            if keeps_references and self.approximate:
+                break
+            spans, _ = stream.log.spans(nodes.first(node), nodes.last(node))
+            for entry_id in (found for span in spans for found in span.ids()):
+                if self._enough(stream.length - gone, entry_id):
+                    break
+                if self.mode == ACKED and stream.referenced(entry_id):
+                    continue
+                gone += 1
+                if keeps_references:
+                    bound = id_after(*entry_id)
+                else:
+                    ids.append(entry_id)
+            if not whole:
+                break
+        return gone, bound, ids
+
+    def _enough(self, length: int, entry_id: tuple[int, int] | None) -> bool:
+        """Nothing from ``entry_id`` on has to go."""
+        if self.minid is None:
+            return length <= self.maxlen
+        return entry_id is not None and entry_id >= self.minid
+
+    def _covers(self, length_without: int, last: tuple[int, int]) -> bool:
+        """A node ending in ``last`` goes as a whole."""
+        if self.minid is None:
+            return length_without >= self.maxlen
+        return last < self.minid
+
+
+def forget(stream: Stream, ids: list[tuple[int, int]]) -> None:
+    """DELREF: take ``ids`` out of every pending list of ``stream``."""
+    for group in stream.sorted_groups():
+        pending = [entry_id for entry_id in ids if group.pel.find(*entry_id) >= 0]
+        if pending:
+            group.acknowledge(pending)
+
+
+def xtrim(call: Call) -> None:
+    """XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n] [KEEPREF|DELREF|ACKED] → entries removed."""
+    arguments, trim = call.arguments, Trim()
+    index = 2
+    while index < arguments.count:
+        following = trim.take(arguments, index)
+        if following == index:
+            raise CommandError("ERR syntax error")
+        index = following
+    if trim.limit > 0 and not trim.given:
+        raise CommandError(_NO_STRATEGY)
+    if not trim.given:
+        raise CommandError("ERR syntax error, XTRIM must be called with a trimming strategy")
+    trim.check(call.settings.node_max_entries)
+    key = arguments.bytes(1)
+    stream = call.stream(key)
+    gone = 0
+    if stream is not None:
+        call.admit(trim.fact_bytes(stream, 0))
+        gone = trim.apply(stream)
+        if gone:
+            call.modified(key, gone)
+    call.reply.integer(gone)

@@ -1,0 +1,57 @@
+"""Keys in the order in which they came, so that SCAN can go on from where it was.
+
+Every key gets a rising number when it appears. A cursor is the number to go on from: a key that is
+there during a whole scan keeps its number and is seen; one that goes and comes back gets another.
+
+Rule 1. Nothing is done when a key goes: its place stays until the places outnumber the keys by two.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Container
+
+_SLACK = 64
+
+
+class KeyOrder:
+    """The order over ``present``, the keys of a database.
+
+    >>> present = {b"a": 1, b"b": 2, b"c": 3}
+    >>> order = KeyOrder(present)
+    >>> for key in present: order.add(key, len(present))
+    >>> cursor, keys = order.scan(0, 2)
+    >>> keys, order.scan(cursor, 2)
+    ([b'a', b'b'], (0, [b'c']))
+    """
+
+    def __init__(self, present: Container[bytes]) -> None:
+        self._present = present
+        self._names: list[bytes] = []
+        self._numbers: array[int] = array("Q")
+        self._next = 1
+
+    def add(self, key: bytes, keys: int) -> None:
+        """``key`` has appeared; there are ``keys`` now."""
+        self._names.append(key)
+        self._numbers.append(self._next)
+        self._next += 1
+        if len(self._names) > 2 * keys + _SLACK:
+            kept = {
+                name: number
+                for name, number in zip(self._names, self._numbers, strict=True)
+                if name in self._present
+            }
+            ordered = sorted((number, name) for name, number in kept.items())
+            self._names = [name for _, name in ordered]
+            self._numbers = array("Q", (number for number, _ in ordered))
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """At most ``count`` keys from ``cursor`` (0: the start) on, and the next cursor, 0 at the
+        end."""
+        names = self._names
+        at = bisect_left(self._numbers, cursor)
+        end = min(at + count, len(names))
+        found = [name for name in names[at:end] if name in self._present]
+        return (self._numbers[end] if end < len(names) else 0), found

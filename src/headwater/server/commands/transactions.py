@@ -1,0 +1,78 @@
+"""MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+
+Rule 1. EXEC is one record group: the node opens it around the whole command (law 5).
+Rule 2. A command that fails inside EXEC is an error in its place; the others stand, as in Redis. So
+        does the answer of one that the journal had no room for.
+Rule 3. Nothing blocks inside EXEC: a read that would wait answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call
+from headwater.commands.dispatch import find_row
+from headwater.errors import CommandError
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+
+def multi(call: Call, session: Session, node: Node) -> None:
+    """MULTI: queue what follows."""
+    if session.queued is not None:
+        raise CommandError("ERR MULTI calls can not be nested")
+    session.queued = []
+    call.reply.ok()
+
+
+def discard(call: Call, session: Session, node: Node) -> None:
+    """DISCARD: forget the queue and every WATCH."""
+    if session.queued is None:
+        raise CommandError("ERR DISCARD without MULTI")
+    session.leave_transaction()
+    call.reply.ok()
+
+
+def exec_(call: Call, session: Session, node: Node) -> None:
+    """EXEC: run the queue as one step, unless a watched key changed (nil) or queueing failed."""
+    queued = session.queued
+    if queued is None:
+        raise CommandError("ERR EXEC without MULTI")
+    failed, broken = session.queue_failed, session.watch.broken
+    session.leave_transaction()
+    if failed:
+        raise CommandError("EXECABORT Transaction discarded because of previous errors.")
+    if broken:
+        call.reply.nil_array()
+        return
+    call.reply.array(len(queued))
+    call.may_block = False
+    try:
+        for arguments in queued:
+            mark = len(session.outbox)
+            try:
+                name, _ = find_row(arguments)
+                if node.invoke(session, name, arguments) is not None:
+                    call.reply.nil_array()
+            except CommandError as error:
+                del session.outbox[mark:]
+                call.reply.error(str(error))
+    finally:
+        call.may_block = True
+
+
+def watch(call: Call, session: Session, node: Node) -> None:
+    """WATCH key [key …]: the next EXEC does nothing if one of them is modified before it."""
+    if session.queued is not None:
+        raise CommandError("ERR WATCH inside MULTI is not allowed")
+    for index in range(1, call.arguments.count):
+        call.db.watch(call.arguments.bytes(index), session.watch)
+    call.reply.ok()
+
+
+def unwatch(call: Call, session: Session, node: Node) -> None:
+    """UNWATCH: forget every WATCH."""
+    call.db.unwatch(session.watch)
+    call.reply.ok()

@@ -1,0 +1,392 @@
+"""The node: a store as a whole, without a socket and without a thread.
+
+    driver (server loop, embedded client)
+       │ session.feed(bytes)          ▲ on_output(session), after the commit
+       ▼                              │
+    Node.turn ── for each whole request: choose, admit, mutate, reply into the outbox
+              ── who waited for what happened is run again, after each command
+              ── Journal.commit: the turn's groups, fsynced as the policy says
+              ── outboxes are released
+
+Rule 1. No reply leaves before the commit of the turn that wrote it (law 4).
+Rule 2. One command, with EXEC all of its commands, is one record group; so is each waiter that is
+        served, each end of a delay and each expiry (law 5).
+Rule 3. A commit that fails poisons the node: what the turn wrote is never released, and nothing is
+        read from its state again; every later request is answered with that error.
+Rule 4. Everything here is called under ``lock`` (`turn` and `tick` take it themselves).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable
+from math import inf
+
+from headwater.clock import Clock, SystemClock
+from headwater.commands.call import Admission, Missing, StreamSettings, Wait, always_admitted
+from headwater.commands.dispatch import FUNCTIONS, find_row
+from headwater.engine.keyspace import Keyspace
+from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
+from headwater.journal.journal import Journal
+from headwater.journal.records import begin_group, seal_group
+from headwater.resp.arguments import Arguments
+from headwater.server.commands import SERVER_FUNCTIONS
+from headwater.server.config import Config
+from headwater.server.session import Session
+from headwater.server.waiting import Waiter, WaitingRoom
+
+NO_AUTH = "NOAUTH Authentication required."
+SEEN_INTERVAL_S = 1.0
+"""How often times of consumers that were only seen become facts (law 3)."""
+
+
+class Node:
+    """A store that commands run in; see the rules above.
+
+    ``journal`` None keeps nothing. `headwater.server.opening.open_node` makes one from a directory.
+    """
+
+    def __init__(
+        self,
+        *,
+        keyspace: Keyspace | None = None,
+        journal: Journal | None = None,
+        config: Config | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.keyspace = keyspace if keyspace is not None else Keyspace()
+        self.journal = journal
+        self.config = config if config is not None else Config()
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.lock = threading.RLock()
+        self.settings = StreamSettings()
+        self.admission: Admission = always_admitted if journal is None else journal.admits
+        self.facts = self.keyspace.facts
+        self.facts.muted = journal is None
+        self.turn_number = 0 if journal is None else journal.last_turn
+        self.started_ms = self.clock.now_ms()
+        self.sessions: dict[int, Session] = {}
+        self.waiting = WaitingRoom()
+        self.commands_run = 0
+        self.connections_seen = 0
+        self.poisoned: NodePoisoned | None = None
+        self.stopping = False
+        """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
+        self._session_ids = itertools.count(1)
+        self._changed: dict[Session, None] = {}
+        """Sessions that this turn wrote to."""
+        self._resumed: list[Session] = []
+        self._seen_deadline = inf
+        self._process_id = os.getpid()
+        self._commit_is_needed = False
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def connect(
+        self,
+        *,
+        kind: str,
+        address: str,
+        on_output: Callable[[Session], None],
+        local_address: str = "",
+    ) -> Session:
+        """A new session. ``on_output`` is called under the lock, after a commit, when the session
+        has output to take or is to be closed."""
+        with self.lock:
+            self._check_process()
+            session = Session(
+                self,
+                next(self._session_ids),
+                kind=kind,
+                address=address,
+                local_address=local_address,
+                on_output=on_output,
+            )
+            session.authenticated = kind == "embedded" or not self.config.password_required
+            session.scanner.max_bulk_bytes = self.config.proto_max_bulk_len
+            self.sessions[session.id] = session
+            self.connections_seen += 1
+            return session
+
+    def close_session(self, session: Session) -> None:
+        """Forget a session: it waits for nothing and watches nothing any more."""
+        with self.lock:
+            if session.closed:
+                return
+            session.closed = True
+            self.sessions.pop(session.id, None)
+            session.leave_transaction()
+            if session.blocked is not None:
+                self.waiting.remove(session.blocked)
+                session.blocked = None
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    def turn(self, ready: Iterable[Session]) -> None:
+        """Run every whole request of ``ready``, commit, release."""
+        with self.lock:
+            self._check_process()
+            self.turn_number += 1
+            for session in ready:
+                self._drain(session)
+            self._drain_resumed()
+            self._finish()
+
+    def tick(self) -> None:
+        """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
+        with self.lock:
+            self._check_process()
+            self.turn_number += 1
+            if self.poisoned is None:
+                self._end_delays(self.clock.now_ms())
+                self._expire(self.clock.now_ms())
+                for waiter in self.waiting.to_recheck(self.clock.now_ms()):
+                    self._run_waiter(waiter)
+                    if waiter.active:
+                        self.waiting.schedule_recheck(waiter)
+                self._serve_signalled()
+                for waiter in self.waiting.timed_out(self.clock.monotonic()):
+                    self._leave_wait(waiter)
+                    waiter.session.reply.nil_array()
+                self._drain_resumed()
+                self._record_seen()
+            self._finish()
+
+    def next_deadline(self) -> float | None:
+        """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
+        deadline = min(self.waiting.next_deadline(), self._seen_deadline)
+        times = (
+            self.waiting.next_recheck(),
+            self.keyspace.next_due() if self.keyspace.delaying else None,
+            self.keyspace.next_expiry(),
+        )
+        wall = min((at for at in times if at is not None), default=None)
+        if wall is not None:
+            ahead = max(0, wall - self.clock.now_ms()) / 1000
+            deadline = min(deadline, self.clock.monotonic() + ahead)
+        return None if deadline == inf else deadline
+
+    def unblock(self, session: Session, *, error: bool) -> bool:
+        """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
+        waiter = session.blocked
+        if waiter is None:
+            return False
+        self._leave_wait(waiter)
+        if error:
+            session.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+        else:
+            session.reply.nil_array()
+        return True
+
+    def close(self) -> None:
+        """A clean stop: the last seen times and the journal's end are written and synced."""
+        with self.lock:
+            if self.journal is None or self.poisoned is not None:
+                return
+            if self._process_id != os.getpid():
+                return
+            self._seen_deadline = 0.0
+            self.turn_number += 1
+            self._record_seen()
+            self._finish()
+            self.journal.close()
+
+    # --- parts of a turn ------------------------------------------------------------------------
+
+    def _check_process(self) -> None:
+        if self._process_id != os.getpid():
+            raise ForkedStore(
+                "this store was opened by another process (before a fork); open it in this one"
+            )
+
+    def _drain(self, session: Session) -> None:
+        """Run the whole requests that a session has sent, until it blocks or closes."""
+        session.last_interaction = self.clock.monotonic()
+        try:
+            while session.blocked is None and not session.closing:
+                if not session.scanner.next(session.arguments):
+                    break
+                self.run(session, session.arguments)
+        except ProtocolError as error:
+            session.reply.error(f"ERR {error}")
+            session.closing = True
+        self._changed[session] = None
+
+    def _drain_resumed(self) -> None:
+        """Sessions that were unblocked go on with what they had sent meanwhile."""
+        while self._resumed:
+            self._drain(self._resumed.pop(0))
+
+    def run(self, session: Session, arguments: Arguments) -> None:
+        """One request: its record group, its reply, and whoever it wakes."""
+        if self.poisoned is not None:
+            session.reply.error(f"MISCONF {self.poisoned}")
+            return
+        call = session.call
+        call.now_ms = self.clock.now_ms()
+        if self.keyspace.delaying:
+            self._end_delays(call.now_ms)
+        self.commands_run += 1
+        reply_mark = len(session.outbox)
+        silent = session.reply_mode != "on"
+        facts_mark = begin_group(self.facts.data)
+        try:
+            wait = self._execute(session, arguments)
+        finally:
+            self._seal(facts_mark, call.now_ms)
+        if wait is not None:
+            self._block(session, wait)
+        if silent and session.reply_mode != "on":
+            del session.outbox[reply_mark:]
+            if session.reply_mode == "skip":
+                session.reply_mode = "on"
+        if self.keyspace.signalled:
+            self._serve_signalled()
+        if self.keyspace.unseen and self._seen_deadline == inf:
+            self._seen_deadline = self.clock.monotonic() + SEEN_INTERVAL_S
+
+    def _execute(self, session: Session, arguments: Arguments) -> Wait | None:
+        """Choose the function and call it; an error becomes the reply."""
+        mark = len(session.outbox)
+        try:
+            name, row = find_row(arguments)
+            session.last_command = row.name
+            if not session.authenticated and "no_auth" not in row.flags:
+                raise CommandError(NO_AUTH)
+            if session.queued is not None and name not in _NEVER_QUEUED:
+                session.queued.append(arguments.copy())
+                session.reply.simple(b"QUEUED")
+                return None
+            return self.invoke(session, name, arguments)
+        except CommandError as error:
+            del session.outbox[mark:]
+            session.queue_failed = session.queued is not None
+            session.reply.error(str(error))
+            return None
+
+    def invoke(self, session: Session, name: bytes, arguments: Arguments) -> Wait | None:
+        """Call the function of a command that was found; raises `CommandError`."""
+        call = session.call
+        call.arguments = arguments
+        function = FUNCTIONS.get(name)
+        if function is None:
+            SERVER_FUNCTIONS[name](call, session, self)
+            return None
+        result = function(call)
+        assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
+        return result
+
+    def _seal(self, mark: int, now_ms: int) -> None:
+        """Close the record group begun at ``mark``, or drop it if nothing was written."""
+        if seal_group(self.facts.data, mark, turn=self.turn_number, now_ms=now_ms):
+            self._commit_is_needed = True
+
+    def _finish(self) -> None:
+        """Commit the turn and release what it wrote."""
+        changed, self._changed = self._changed, {}
+        try:
+            self._commit()
+        except NodePoisoned as error:
+            self.poisoned = error
+            for session in changed:
+                session.outbox.clear()
+                session.closing = True
+        for session in changed:
+            if not session.closed and (session.release() or session.closing):
+                session.on_output(session)
+
+    def _commit(self) -> None:
+        if self.journal is None or self.poisoned is not None:
+            self.facts.data.clear()
+            return
+        if self.facts.data:
+            self.journal.commit(self.facts.data, sync=self._commit_is_needed)
+            self._commit_is_needed = False
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def _block(self, session: Session, wait: Wait) -> None:
+        deadline = inf
+        if wait.timeout_ms:
+            deadline = self.clock.monotonic() + wait.timeout_ms / 1000
+        waiter = Waiter(session, session.call.db, wait, deadline)
+        session.blocked = waiter
+        self.waiting.add(waiter)
+
+    def _leave_wait(self, waiter: Waiter) -> None:
+        """The session goes on; what it sent meanwhile runs in this turn."""
+        self.waiting.remove(waiter)
+        waiter.session.blocked = None
+        self._resumed.append(waiter.session)
+
+    def _serve_signalled(self) -> None:
+        """Run again whoever waits for a key that something happened to, first come first."""
+        signalled = self.keyspace.signalled
+        while signalled:
+            db, key = next(iter(signalled))
+            del signalled[db, key]
+            for waiter in self.waiting.line(db, key):
+                if waiter.active:
+                    self._run_waiter(waiter)
+
+    def _run_waiter(self, waiter: Waiter) -> None:
+        """Run a blocked command again; it is served, fails, or waits on where it stood."""
+        session = waiter.session
+        call = session.call
+        call.now_ms = self.clock.now_ms()
+        facts_mark = begin_group(self.facts.data)
+        mark = len(session.outbox)
+        again: Wait | None = None
+        try:
+            again = self.invoke(session, waiter.wait.arguments.token(0), waiter.wait.arguments)
+        except CommandError as error:
+            del session.outbox[mark:]
+            session.reply.error(str(error))
+        finally:
+            self._seal(facts_mark, call.now_ms)
+        if again is None:
+            self._leave_wait(waiter)
+        else:
+            waiter.wait = waiter.wait._replace(recheck_at_ms=again.recheck_at_ms)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def _end_delays(self, now_ms: int) -> None:
+        """Move what is due to its group's released zone, each group as a fact of its own."""
+        for group in list(self.keyspace.delaying.values()):
+            due = group.due(now_ms)
+            if due and self.admission(len(self.facts.data) + 64 + 16 * len(due)) is None:
+                mark = begin_group(self.facts.data)
+                group.end_delay(due)
+                self._seal(mark, now_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        """Delete the keys whose time has come, each as a fact of its own."""
+        at = self.keyspace.next_expiry()
+        if at is None or at > now_ms:
+            return
+        for database, key in self.keyspace.expired(now_ms):
+            if self.admission(len(self.facts.data) + 64 + len(key)) is None:
+                mark = begin_group(self.facts.data)
+                database.delete(key)
+                self._seal(mark, now_ms)
+
+    def _record_seen(self) -> None:
+        """Write down consumers that were only seen; asks for no fsync."""
+        unseen = self.keyspace.unseen
+        if self.clock.monotonic() < self._seen_deadline or not unseen:
+            return
+        self._seen_deadline = inf
+        mark = begin_group(self.facts.data)
+        if self.admission(len(self.facts.data) + 32 * len(unseen)) is None:
+            for gid, cid in unseen:
+                group = self.keyspace.groups[gid]
+                consumer = group.by_cid[cid]
+                group.record_seen(consumer, consumer.seen_time, consumer.active_time)
+        unseen.clear()
+        seal_group(self.facts.data, mark, turn=self.turn_number, now_ms=self.clock.now_ms())
+
+
+_NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})

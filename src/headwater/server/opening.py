@@ -1,0 +1,38 @@
+"""Opens a data directory as a node: newest state from the journal, then ready for turns."""
+
+from __future__ import annotations
+
+from headwater.clock import Clock, SystemClock
+from headwater.engine.facts import FactBuffer
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.replay import apply
+from headwater.journal.files import DiskFiles, Files
+from headwater.journal.journal import Journal
+from headwater.server.config import Config
+from headwater.server.node import Node
+
+
+def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:
+    """A node over ``config.dir``, its state replayed from the journal there; with
+    ``appendonly no`` an empty one that keeps nothing.
+
+    Raises `StoreInUse`, `StoreUnusable` or `JournalDamaged`; nothing on disk is changed then.
+    """
+    clock = clock if clock is not None else SystemClock()
+    if not config.appendonly:
+        return Node(config=config, clock=clock)
+    door = files if files is not None else DiskFiles(config.dir)
+    journal = Journal.open(door, policy=config.appendfsync, clock=clock)
+    keyspace = recovered_keyspace(journal)
+    return Node(keyspace=keyspace, journal=journal, config=config, clock=clock)
+
+
+def recovered_keyspace(journal: Journal) -> Keyspace:
+    """The state that the journal's groups lead to. Facts are not written again meanwhile."""
+    keyspace = Keyspace(FactBuffer(muted=True))
+    for group in journal.recovered():
+        apply(keyspace, group.facts)
+    keyspace.signalled.clear()
+    keyspace.unseen.clear()
+    keyspace.facts.muted = False
+    return keyspace

@@ -1,0 +1,123 @@
+"""One client of a node: what it sent, what it will get, what it said about itself.
+
+Output is in two parts: ``outbox`` is what commands have written in this turn and nobody may see yet;
+`Session.take_output` gives what was released by a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headwater.commands.call import Call
+from headwater.engine.keyspace import WatchToken
+from headwater.resp.arguments import Arguments
+from headwater.resp.replies import ReplyWriter
+from headwater.resp.scanner import Scanner
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.waiting import Waiter
+
+
+class Session:
+    """A connection's state. Made by `Node.connect`, ended by `Node.close_session`.
+
+    ``kind`` is ``tcp``, ``unix`` or ``embedded``; ``address`` and ``local_address`` are what CLIENT
+    LIST shows as ``addr`` and ``laddr``.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        session_id: int,
+        *,
+        kind: str,
+        address: str,
+        local_address: str,
+        on_output: Callable[[Session], None],
+    ) -> None:
+        self.node = node
+        self.id = session_id
+        self.kind = kind
+        self.address = address
+        self.local_address = local_address
+        self.on_output = on_output
+        self.scanner = Scanner()
+        self.arguments = Arguments()
+        self.outbox = bytearray()
+        self.released = bytearray()
+        self.reply = ReplyWriter(self.outbox)
+        self.call = Call(node.keyspace, self.reply)
+        self.call.admission = node.admission
+        self.call.settings = node.settings
+        self.created = self.last_interaction = node.clock.monotonic()
+        self.last_command = ""
+        self.name = b""
+        self.lib_name = b""
+        self.lib_version = b""
+        self.user = b"default"
+        self.closing = False
+        """Close the connection once what is released has been sent."""
+        self.closed = False
+        self.blocked: Waiter | None = None
+        self.queued: list[Arguments] | None = None
+        """Commands since MULTI; None outside of a transaction."""
+        self.queue_failed = False
+        self.watch = WatchToken()
+        self.reply_mode = "on"
+        """``on``, ``off`` or ``skip`` (the next reply): CLIENT REPLY."""
+        self.driver: Any = None
+        """Whatever drives this session may keep its own state here."""
+
+    @property
+    def resp(self) -> int:
+        """Version of the protocol that this client reads: 2 or 3."""
+        return self.reply.resp
+
+    @resp.setter
+    def resp(self, version: int) -> None:
+        self.reply.resp = version
+
+    @property
+    def db_index(self) -> int:
+        """Number of the selected database."""
+        return self.call.db.index
+
+    @db_index.setter
+    def db_index(self, index: int) -> None:
+        self.call.db = self.node.keyspace.databases[index]
+
+    @property
+    def authenticated(self) -> bool:
+        return self.scanner.authenticated
+
+    @authenticated.setter
+    def authenticated(self, value: bool) -> None:
+        self.scanner.authenticated = value
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Take input; the next turn runs it."""
+        self.scanner.feed(data)
+
+    def release(self) -> bool:
+        """What was written is durable and may be seen; whether there is anything to take."""
+        if self.outbox:
+            if self.released:
+                self.released += self.outbox
+                self.outbox.clear()
+            else:
+                self.released, self.outbox = self.outbox, self.released
+                self.reply.out = self.outbox
+        return bool(self.released)
+
+    def take_output(self) -> bytearray:
+        """All released bytes; they are the caller's now."""
+        taken, self.released = self.released, bytearray()
+        return taken
+
+    def leave_transaction(self) -> None:
+        """Forget MULTI's queue and every WATCH."""
+        self.queued = None
+        self.queue_failed = False
+        self.node.keyspace.databases[0].unwatch(self.watch)

@@ -1,0 +1,112 @@
+"""Blocked clients: who waits for which key, until when, and in which order.
+
+Rule 1. Waiters of a key are served first come, first served; a waiter that is run again and still
+        has nothing keeps its place and its deadline.
+Rule 2. Deadlines are monotonic times: setting the clock moves none of them. A recheck (XREADGROUP
+        CLAIM) waits for a delivery to reach an age, so it is a Unix time.
+Rule 3. A waiter that has left (served, timed out, gone) may still stand in the heaps; it is known by
+        ``active`` and passed over.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Wait
+from headwater.engine.keyspace import Database
+
+if TYPE_CHECKING:
+    from headwater.server.session import Session
+
+
+class Waiter:
+    """One blocked command of one session."""
+
+    def __init__(self, session: Session, db: Database, wait: Wait, deadline: float) -> None:
+        self.session = session
+        self.db = db
+        self.wait = wait
+        self.deadline = deadline
+        """Monotonic seconds; infinity waits for ever."""
+        self.active = True
+
+
+class WaitingRoom:
+    """All waiters of a node."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[int, bytes], dict[Waiter, None]] = {}
+        self._deadlines: list[tuple[float, int, Waiter]] = []
+        self._rechecks: list[tuple[int, int, Waiter]] = []
+        self._ticket = 0
+        self.count = 0
+
+    def add(self, waiter: Waiter) -> None:
+        """``waiter`` goes to the end of the line of each of its keys."""
+        self.count += 1
+        for key in waiter.wait.keys:
+            line = self._by_key.setdefault((waiter.db.index, key), {})
+            if waiter not in line:
+                line[waiter] = None
+                waiter.db.waited[key] = waiter.db.waited.get(key, 0) + 1
+        if waiter.deadline != inf:
+            self._ticket += 1
+            heappush(self._deadlines, (waiter.deadline, self._ticket, waiter))
+        self.schedule_recheck(waiter)
+
+    def schedule_recheck(self, waiter: Waiter) -> None:
+        """Look at ``waiter`` again at its wait's ``recheck_at_ms``."""
+        if waiter.wait.recheck_at_ms is not None:
+            self._ticket += 1
+            heappush(self._rechecks, (waiter.wait.recheck_at_ms, self._ticket, waiter))
+
+    def remove(self, waiter: Waiter) -> None:
+        """``waiter`` waits no longer."""
+        assert waiter.active
+        waiter.active = False
+        self.count -= 1
+        for key in dict.fromkeys(waiter.wait.keys):
+            line = self._by_key[waiter.db.index, key]
+            del line[waiter]
+            waiter.db.waited[key] -= 1
+            if not line:
+                del self._by_key[waiter.db.index, key]
+                del waiter.db.waited[key]
+
+    def line(self, db: int, key: bytes) -> list[Waiter]:
+        """Who waits for a key, first come first."""
+        return list(self._by_key.get((db, key), ()))
+
+    def next_deadline(self) -> float:
+        """The earliest deadline, monotonic; infinity when there is none."""
+        heap = self._deadlines
+        while heap and not heap[0][2].active:
+            heappop(heap)
+        return heap[0][0] if heap else inf
+
+    def next_recheck(self) -> int | None:
+        """The earliest recheck, Unix ms."""
+        heap = self._rechecks
+        while heap and self._stale(heap[0]):
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def timed_out(self, monotonic: float) -> list[Waiter]:
+        """Waiters whose deadline has passed; they are still to be removed."""
+        found: list[Waiter] = []
+        while self.next_deadline() <= monotonic:
+            found.append(heappop(self._deadlines)[2])
+        return found
+
+    def to_recheck(self, now_ms: int) -> list[Waiter]:
+        """Waiters whose recheck has come; each is scheduled anew by whoever runs it."""
+        found: list[Waiter] = []
+        while (at := self.next_recheck()) is not None and at <= now_ms:
+            found.append(heappop(self._rechecks)[2])
+        return found
+
+    @staticmethod
+    def _stale(note: tuple[int, int, Waiter]) -> bool:
+        return not note[2].active or note[2].wait.recheck_at_ms != note[0]
