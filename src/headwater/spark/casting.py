@@ -1,0 +1,175 @@
+"""From the text of a field to a typed Arrow column.
+
+A whole column is cast at once. Only when that fails is it halved, and halved again, until the values
+that do not fit stand alone: they become null and their places are told. So a clean column costs one
+cast, and a bad value some twenty small ones.
+
+Text is read as messages.md writes it: decimal numbers, ``true`` and ``false``, dates and times in
+ISO 8601, UTC where no zone is given, nested values as JSON.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, TypedDict, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    FractionalType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+Values = Sequence[bytes | None]
+Cast = Callable[[pa.Array], pa.Array]
+"""Casts a column of binary; raises `ValueError` (which `pa.ArrowInvalid` is) for a bad value."""
+
+_WITH_ZONE: Final = r"[T ]\d\d.*([Zz]|[+-]\d\d(:?\d\d)?)$"
+_BITS: Final[dict[type[DataType], int]] = {
+    ByteType: 8,
+    ShortType: 16,
+    IntegerType: 32,
+    LongType: 64,
+}
+
+
+def cast_column(values: Values, cast: Cast, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
+    """``values`` as ``type_``, and the places of those that did not fit, which are null.
+
+    >>> column, bad = cast_column([b"17", b"x", None], caster(LongType()), pa.int64())
+    >>> column.to_pylist(), bad
+    ([17, None, None], [1])
+    """
+    bad: list[int] = []
+    column = _halving(pa.array(values, pa.binary()), cast, type_, 0, bad)
+    if column.type != type_:
+        column = column.cast(type_)
+    return column, bad
+
+
+def _halving(
+    values: pa.Array, cast: Cast, type_: pa.DataType, offset: int, bad: list[int]
+) -> pa.Array:
+    try:
+        return cast(values)
+    except (ValueError, TypeError, ArithmeticError):
+        if len(values) == 1:
+            bad.append(offset)
+            return pa.nulls(1, type_)
+    half = len(values) // 2
+    left = _halving(values[:half], cast, type_, offset, bad)
+    right = _halving(values[half:], cast, type_, offset + half, bad)
+    return pa.concat_arrays([left, right])
+
+
+def caster(type_: DataType, *, base64: bool = False) -> Cast:
+    """What casts a column of text to a Spark type. ``base64``: binary comes as JSON carries it."""
+    if isinstance(type_, BinaryType):
+        return _from_base64 if base64 else lambda values: values
+    if isinstance(type_, StringType):
+        return lambda values: values.cast(pa.string())
+    if isinstance(type_, TimestampType):
+        return _to_instant
+    if isinstance(type_, TimestampNTZType):
+        return lambda values: _to_instant(values).cast(pa.timestamp("us"))
+    if isinstance(type_, (ArrayType, MapType, StructType)):
+        return _from_json(type_)
+    if type(type_) in _BITS:
+        bits = _BITS[type(type_)]
+        return lambda values: _to_integer(values, bits)
+    arrow = _arrow_of(type_)
+    return lambda values: values.cast(pa.string()).cast(arrow)
+
+
+def _arrow_of(type_: DataType) -> pa.DataType:
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(type_, timezone="UTC")
+
+
+def _to_integer(values: pa.Array, bits: int) -> pa.Array:
+    text = values.cast(pa.string())
+    # Arrow reads 0x11 as 17, which no producer of decimal text means.
+    if pc.any(pc.match_substring(text, "x", ignore_case=True)).as_py():
+        raise ValueError("not decimal")
+    return text.cast({8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits])
+
+
+def _to_instant(values: pa.Array) -> pa.Array:
+    text = values.cast(pa.string())
+    zoned, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
+    has_zone = pc.match_substring_regex(text, _WITH_ZONE)
+    if pc.all(has_zone).as_py():
+        return text.cast(zoned)
+    nothing = pa.scalar(None, pa.string())
+    with_zone = pc.if_else(has_zone, text, nothing).cast(zoned)
+    without = pc.if_else(has_zone, nothing, text).cast(local)
+    return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
+
+
+def _from_base64(values: pa.Array) -> pa.Array:
+    decode = msgspec.json.Decoder(bytes).decode
+    return pa.array(
+        [None if value is None else decode(b'"%b"' % value) for value in values.to_pylist()],
+        pa.binary(),
+    )
+
+
+def _from_json(type_: DataType) -> Cast:
+    decode = msgspec.json.Decoder(_python_of(type_), strict=False).decode
+    arrow = _arrow_of(type_)
+
+    def read(values: pa.Array) -> pa.Array:
+        decoded = [None if value is None else decode(value) for value in values.to_pylist()]
+        return pa.array(decoded, arrow)
+
+    return read
+
+
+def _python_of(type_: DataType) -> Any:
+    """The msgspec type that decodes to what Arrow makes a column of ``type_`` from."""
+    if isinstance(type_, ArrayType):
+        return list[_or_none(type_.elementType, nullable=type_.containsNull)]  # type: ignore[misc]
+    if isinstance(type_, MapType):
+        return dict[str, _or_none(type_.valueType, nullable=type_.valueContainsNull)]  # type: ignore[misc]
+    if isinstance(type_, StructType):
+        fields = {f.name: _or_none(f.dataType, nullable=f.nullable) for f in type_.fields}
+        return cast("Any", TypedDict)("Row", fields, total=False)
+    if isinstance(type_, StringType):
+        return str
+    if isinstance(type_, BinaryType):
+        return bytes
+    if isinstance(type_, BooleanType):
+        return bool
+    if type(type_) in _BITS:
+        top = 2 ** (_BITS[type(type_)] - 1)
+        return Annotated[int, msgspec.Meta(ge=-top, le=top - 1)]
+    if isinstance(type_, DecimalType):
+        return decimal.Decimal
+    if isinstance(type_, FractionalType):
+        return float
+    if isinstance(type_, DateType):
+        return dt.date
+    assert isinstance(type_, (TimestampType, TimestampNTZType)), type_
+    return dt.datetime
+
+
+def _or_none(type_: DataType, *, nullable: bool) -> Any:
+    return _python_of(type_) | None if nullable else _python_of(type_)

@@ -1,0 +1,155 @@
+"""Which columns a row has, and where each comes from.
+
+Without a schema: the entry's stream, id, timestamp and its fields as a map. With one: a column for
+each field of the message, of the type asked for, and beside them any of
+
+    stream string        the stream's name
+    id string            the entry's id
+    timestamp timestamp  the id's milliseconds
+    fields map<…>        the raw fields, values as string or binary
+    _rescued string      the raw fields as JSON, where a value did not fit its column; else null
+
+These names mean these columns, whatever fields the message has: a field that is called ``id`` is
+read from ``fields['id']``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from headwater.errors import DeclarationError
+from headwater.messages import is_reserved
+from headwater.spark.options import Codec, Mode, SourceOptions
+
+DEFAULT_SCHEMA: Final = "stream string, id string, timestamp timestamp, fields map<string, string>"
+
+Kind = Literal["stream", "id", "timestamp", "fields", "rescued", "value"]
+
+_METADATA: Final[dict[str, tuple[Kind, tuple[type[DataType], ...], str]]] = {
+    "stream": ("stream", (StringType,), "string"),
+    "id": ("id", (StringType,), "string"),
+    "timestamp": ("timestamp", (TimestampType,), "timestamp"),
+    "fields": ("fields", (MapType,), "map<string, string> or map<string, binary>"),
+    "_rescued": ("rescued", (StringType,), "string"),
+}
+
+_PLAIN: Final = (
+    StringType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    ShortType,
+    IntegerType,
+    LongType,
+    FloatType,
+    DoubleType,
+    DecimalType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: where it comes from and what it is to be."""
+
+    name: str
+    kind: Kind
+    type: DataType
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How entries become rows; it travels to the executors."""
+
+    schema: StructType
+    columns: tuple[Column, ...]
+    codec: Codec
+    mode: Mode
+    include_metadata: bool
+
+    @classmethod
+    def of(cls, schema: StructType, options: SourceOptions) -> Shape:
+        """The shape that ``schema`` asks for; raises `DeclarationError` naming the column."""
+        return cls(
+            schema=schema,
+            columns=tuple(
+                _column(field.name, field.dataType, options, nullable=field.nullable)
+                for field in schema.fields
+            ),
+            codec=options.codec,
+            mode=options.mode,
+            include_metadata=options.include_metadata,
+        )
+
+
+def _column(name: str, type_: DataType, options: SourceOptions, *, nullable: bool) -> Column:
+    if name in _METADATA:
+        kind, types, spelled = _METADATA[name]
+        if not isinstance(type_, types) or (kind == "fields" and not _is_field_map(type_)):
+            raise DeclarationError(
+                f"schema: the column {name!r} is the entry's own and has the type {spelled}, not "
+                f"{type_.simpleString()}. A field of the message with that name is read from "
+                f"fields['{name}']: add a column `fields map<string, string>`."
+            )
+        return Column(name, kind, type_, nullable)
+    if is_reserved(name) and not options.include_metadata:
+        raise DeclarationError(
+            f"schema: {name!r} is one of the framework's own fields; set includeMetadata=true to "
+            "read it"
+        )
+    unsupported = _unsupported(type_)
+    if unsupported is not None:
+        raise DeclarationError(
+            f"schema: the column {name!r} has the type {type_.simpleString()}; "
+            f"{unsupported.simpleString()} cannot be read from a message's text. Types are string, "
+            "binary, boolean, tinyint, smallint, int, bigint, float, double, decimal, date, "
+            "timestamp, timestamp_ntz, and array, map and struct of them (as JSON)."
+        )
+    return Column(name, "value", type_, nullable)
+
+
+def _is_field_map(type_: DataType) -> bool:
+    return (
+        isinstance(type_, MapType)
+        and isinstance(type_.keyType, StringType)
+        and isinstance(type_.valueType, (StringType, BinaryType))
+    )
+
+
+def _unsupported(type_: DataType) -> DataType | None:
+    """The part of a type that no text can be cast to; None if there is none."""
+    if isinstance(type_, ArrayType):
+        return _unsupported(type_.elementType)
+    if isinstance(type_, MapType):
+        return (
+            type_.keyType
+            if not isinstance(type_.keyType, StringType)
+            else _unsupported(type_.valueType)
+        )
+    if isinstance(type_, StructType):
+        return next(filter(None, (_unsupported(field.dataType) for field in type_.fields)), None)
+    return None if isinstance(type_, _PLAIN) else type_

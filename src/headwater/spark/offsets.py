@@ -1,0 +1,101 @@
+"""The offset of a query: for each stream, what the batch that ends there has read.
+
+A batch is named by its end offset alone: ``from`` and ``to`` are the ids between which it reads
+(``from`` excluded, ``to`` included), ``added_from`` and ``added_to`` how many entries had ever been
+added to the stream up to each. So a replay after a crash reads what the log says, and never asks
+where the query began: with ``startingId=latest`` that answer would have changed meanwhile.
+
+The offset before the first batch has no ``from``. It differs from every later one, so the first
+batch is always logged, even when it is empty, and "latest" is settled once for all runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from headwater.errors import DeclarationError
+from headwater.model import MIN_ID, StreamID
+
+
+class Position(NamedTuple):
+    """A place in a stream: up to ``id`` (included), ``added`` entries had ever been added."""
+
+    id: StreamID
+    added: int
+
+
+BEGINNING = Position(MIN_ID, 0)
+"""Where a stream that did not exist begins."""
+
+
+class Span(NamedTuple):
+    """What one batch reads of one stream: after ``start``, up to ``end``.
+
+    ``end.added - start.added`` is the number of entries that are there to be read.
+    """
+
+    start: Position
+    end: Position
+
+    @property
+    def entries(self) -> int:
+        return self.end.added - self.start.added
+
+
+Offset = dict[str, Any]
+"""An offset as Spark keeps it: a dict that is written as JSON."""
+
+
+def initial_offset(positions: Mapping[str, Position]) -> Offset:
+    """The offset before the first batch."""
+    return {
+        stream: {"to": str(position.id), "added_to": position.added}
+        for stream, position in positions.items()
+    }
+
+
+def end_offset(spans: Mapping[str, Span]) -> Offset:
+    """The offset at the end of a batch.
+
+    >>> at = Position(StreamID(5, 1), 7)
+    >>> end_offset({"orders": Span(at, at)})
+    {'orders': {'from': '5-1', 'added_from': 7, 'to': '5-1', 'added_to': 7}}
+    """
+    return {
+        stream: {
+            "from": str(span.start.id),
+            "added_from": span.start.added,
+            "to": str(span.end.id),
+            "added_to": span.end.added,
+        }
+        for stream, span in spans.items()
+    }
+
+
+def positions_of(offset: Offset) -> dict[str, Position]:
+    """Up to where an offset has read, for each stream."""
+    return {stream: _position(offset, stream, "to", "added_to") for stream in offset}
+
+
+def spans_of(offset: Offset) -> dict[str, Span]:
+    """What the batch that ends at ``offset`` reads; nothing, before the first batch."""
+    return {
+        stream: Span(
+            _position(offset, stream, "from", "added_from"),
+            _position(offset, stream, "to", "added_to"),
+        )
+        for stream, values in offset.items()
+        if not (isinstance(values, dict) and "from" not in values)
+    }
+
+
+def _position(offset: Offset, stream: str, name: str, added: str) -> Position:
+    try:
+        values = offset[stream]
+        return Position(StreamID.parse(values[name]), int(values[added]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DeclarationError(
+            f"the checkpoint holds an offset that is not of this source, at stream {stream!r}: "
+            f"{offset[stream]!r}. A query keeps its own checkpointLocation; give this one another."
+        ) from error

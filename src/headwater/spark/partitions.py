@@ -1,0 +1,72 @@
+"""What one task reads, and where a query begins."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from headwater.model import MIN_ID, IDRange
+from headwater.spark.offsets import BEGINNING, Position, Span
+from headwater.spark.options import SourceOptions
+from headwater.spark.planning import Planner, before
+from headwater.spark.store import Store
+
+_log = logging.getLogger("headwater.spark")
+
+_ENTRIES_WORTH_A_TASK: Final = 10_000
+"""Below that a task's start (some 10 ms) costs more than the entries' reading."""
+
+
+@dataclass(frozen=True)
+class EntryRange(InputPartition):
+    """The entries of ``stream`` in ``ids``: exactly ``count``, or the reader says what is missing."""
+
+    stream: str
+    ids: IDRange
+    count: int
+
+
+def starting_positions(options: SourceOptions, store: Store, plans: Planner) -> dict[str, Position]:
+    """Where each stream's reading begins, with what was ever added up to there."""
+    return {stream: _starting(options, store, plans, stream) for stream in store.streams()}
+
+
+def _starting(options: SourceOptions, store: Store, plans: Planner, stream: str) -> Position:
+    state = store.state(stream)
+    if state is None:
+        _log.warning("stream %r does not exist yet; whatever is added to it is read.", stream)
+        return BEGINNING
+    start = options.start_of(stream)
+    if start == "latest":
+        return Position(state.last_id, state.entries_added)
+    if start == "earliest" or start == MIN_ID:
+        return Position(MIN_ID, state.entries_added - state.length)
+    assert not isinstance(start, str)
+    after = before(start)
+    if after >= state.last_id:
+        # An id past the end is "latest": an offset must not name an id that the stream never had,
+        # for that is how a stream looks that was made anew.
+        return Position(state.last_id, state.entries_added)
+    look = plans.look(stream, Position(after, 0), None)
+    if look is None:
+        return BEGINNING
+    return Position(after, look.state.entries_added - look.total)
+
+
+def cut_up(
+    spans: Mapping[str, Span], min_partitions: int | None
+) -> Iterator[tuple[str, Span, int]]:
+    """Into how many parts each span is cut: in proportion to its entries, at least one each.
+
+    Without ``min_partitions``: as many as keep the machine's cores busy, none needlessly small.
+    """
+    total = sum(span.entries for span in spans.values())
+    asked = min_partitions or min(os.cpu_count() or 1, -(-total // _ENTRIES_WORTH_A_TASK))
+    for stream, span in spans.items():
+        parts = -(-asked * span.entries // total)
+        yield stream, span, max(1, min(parts, span.entries))

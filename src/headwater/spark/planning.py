@@ -1,0 +1,276 @@
+"""Where a batch ends and how it is cut into partitions, without reading a body.
+
+On Headwater each answer is one MULTI of XINFO STREAM and XSPLIT, so its numbers belong to one
+moment. On Redis and Valkey XINFO is followed by Lua calls that page XRANGE inside the server, up to
+the last id that XINFO named, and return only counts and ids; what is removed between the calls
+shows as missing, which is what it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from headwater.errors import HeadwaterError
+from headwater.model import MAX_ID, IDRange, StreamID, id_after, id_before
+from headwater.spark.completeness import StreamState
+from headwater.spark.offsets import Position, Span
+from headwater.spark.store import Command, Store
+
+
+class Look(NamedTuple):
+    """A stream at one moment, seen from a position in it.
+
+    ``total`` entries live after the position, ``taken`` of them up to ``to``.
+    """
+
+    state: StreamState
+    to: StreamID
+    total: int
+    taken: int
+
+
+class Cut(NamedTuple):
+    """A range as partitions: each an id range with the number of entries that live in it."""
+
+    state: StreamState | None
+    parts: list[tuple[IDRange, int]]
+
+    @property
+    def entries(self) -> int:
+        return sum(count for _ids, count in self.parts)
+
+
+class Planner(Protocol):
+    """What a reader asks about one stream. Starts are excluded everywhere, ends are included."""
+
+    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
+        """The stream after ``position``, taken up to ``upto``, or up to its last id; None where
+        there is no such stream."""
+
+    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
+        """The same, taken only as far as ``count`` entries reach; ``count < look.taken``."""
+
+    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+        """What ``span`` reads, in at most ``parts`` parts."""
+
+
+def planner(store: Store) -> Planner:
+    """The planner for what the server can do."""
+    return SplitPlanner(store) if store.splits else LuaPlanner(store)
+
+
+def before(id_: StreamID) -> StreamID:
+    """The greatest id below ``id_``."""
+    return StreamID(*id_before(*id_))
+
+
+def after(id_: StreamID) -> StreamID:
+    """The smallest id above ``id_``."""
+    return StreamID(*id_after(*id_))
+
+
+def part_sizes(count: int, parts: int) -> list[int]:
+    """``count`` in ``parts``, the first ``count mod parts`` one larger, as XSPLIT cuts."""
+    size, larger = divmod(count, parts)
+    return [size + 1] * larger + [size] * (parts - larger)
+
+
+def _parts(
+    start: StreamID, to: StreamID, starts: Sequence[StreamID], sizes: Sequence[int]
+) -> list[tuple[IDRange, int]]:
+    """(start, to] cut at ``starts``, each part with its size; empty parts are left out."""
+    if start >= to:
+        return []
+    firsts = [after(start), *starts]
+    lasts = [*(before(start) for start in starts), to]
+    cut = zip(firsts, lasts, sizes, strict=True)
+    return [(IDRange(first, last), size) for first, last, size in cut if size]
+
+
+class SplitPlanner:
+    """Planning by XSPLIT: from block counts, a few milliseconds at any length."""
+
+    _FAN: Final = 256
+    """Parts asked for in one step of the search for the n-th entry: 16 million in three steps."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
+        start = _excluded(position.id)
+        commands: list[Command] = [("XINFO STREAM", stream), ("XSPLIT", stream, start, "+", 1)]
+        if upto is not None:
+            commands.append(("XSPLIT", stream, start, str(upto.id), 1))
+        info, *counts = self._store.ask_together(*commands)
+        state = self._store.read_state(stream, info)
+        if state is None:
+            return None
+        total, taken = (_cuts(reply)[0] for reply in (counts[0], counts[-1]))
+        to = state.last_id if upto is None else min(upto.id, state.last_id)
+        return Look(state, to, total, taken)
+
+    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
+        # The end is found in several steps, between which entries may go; what is then read is
+        # counted once more, in one moment, so it may be fewer than `count`, never more.
+        end = self._end_of(stream, position.id, look.to, count)
+        return self.look(stream, position, Position(end, position.added + count))
+
+    def _end_of(self, stream: str, start: StreamID, to: StreamID, count: int) -> StreamID:
+        """The greatest id such that at most ``count`` entries live in (start, id]."""
+        begin, skip = _excluded(start), count
+        while True:
+            live, starts = _cuts(self._store.ask("XSPLIT", stream, begin, str(to), self._FAN))
+            if live <= skip:
+                return to
+            passed, inside = 0, 0
+            for index, size in enumerate(part_sizes(live, len(starts) + 1)):
+                if passed + size > skip:
+                    inside = index
+                    break
+                passed += size
+            if passed == skip:
+                return before(starts[inside - 1])
+            skip -= passed
+            if inside < len(starts):
+                to = before(starts[inside])
+            if inside:
+                begin = str(starts[inside - 1])
+
+    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+        start, to = span.start.id, span.end.id
+        info, reply = self._store.ask_together(
+            ("XINFO STREAM", stream), ("XSPLIT", stream, _excluded(start), str(to), parts)
+        )
+        live, starts = _cuts(reply)
+        sizes = part_sizes(live, len(starts) + 1)
+        return Cut(self._store.read_state(stream, info), _parts(start, to, starts, sizes))
+
+
+def _excluded(id_: StreamID) -> str:
+    """An excluded start. After the greatest id there is nothing; XSPLIT, as XRANGE, refuses it."""
+    return f"({id_}" if id_ < MAX_ID else str(MAX_ID)
+
+
+def _cuts(reply: Any) -> tuple[int, list[StreamID]]:
+    if isinstance(reply, Exception):
+        raise HeadwaterError(f"XSPLIT: {reply}") from reply
+    count, starts = reply
+    return int(count), [StreamID.parse(start) for start in starts]
+
+
+_WALK: Final = """
+local seen, last, marks, nextMark = 0, false, {}, 4
+local start, budget = ARGV[1], tonumber(ARGV[3])
+while seen < budget do
+  local want = math.min(1000, budget - seen)
+  local page = redis.call('XRANGE', KEYS[1], start, ARGV[2], 'COUNT', want)
+  while ARGV[nextMark] and tonumber(ARGV[nextMark]) < seen + #page do
+    marks[#marks + 1] = page[tonumber(ARGV[nextMark]) - seen + 1][1]
+    nextMark = nextMark + 1
+  end
+  seen = seen + #page
+  if #page > 0 then
+    last = page[#page][1]
+    start = '(' .. last
+  end
+  if #page < want then break end
+end
+return {seen, last, marks}
+"""
+"""Walks a range: start, end, how many entries at most, then rising places (0 is the first entry).
+Returns the number of entries, the last id, and the ids at those places."""
+
+
+class LuaPlanner:
+    """Planning by Lua on Redis and Valkey.
+
+    Counting is a walk there, so what is known is not counted. When the first entry lies after the
+    position, everything that lives does. And when nothing was missing at the last look, nothing is
+    now, while as many entries were ever removed, and the same entry is the first.
+    """
+
+    _BUDGET: Final = 10_000
+    """Entries that one call may walk: some 10 ms in which the server serves nobody else."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._script = store.client.register_script(_WALK)
+        self._complete: dict[str, StreamState] = {}
+        """The streams of which nothing was missing at the last look, as they were then."""
+
+    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
+        state = self._store.state(stream)
+        if state is None:
+            return None
+        expected = state.entries_added - position.added
+        if self._unharmed(stream, state):
+            total = expected
+        elif state.first_id > position.id or not state.length:
+            total = state.length
+        else:
+            total, _ = self._walk(stream, position.id, state.last_id)
+        to = state.last_id if upto is None else min(upto.id, state.last_id)
+        if total == expected:
+            self._complete[stream] = state
+            taken = expected if to == state.last_id or upto is None else upto.added - position.added
+            return Look(state, to, total, taken)
+        self._complete.pop(stream, None)
+        taken = total if to == state.last_id else self._walk(stream, position.id, to)[0]
+        # What XDEL did while we counted is to be known as XDEL's.
+        now = self._store.state(stream)
+        if now is None:
+            return None
+        return Look(state._replace(max_deleted_id=now.max_deleted_id), to, total, taken)
+
+    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
+        found, marks = self._walk(stream, position.id, look.to, [count], most=count + 1)
+        to = before(marks[0]) if marks else look.to
+        return look._replace(to=to, taken=min(found, count))
+
+    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+        start, to = span.start.id, span.end.id
+        sizes = part_sizes(span.entries, max(1, min(parts, span.entries)))
+        places = list(itertools.accumulate(sizes[:-1]))
+        found, starts = self._walk(stream, start, to, places)
+        edges = [0, *places[: len(starts)], found]
+        counted = [end - start for start, end in itertools.pairwise(edges)]
+        return Cut(self._store.state(stream), _parts(start, to, starts, counted))
+
+    def _unharmed(self, stream: str, state: StreamState) -> bool:
+        then = self._complete.get(stream)
+        return (
+            then is not None
+            and state.removed == then.removed
+            and state.first_id == then.first_id
+            and state.entries_added >= then.entries_added
+            and state.last_id >= then.last_id
+        )
+
+    def _walk(
+        self,
+        stream: str,
+        start: StreamID,
+        to: StreamID,
+        places: Sequence[int] = (),
+        *,
+        most: int | None = None,
+    ) -> tuple[int, list[StreamID]]:
+        """How many entries live in (start, to], at most ``most``, and the ids of those at
+        ``places`` (rising; 0 is the first)."""
+        seen, starts = 0, list[StreamID]()
+        if start >= to:
+            return seen, starts
+        begin = f"({start}"
+        while True:
+            budget = self._BUDGET if most is None else min(self._BUDGET, most - seen)
+            ahead = [place - seen for place in places[len(starts) :] if place - seen < budget]
+            found, last, marks = self._store.run(
+                self._script, [stream], [begin, str(to), budget, *ahead]
+            )
+            starts += [StreamID.parse(mark) for mark in marks]
+            seen += int(found)
+            if int(found) < budget or seen == most:
+                return seen, starts
+            begin = f"({StreamID.parse(last)}"

@@ -1,0 +1,190 @@
+"""The door to the server: what planning asks of it. No entry's body passes through here, but for
+the first and last that XINFO STREAM sends along.
+
+Rule 1. Everything that is asked is a read, so a lost connection is tried again, within
+        `PATIENCE_SECONDS`; after that it is `Disconnected`, with the url's place and no password.
+Rule 2. RESP2 throughout: the same replies from every server, and no message out of band between
+        the pages that an executor reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headwater.errors import DeclarationError, Disconnected, HeadwaterError
+from headwater.model import StreamID
+from headwater.spark.completeness import StreamState
+from headwater.spark.options import SourceOptions, redacted
+
+if TYPE_CHECKING:
+    import redis
+    from redis.commands.core import Script
+
+T = TypeVar("T")
+Command = tuple[str | bytes | int, ...]
+
+PATIENCE_SECONDS: Final = 5.0
+"""How long a server may be away while a batch is planned or read: a restart, not an outage."""
+
+_FIRST_PAUSE: Final = 0.1
+_TIMEOUT_SECONDS: Final = 60.0
+"""For one reply: a page of big entries over a slow line, a Lua call behind another's."""
+
+_OWN_KEYS: Final = ":hw:"
+"""What the framework keeps beside a stream (messages.md) is not what a pattern asks for."""
+
+
+def connect(url: str) -> redis.Redis:
+    """A client of the server at ``url``."""
+    import redis
+
+    return redis.Redis.from_url(
+        url,
+        protocol=2,
+        decode_responses=False,
+        socket_timeout=_TIMEOUT_SECONDS,
+        socket_connect_timeout=PATIENCE_SECONDS,
+    )
+
+
+def patiently(url: str, ask: Callable[[], T]) -> T:
+    """``ask()``, again while the server cannot be reached, at most for `PATIENCE_SECONDS`.
+
+    Raises `Disconnected` when it stays away, `HeadwaterError` for what it refuses.
+    """
+    import redis
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return ask()
+        except redis.AuthenticationError as error:
+            raise HeadwaterError(f"{redacted(url)} refused the password: {error}") from None
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            if time.monotonic() + pause > deadline:
+                # `from None`: redis-py's chain of causes would print frames, no facts.
+                raise Disconnected(
+                    f"cannot reach the store at {redacted(url)}: {str(error).rstrip('.')}. Is it running "
+                    "there (headwater serve), and is the url right?"
+                ) from None
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+        except redis.ResponseError as error:
+            raise HeadwaterError(f"{redacted(url)} answered: {error}") from error
+
+
+class Store:
+    """One server, asked about streams."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.client = connect(options.url)
+        self._splits: bool | None = None
+
+    def close(self) -> None:
+        self.client.close()
+
+    def ask(self, *words: str | bytes | int) -> Any:
+        """The reply to one command, as the server sent it."""
+        return self._patiently(lambda: self.client.execute_command(*words))  # type: ignore[no-untyped-call]
+
+    def ask_together(self, *commands: Command) -> list[Any]:
+        """The replies to commands in one MULTI: one moment of the stream.
+
+        A command that fails gives its error as its reply.
+        """
+
+        def run() -> list[Any]:
+            pipeline = self.client.pipeline(transaction=True)
+            for command in commands:
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            return replies
+
+        return self._patiently(run)
+
+    def run(self, script: Script, keys: list[str], arguments: list[str | int]) -> Any:
+        """The reply of a Lua script that reads."""
+        return self._patiently(lambda: script(keys=keys, args=arguments))
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        return patiently(self.options.url, ask)
+
+    @property
+    def splits(self) -> bool:
+        """Whether the server has XSPLIT, that is, whether it is Headwater."""
+        if self._splits is None:
+            try:
+                reply = self.ask("COMMAND INFO", "XSPLIT")
+            except Disconnected:
+                raise
+            except HeadwaterError:
+                reply = None  # an access list that forbids COMMAND: plan by what all servers have
+            self._splits = bool(reply) and next(iter(reply)) is not None
+        return self._splits
+
+    def streams(self) -> list[str]:
+        """The streams that the options ask for: those named, there or not, or all that match."""
+        if self.options.pattern is None:
+            return list(self.options.streams)
+        found: set[str] = set()
+
+        def scan() -> list[bytes]:
+            return list(self.client.scan_iter(self.options.pattern, count=1000, _type="stream"))
+
+        for key in self._patiently(scan):
+            try:
+                name = key.decode()
+            except UnicodeDecodeError:
+                raise DeclarationError(
+                    f"stream: the pattern {self.options.pattern!r} matches the key {key!r}, whose "
+                    "name is no UTF-8 and cannot stand in the column stream; narrow the pattern"
+                ) from None
+            if _OWN_KEYS not in name:
+                found.add(name)
+        return sorted(found)
+
+    def state(self, stream: str) -> StreamState | None:
+        """What the server says of ``stream``; None where there is no such key."""
+        (reply,) = self.ask_together(("XINFO STREAM", stream))
+        return self.read_state(stream, reply)
+
+    def read_state(self, stream: str, reply: Any) -> StreamState | None:
+        """The reply of XINFO STREAM as `StreamState`; raises for a key that is no stream."""
+        if isinstance(reply, Exception):
+            text = str(reply)
+            if "no such key" in text:
+                return None
+            if "WRONGTYPE" in text or "wrong kind of value" in text:
+                kind = self.ask("TYPE", stream)
+                raise DeclarationError(
+                    f"stream: the key {stream!r} holds a {_text(kind)}, not a stream"
+                )
+            raise HeadwaterError(f"{redacted(self.options.url)} answered: {text}")
+        values = _map(reply)
+        if "entries-added" not in values:
+            raise HeadwaterError(
+                f"{redacted(self.options.url)} does not count what is added to a stream "
+                "(entries-added), so completeness cannot be shown. Redis 7.0, Valkey 7.2 and "
+                "Headwater do."
+            )
+        return StreamState(
+            length=int(values["length"]),
+            last_id=StreamID.parse(values["last-generated-id"]),
+            max_deleted_id=StreamID.parse(values["max-deleted-entry-id"]),
+            entries_added=int(values["entries-added"]),
+            first_id=StreamID.parse(values["recorded-first-entry-id"]),
+        )
+
+
+def _map(reply: Any) -> dict[str, Any]:
+    """A map reply, whether redis-py made a dict of it or not."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {_text(key): value for key, value in pairs}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
