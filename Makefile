@@ -40,7 +40,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt setup.py
 	           "Name another one: make install PYTHON=python3.12"; exit 1; }
 	@echo "Installing into $(VENV): about 650 MB are downloaded, most of it Spark and a Java runtime."
 	@if command -v uv >/dev/null 2>&1; then \
-	    test -x $(PY) || uv venv --quiet --python $(PYTHON) $(VENV); \
+	    test -x $(PY) || uv venv --quiet --seed --python $(PYTHON) $(VENV); \
 	    uv pip install --quiet --python $(PY) -c constraints.txt -e '.[$(EXTRAS)]'; \
 	else \
 	    test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
@@ -61,7 +61,7 @@ build/stamp: $(VENV)/.installed $(SOURCES) setup.py
 peers: .peers/stamp
 
 .peers/stamp: tools/peers.py
-	@$(PYTHON) tools/peers.py .peers
+	@"$$(test -x $(PY) && echo $(PY) || echo $(PYTHON))" tools/peers.py .peers
 	@touch $@
 
 check: build
