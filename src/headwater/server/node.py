@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from headwater.clock import Clock, SystemClock
-from headwater.commands.call import Admission, Missing, StreamSettings, Wait, always_admitted
+from headwater.commands.call import Admission, Missing, Wait, always_admitted
 from headwater.commands.dispatch import FUNCTIONS, find_row
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
@@ -61,11 +61,12 @@ class Node:
         self.config = config if config is not None else Config()
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.lock = threading.RLock()
-        self.settings = StreamSettings()
+        self.settings = self.config.stream_settings()
         self.admission: Admission = always_admitted if journal is None else journal.admits
         self.facts = self.keyspace.facts
         self.facts.muted = journal is None
-        self.turn_number = 0 if journal is None else journal.last_turn
+        self.turn_number = 0 if journal is None else journal.recovery.last_turn
+        self._seed = 0 if journal is None else journal.seed
         self.started_ms = self.clock.now_ms()
         self.sessions: dict[int, Session] = {}
         self.waiting = WaitingRoom()
@@ -280,7 +281,7 @@ class Node:
 
     def _seal(self, mark: int, now_ms: int) -> None:
         """Close the record group begun at ``mark``, or drop it if nothing was written."""
-        if seal_group(self.facts.data, mark, turn=self.turn_number, now_ms=now_ms):
+        if seal_group(self.facts.data, mark, self.turn_number, now_ms, self._seed):
             self._commit_is_needed = True
 
     def _finish(self) -> None:
@@ -386,7 +387,7 @@ class Node:
                 consumer = group.by_cid[cid]
                 group.record_seen(consumer, consumer.seen_time, consumer.active_time)
         unseen.clear()
-        seal_group(self.facts.data, mark, turn=self.turn_number, now_ms=self.clock.now_ms())
+        seal_group(self.facts.data, mark, self.turn_number, self.clock.now_ms(), self._seed)
 
 
 _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})

@@ -30,7 +30,7 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
 def recovered_keyspace(journal: Journal) -> Keyspace:
     """The state that the journal's groups lead to. Facts are not written again meanwhile."""
     keyspace = Keyspace(FactBuffer(muted=True))
-    for group in journal.recovered():
+    for group in journal.replay():
         apply(keyspace, group.facts)
     keyspace.signalled.clear()
     keyspace.unseen.clear()

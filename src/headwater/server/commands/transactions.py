@@ -3,7 +3,8 @@
 Rule 1. EXEC is one record group: the node opens it around the whole command (law 5).
 Rule 2. A command that fails inside EXEC is an error in its place; the others stand, as in Redis. So
         does the answer of one that the journal had no room for.
-Rule 3. Nothing blocks inside EXEC: a read that would wait answers at once.
+Rule 3. While the journal can take nothing at all, EXEC holding a write is refused whole.
+Rule 4. Nothing blocks inside EXEC: a read that would wait answers at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_row
+from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
@@ -47,13 +49,15 @@ def exec_(call: Call, session: Session, node: Node) -> None:
     if broken:
         call.reply.nil_array()
         return
+    rows = [find_row(arguments) for arguments in queued]
+    if any(row.writes for _, row in rows):
+        call.admit(HEADROOM)
     call.reply.array(len(queued))
     call.may_block = False
     try:
-        for arguments in queued:
+        for (name, _), arguments in zip(rows, queued, strict=True):
             mark = len(session.outbox)
             try:
-                name, _ = find_row(arguments)
                 if node.invoke(session, name, arguments) is not None:
                     call.reply.nil_array()
             except CommandError as error:
