@@ -1,0 +1,275 @@
+"""CLIENT: who is connected, what each says of itself, and ending a connection or its waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import SYNTAX, Call
+from headwater.errors import CommandError
+from headwater.server.commands.connection import DEFAULT_USER, check_client_name, is_printable
+from headwater.server.commands.help import write_help
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+_TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
+"""Classes of clients in Redis; all of ours are normal."""
+
+Filter = Callable[["Session"], bool]
+
+
+def client_id(call: Call, session: Session, node: Node) -> None:
+    """CLIENT ID: a number that is never given to another connection."""
+    call.reply.integer(session.id)
+
+
+def client_getname(call: Call, session: Session, node: Node) -> None:
+    """CLIENT GETNAME."""
+    if session.name:
+        call.reply.bulk(session.name)
+    else:
+        call.reply.nil()
+
+
+def client_setname(call: Call, session: Session, node: Node) -> None:
+    """CLIENT SETNAME name; an empty one takes the name away."""
+    name = call.arguments.bytes(2)
+    check_client_name(name)
+    session.name = name
+    call.reply.ok()
+
+
+def client_setinfo(call: Call, session: Session, node: Node) -> None:
+    """CLIENT SETINFO LIB-NAME|LIB-VER text."""
+    option, value = call.arguments.token(2), call.arguments.bytes(3)
+    if option not in {b"LIB-NAME", b"LIB-VER"}:
+        typed = call.arguments.bytes(2).decode("utf-8", "surrogateescape")
+        raise CommandError(f"ERR Unrecognized option '{typed}'")
+    if not is_printable(value):
+        raise CommandError(
+            f"ERR {option.decode()} cannot contain spaces, newlines or special characters."
+        )
+    if option == b"LIB-NAME":
+        session.lib_name = value
+    else:
+        session.lib_version = value
+    call.reply.ok()
+
+
+def client_info(call: Call, session: Session, node: Node) -> None:
+    """CLIENT INFO: this connection's line of CLIENT LIST."""
+    call.reply.verbatim(describe(session, node) + b"\n")
+
+
+def client_list(call: Call, session: Session, node: Node) -> None:
+    """CLIENT LIST [TYPE type | ID id …]: a line for each connection."""
+    arguments = call.arguments
+    shown: Iterable[Session] = node.sessions.values()
+    if arguments.count == 4 and arguments.token(2) == b"TYPE":
+        if not _is_normal(call, 3):
+            shown = ()
+    elif arguments.count > 3 and arguments.token(2) == b"ID":
+        ids = [
+            arguments.integer(index, error="ERR Invalid client ID")
+            for index in range(3, arguments.count)
+        ]
+        shown = [node.sessions[id_] for id_ in ids if id_ in node.sessions]
+    elif arguments.count > 2:
+        raise CommandError(SYNTAX)
+    call.reply.verbatim(b"".join(describe(one, node) + b"\n" for one in shown))
+
+
+def client_kill(call: Call, session: Session, node: Node) -> None:
+    """CLIENT KILL address, or CLIENT KILL filter value …: end connections."""
+    arguments = call.arguments
+    if arguments.count == 3:
+        address = arguments.bytes(2).decode("utf-8", "surrogateescape")
+        found = [one for one in node.sessions.values() if one.address == address]
+        if not found:
+            raise CommandError("ERR No such client")
+        call.reply.ok()
+    else:
+        found = _chosen(call, session, node)
+        call.reply.integer(len(found))
+    for victim in found:
+        victim.closing = True
+        if victim is not session:  # whose reply is not durable yet; it is closed after the commit
+            victim.on_output(victim)
+
+
+def client_unblock(call: Call, session: Session, node: Node) -> None:
+    """CLIENT UNBLOCK id [TIMEOUT|ERROR]: 1 if that client was waiting."""
+    arguments = call.arguments
+    if arguments.count > 4:
+        raise CommandError("ERR wrong number of arguments for 'client|unblock' command")
+    error = False
+    if arguments.count == 4:
+        reason = arguments.token(3)
+        if reason not in {b"TIMEOUT", b"ERROR"}:
+            raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+        error = reason == b"ERROR"
+    target = node.sessions.get(arguments.integer(2))
+    call.reply.integer(int(target is not None and node.unblock(target, error=error)))
+
+
+def client_reply(call: Call, session: Session, node: Node) -> None:
+    """CLIENT REPLY ON|OFF|SKIP: only ON is answered."""
+    mode = call.arguments.token(2)
+    if mode == b"ON":
+        session.reply_mode = "on"
+        call.reply.ok()
+    elif mode == b"OFF":
+        session.reply_mode = "off"
+    elif mode == b"SKIP":
+        if session.reply_mode != "off":
+            session.reply_mode = "skip"
+    else:
+        raise CommandError(SYNTAX)
+
+
+def client_switch(call: Call, session: Session, node: Node) -> None:
+    """CLIENT NO-EVICT, CLIENT NO-TOUCH ON|OFF: accepted, and true already: no client is evicted and
+    no key remembers when it was used."""
+    if call.arguments.token(2) not in {b"ON", b"OFF"}:
+        raise CommandError(SYNTAX)
+    call.reply.ok()
+
+
+def client_help(call: Call, session: Session, node: Node) -> None:
+    """CLIENT HELP."""
+    write_help(
+        call,
+        b"CLIENT",
+        {
+            b"KILL": "<ip:port> | (ID <id> | ADDR <ip:port> | LADDR <ip:port> | TYPE <type> | "
+            "USER <name> | MAXAGE <seconds> | SKIPME (YES|NO)) ...",
+            b"LIST": "[TYPE (NORMAL|MASTER|REPLICA|PUBSUB) | ID <id> ...]",
+            b"NO-EVICT": "(ON|OFF)",
+            b"NO-TOUCH": "(ON|OFF)",
+            b"REPLY": "(ON|OFF|SKIP)",
+            b"SETINFO": "(LIB-NAME|LIB-VER) <text>",
+            b"SETNAME": "<name>",
+            b"UNBLOCK": "<id> [TIMEOUT|ERROR]",
+        },
+    )
+
+
+def describe(session: Session, node: Node) -> bytes:
+    """A line of CLIENT LIST, in Redis's fields and order; what this store has not is 0."""
+    now = node.clock.monotonic()
+    queued = session.queued
+    unsent = getattr(session.driver, "unsent", 0)
+    values: dict[str, object] = {
+        "id": session.id,
+        "addr": session.address,
+        "laddr": session.local_address,
+        "fd": getattr(session.driver, "descriptor", -1),
+        "name": session.name.decode("ascii"),
+        "age": int(now - session.created),
+        "idle": int(now - session.last_interaction),
+        "flags": _flags(session),
+        "db": session.db_index,
+        "sub": 0,
+        "psub": 0,
+        "ssub": 0,
+        "multi": -1 if queued is None else len(queued),
+        "watch": len(session.watch.keys),
+        "qbuf": session.scanner.unread,
+        "qbuf-free": 0,
+        "argv-mem": 0,
+        "multi-mem": sum(len(one.buffer) for one in queued or ()),
+        "rbs": 0,
+        "rbp": 0,
+        "obl": len(session.released),
+        "oll": int(unsent > 0),
+        "omem": unsent,
+        "tot-mem": len(session.scanner.buffer) + len(session.released) + unsent,
+        "events": "rw" if unsent else "r",
+        "cmd": session.last_command or "NULL",
+        "user": session.user.decode("ascii"),
+        "redir": -1,
+        "resp": session.resp,
+        "lib-name": session.lib_name.decode("ascii"),
+        "lib-ver": session.lib_version.decode("ascii"),
+        "io-thread": 0,
+        "tot-net-in": getattr(session.driver, "received", 0),
+        "tot-net-out": getattr(session.driver, "sent", 0),
+    }
+    line = " ".join(f"{name}={value}" for name, value in values.items())
+    return line.encode("utf-8", "surrogateescape")
+
+
+def _flags(session: Session) -> str:
+    flags = "x" if session.queued is not None else ""
+    if session.blocked is not None:
+        flags += "b"
+    if session.watch.broken:
+        flags += "d"
+    if session.closing:
+        flags += "c"
+    if session.kind == "unix":
+        flags += "U"
+    return flags or "N"
+
+
+def _is_normal(call: Call, index: int) -> bool:
+    """Whether the client type at ``index`` has clients; raises `CommandError` if there is none."""
+    word = call.arguments.token(index)
+    if word not in _TYPES:
+        typed = call.arguments.bytes(index).decode("utf-8", "surrogateescape")
+        raise CommandError(f"ERR Unknown client type '{typed}'")
+    return word == b"NORMAL"
+
+
+def _chosen(call: Call, session: Session, node: Node) -> list[Session]:
+    """The sessions that fit every filter of CLIENT KILL."""
+    arguments = call.arguments
+    if arguments.count % 2:
+        raise CommandError(SYNTAX)
+    filters: list[Filter] = []
+    skip_self = True
+    for index in range(2, arguments.count, 2):
+        if arguments.token(index) == b"SKIPME":
+            answer = arguments.token(index + 1)
+            if answer not in {b"YES", b"NO"}:
+                raise CommandError(SYNTAX)
+            skip_self = answer == b"YES"
+        else:
+            filters.append(_filter(call, node, index))
+    return [
+        one
+        for one in list(node.sessions.values())
+        if all(fits(one) for fits in filters) and not (skip_self and one is session)
+    ]
+
+
+def _filter(call: Call, node: Node, index: int) -> Filter:
+    """One filter of CLIENT KILL, its name at ``index`` and its value behind."""
+    arguments = call.arguments
+    name, value = arguments.token(index), arguments.bytes(index + 1)
+    text = value.decode("utf-8", "surrogateescape")
+    if name == b"ID":
+        wanted = arguments.integer(index + 1, default=0)
+        if wanted < 1:
+            raise CommandError("ERR client-id should be greater than 0")
+        return lambda one: one.id == wanted
+    if name == b"ADDR":
+        return lambda one: one.address == text
+    if name == b"LADDR":
+        return lambda one: one.local_address == text
+    if name == b"TYPE":
+        normal = _is_normal(call, index + 1)
+        return lambda _one: normal
+    if name == b"USER":
+        if value != DEFAULT_USER:
+            raise CommandError(f"ERR No such user '{text}'")
+        return lambda one: one.user == value
+    if name == b"MAXAGE":
+        age = arguments.integer(index + 1, error="ERR maxage is not an integer or out of range")
+        if age < 1:
+            raise CommandError("ERR maxage should be greater than 0")
+        now = node.clock.monotonic()
+        return lambda one: now - one.created >= age
+    raise CommandError(SYNTAX)

@@ -1,0 +1,116 @@
+"""CONFIG: reading and changing settings while the server runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import SYNTAX, Call
+from headwater.commands.globs import matches
+from headwater.errors import CommandError, ConfigError, NodePoisoned
+from headwater.server.commands.help import write_help
+from headwater.server.info import traffic_of
+from headwater.server.settings import FIXED, SETTINGS
+
+if TYPE_CHECKING:
+    from headwater.server.config import Config
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+LOG_LEVELS = {
+    "debug": logging.DEBUG,
+    "verbose": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "nothing": logging.CRITICAL + 1,
+}
+
+
+def config_get(call: Call, session: Session, node: Node) -> None:
+    """CONFIG GET pattern …: names and values; a name without wildcards is given back as typed."""
+    found: dict[str, str] = {}
+    for typed in call.arguments.values(2):
+        pattern = typed.lower()
+        if any(byte in b"*?[" for byte in pattern):
+            for name in (*SETTINGS, *FIXED):
+                if matches(pattern, name.encode()):
+                    found[name] = node.config.get(name)
+            continue
+        name = pattern.decode("utf-8", "surrogateescape")
+        if name in SETTINGS or name in FIXED:
+            found[typed.decode()] = node.config.get(name)
+    call.reply.map(len(found))
+    for name, value in found.items():
+        call.reply.bulk(name.encode())
+        call.reply.bulk(value.encode("utf-8", "surrogateescape"))
+
+
+def config_set(call: Call, session: Session, node: Node) -> None:
+    """CONFIG SET name value …: all of them or none."""
+    words = [word.decode("utf-8", "surrogateescape") for word in call.arguments.values(2)]
+    if len(words) % 2:
+        raise CommandError(SYNTAX)
+    wanted: dict[str, str] = {}
+    for typed, value in zip(words[::2], words[1::2], strict=True):
+        name = typed.lower()
+        if name not in SETTINGS and name not in FIXED:
+            raise CommandError(
+                f"ERR Unknown option or number of arguments for CONFIG SET - '{typed}'"
+            )
+        if name in wanted:
+            raise _failed(name, "duplicate parameter")
+        wanted[name] = value
+    changed = node.config.copy()
+    for name, value in wanted.items():
+        if name in SETTINGS and SETTINGS[name].fixed_after_start:
+            raise _failed(name, SETTINGS[name].fixed_after_start)
+        try:
+            changed.set(name, value)
+        except ValueError as error:
+            raise _failed(name, str(error)) from None
+    _put_in_force(node, changed, set(wanted))
+    call.reply.ok()
+
+
+def config_resetstat(call: Call, session: Session, node: Node) -> None:
+    """CONFIG RESETSTAT: the counters of INFO begin anew."""
+    traffic_of(node).reset(commands_run=node.commands_run, connections_seen=node.connections_seen)
+    call.reply.ok()
+
+
+def config_rewrite(call: Call, session: Session, node: Node) -> None:
+    """CONFIG REWRITE: the configuration file says what is in force."""
+    if node.config.file is None:
+        raise CommandError("ERR The server is running without a config file")
+    try:
+        node.config.rewrite()
+    except OSError as error:
+        raise CommandError(f"ERR Rewriting config file: {error.strerror}") from None
+    except ConfigError as error:
+        raise CommandError(f"ERR Rewriting config file: {error}") from None
+    call.reply.ok()
+
+
+def config_help(call: Call, session: Session, node: Node) -> None:
+    """CONFIG HELP."""
+    write_help(call, b"CONFIG", {b"GET": "<pattern> ...", b"SET": "<directive> <value> ..."})
+
+
+def _failed(name: str, reason: str) -> CommandError:
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+
+
+def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
+    """Let what depends on these settings know. What can fail comes first."""
+    if "appendfsync" in names and node.journal is not None:
+        try:
+            node.journal.set_policy(changed.appendfsync)
+        except NodePoisoned as error:
+            raise _failed("appendfsync", str(error)) from None
+    node.config = changed
+    changed.apply_to_streams(node.settings)
+    if "loglevel" in names:
+        logging.getLogger("headwater").setLevel(LOG_LEVELS[changed.loglevel])
+    if "proto-max-bulk-len" in names:
+        for session in node.sessions.values():
+            session.scanner.max_bulk_bytes = changed.proto_max_bulk_len

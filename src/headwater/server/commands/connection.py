@@ -1,0 +1,158 @@
+"""HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET: what a connection says about itself.
+
+Texts of errors are Redis's: clients choose between RESP3 and RESP2 by them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import SYNTAX, Call
+from headwater.errors import CommandError
+from headwater.limits import DATABASES
+from headwater.server.identity import COMPATIBLE_VERSION, SERVER_NAME, version
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+BAD_CREDENTIALS = "WRONGPASS invalid username-password pair or user is disabled."
+NOTHING_TO_AUTHENTICATE = (
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure "
+    "your configuration is correct?"
+)
+HELLO_NEEDS_AUTH = (
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
+    "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
+    "version at the same time"
+)
+DEFAULT_USER = b"default"
+
+
+def is_printable(text: bytes) -> bool:
+    """Whether ``text`` may be a client's name: bytes from ``!`` to ``~`` only."""
+    return all(0x21 <= byte <= 0x7E for byte in text)
+
+
+def check_client_name(name: bytes) -> None:
+    """Raises `CommandError` when ``name`` cannot stand in a line of CLIENT LIST."""
+    if not is_printable(name):
+        raise CommandError(
+            "ERR Client names cannot contain spaces, newlines or special characters."
+        )
+
+
+def hello(call: Call, session: Session, node: Node) -> None:
+    """HELLO [2|3 [AUTH user password] [SETNAME name]]: choose the version, tell who we are."""
+    arguments, reply = call.arguments, call.reply
+    resp = session.resp
+    if arguments.count > 1:
+        resp = arguments.integer(1, error="ERR Protocol version is not an integer or out of range")
+        if resp not in {2, 3}:
+            raise CommandError("NOPROTO unsupported protocol version")
+    credentials: tuple[bytes, bytes] | None = None
+    name: bytes | None = None
+    index = 2
+    while index < arguments.count:
+        option, more = arguments.token(index), arguments.count - index - 1
+        if option == b"AUTH" and more >= 2:
+            credentials = (arguments.bytes(index + 1), arguments.bytes(index + 2))
+            index += 3
+        elif option == b"SETNAME" and more >= 1:
+            name = arguments.bytes(index + 1)
+            check_client_name(name)
+            index += 2
+        else:
+            typed = arguments.bytes(index).decode("utf-8", "surrogateescape")
+            raise CommandError(f"ERR Syntax error in HELLO option '{typed}'")
+    if credentials is not None:
+        _authenticate(session, node, *credentials)
+    if not session.authenticated:
+        raise CommandError(HELLO_NEEDS_AUTH)
+    if name is not None:
+        session.name = name
+    session.resp = resp
+    facts: list[tuple[bytes, bytes | int]] = [
+        (b"server", b"redis"),
+        (b"version", COMPATIBLE_VERSION),
+        (b"proto", resp),
+        (b"id", session.id),
+        (b"mode", b"standalone"),
+        (b"role", b"master"),
+    ]
+    reply.map(len(facts) + 3)
+    for key, value in facts:
+        reply.bulk(key)
+        if isinstance(value, int):
+            reply.integer(value)
+        else:
+            reply.bulk(value)
+    reply.bulk(b"modules")
+    reply.array(0)
+    reply.bulk(b"server_name")
+    reply.bulk(SERVER_NAME)
+    reply.bulk(b"headwater_version")
+    reply.bulk(version())
+
+
+def auth(call: Call, session: Session, node: Node) -> None:
+    """AUTH [user] password."""
+    arguments = call.arguments
+    if arguments.count > 3:
+        raise CommandError(SYNTAX)
+    if arguments.count == 2:
+        if not node.config.password_required:
+            raise CommandError(NOTHING_TO_AUTHENTICATE)
+        _authenticate(session, node, DEFAULT_USER, arguments.bytes(1))
+    else:
+        _authenticate(session, node, arguments.bytes(1), arguments.bytes(2))
+    call.reply.ok()
+
+
+def _authenticate(session: Session, node: Node, user: bytes, password: bytes) -> None:
+    """Raises `CommandError` (WRONGPASS) when these are not the credentials of the one user."""
+    right = node.config.check_password(password) or not node.config.password_required
+    if user != DEFAULT_USER or not right:
+        raise CommandError(BAD_CREDENTIALS)
+    session.authenticated = True
+
+
+def select(call: Call, session: Session, node: Node) -> None:
+    """SELECT index, 0 to 15."""
+    index = call.arguments.integer(1)
+    if not 0 <= index < DATABASES:
+        raise CommandError("ERR DB index is out of range")
+    session.db_index = index
+    call.reply.ok()
+
+
+def ping(call: Call, session: Session, node: Node) -> None:
+    """PING [text]."""
+    if call.arguments.count > 2:
+        raise CommandError("ERR wrong number of arguments for 'ping' command")
+    if call.arguments.count == 2:
+        call.reply.bulk(call.arguments.bytes(1))
+    else:
+        call.reply.simple(b"PONG")
+
+
+def echo(call: Call, session: Session, node: Node) -> None:
+    """ECHO text."""
+    call.reply.bulk(call.arguments.bytes(1))
+
+
+def quit_(call: Call, session: Session, node: Node) -> None:
+    """QUIT: the answer is the last that this connection gets."""
+    call.reply.ok()
+    session.closing = True
+
+
+def reset(call: Call, session: Session, node: Node) -> None:
+    """RESET: as just connected, but for what the client library said of itself."""
+    session.leave_transaction()
+    session.db_index = 0
+    session.resp = 2
+    session.name = b""
+    session.reply_mode = "on"
+    session.authenticated = session.kind == "embedded" or not node.config.password_required
+    call.reply.simple(b"RESET")

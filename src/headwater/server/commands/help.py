@@ -1,0 +1,22 @@
+"""HELP of a container: its subcommands' syntax, each with the summary of its row."""
+
+from __future__ import annotations
+
+from headwater.commands.call import Call
+from headwater.commands.table import COMMANDS
+
+
+def write_help(call: Call, container: bytes, syntax: dict[bytes, str]) -> None:
+    """An array of simple strings; ``syntax`` has what follows a subcommand's name, if anything does.
+
+    A container that does something without a subcommand has its syntax under the empty name.
+    """
+    row = COMMANDS[container]
+    lines = [f"{container.decode()} <subcommand> [<arg> ...]. Subcommands are:"]
+    if b"" in syntax:
+        lines += [syntax[b""], f"    {row.summary}"]
+    for name, sub in row.subcommands.items():
+        lines += [f"{name.decode()} {syntax.get(name, '')}".rstrip(), f"    {sub.summary}"]
+    call.reply.array(len(lines))
+    for line in lines:
+        call.reply.simple(line.encode())
