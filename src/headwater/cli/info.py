@@ -12,6 +12,7 @@ import typer
 
 import headwater
 from headwater._build import HotModule, hot_modules, summary
+from headwater.errors import JavaMissing
 
 CORE = ("redis", "hiredis", "msgspec", "google-crc32c", "typer", "rich")
 
@@ -45,6 +46,7 @@ def info(
     print(f"core        {versions(CORE)}")
     for extra, names in EXTRAS.items():
         print(f"{extra:<11} {versions(names)}")
+    print(f"java        {java()}")
 
 
 def describe(modules: list[HotModule]) -> str:
@@ -66,3 +68,14 @@ def version_of(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "(missing)"
+
+
+def java() -> str:
+    """The Java that Spark would run on, or what to do to get one."""
+    from headwater.spark.java import find_java
+
+    try:
+        found = find_java()
+    except JavaMissing as problem:
+        return f"(missing) {problem}"
+    return f"{found.version}  ({found.home})"
