@@ -6,6 +6,7 @@
     reserve.py    the next file, allocated before it is needed
     flusher.py    the thread of ``appendfsync everysec``
     journal.py    append, group commit, rotation, fsync policy
+    statistics.py figures for INFO
 
 See docs/adr/0007-journal.md.
 """

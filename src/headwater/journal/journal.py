@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NoReturn
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, NodePoisoned, StoreUnusable
@@ -42,24 +42,10 @@ from headwater.journal.records import (
 )
 from headwater.journal.recovery import JournalFile, Recovery
 from headwater.journal.reserve import Reserve
+from headwater.journal.statistics import JournalStatistics
 from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
 
 Policy = Literal["always", "everysec", "no"]
-
-
-class JournalStatistics(NamedTuple):
-    """The figures of ``INFO persistence``. Sizes are bytes of records, not of allocated space."""
-
-    current_bytes: int
-    base_bytes: int
-    """What it was at the start."""
-    files: int
-    fsyncs: int
-    delayed_fsyncs: int
-    failure: str | None
-    """Why nothing more is written until restart."""
-    refusal: str | None
-    """Why the next file could not be made; writes go on while this one has room."""
 
 
 class Journal:

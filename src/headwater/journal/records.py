@@ -211,23 +211,49 @@ def read_synced(facts: memoryview) -> Synced | None:
     return Synced(number, offset)
 
 
+# Both look ahead, so that a group that begins inside another match is found as well.
 _SYNCED_GROUP = re.compile(
-    # Looked for ahead, so that one that begins inside another match is found as well.
-    rb"(?=%b.{20}%c)" % (re.escape(_CHECKSUM.pack(_SYNCED.size)), _SYNCED_KIND),
-    re.DOTALL,
+    rb"(?=%b.{20}%c)" % (re.escape(_CHECKSUM.pack(_SYNCED.size)), _SYNCED_KIND), re.DOTALL
 )
+# A turn and a time below 2**48: the year 10889, or a hundred thousand turns a second for 89 years.
+_ANY_GROUP = re.compile(rb"(?=.{14}\0\0.{6}\0\0)", re.DOTALL)
+_SEARCH_FACTOR = 64
 
 
-def find_synced(data: memoryview, offset: int, *, seed: int, turn: int) -> Iterator[Synced]:
-    """Every fact ``synced`` whose whole group begins at any byte from ``offset`` on.
+def find_synced(
+    data: memoryview, offset: int, stop: int, *, seed: int, turn: int
+) -> Iterator[Synced]:
+    """Every fact ``synced`` whose whole group begins at any byte from ``offset`` to ``stop``.
 
     Checksum and turn are checked. This is how the reader finds out that a place was durable
     although the records between cannot be read.
     """
-    for match in _SYNCED_GROUP.finditer(data, offset):
+    for match in _SYNCED_GROUP.finditer(data, offset, min(stop + SYNCED_GROUP_BYTES, len(data))):
         start = match.start()
         whole = data[start : start + SYNCED_GROUP_BYTES]
         for group in read_groups(whole, 0, seed=seed, turn=turn):
             synced = read_synced(group.facts)
             if synced is not None:
                 yield synced
+
+
+def holds_group(data: memoryview, offset: int, stop: int, *, seed: int, turn: int) -> bool:
+    """Whether a whole group begins at any byte from ``offset`` to ``stop``.
+
+    Checksum and turn are checked, at most `_SEARCH_FACTOR` times the bytes there are: what a client
+    sent may look like the beginnings of many large groups, and must not keep a store from starting.
+    """
+    unpack = _GROUP.unpack_from
+    allowed = _SEARCH_FACTOR * len(data)
+    for match in _ANY_GROUP.finditer(data, offset, min(stop + GROUP_HEADER_BYTES, len(data))):
+        start = match.start()
+        length, checksum, group_turn, _now_ms = unpack(data, start)
+        end = start + GROUP_HEADER_BYTES + length
+        if length == 0 or end > len(data) or group_turn < turn:
+            continue
+        allowed -= length
+        if allowed < 0:
+            return False
+        if extend(seed ^ length, bytes(data[start + 8 : end])) == checksum:
+            return True
+    return False

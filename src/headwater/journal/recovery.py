@@ -8,8 +8,9 @@ Rule 1. Where no whole group follows, a place is damaged when it is known to hav
         because a later file holds records (a file is fsynced before the next is written to), or
         because a whole record at any later byte, checksum and turn checked, holds the fact
         ``synced`` for a later offset of this file. Otherwise a tail begins there.
-Rule 2. A later file holds records when a whole ``synced`` stands in it anywhere: its first record
-        is one, and says where the file before it ended. A file that ended elsewhere is damaged.
+Rule 2. The first record of a file says where the file before it ended; one that ended elsewhere is
+        damaged. Where that first record cannot be read, the file still holds records when a whole
+        one begins at any byte of it.
 Rule 3. A file gets its name after its header is durable. A file without its header is damaged.
 Rule 4. Files are numbered from 1 without a gap. A missing file is damage.
 Rule 5. Whatever is behind a cut is overwritten with zeros, durably, before anything new is written,
@@ -35,6 +36,7 @@ from headwater.journal.records import (
     Synced,
     find_synced,
     flaw,
+    holds_group,
     read_file_header,
     read_groups,
     read_synced,
@@ -109,7 +111,6 @@ class Recovery:
         self.bytes = 0
         self.clean = False
         self._vouched = Synced(0, 0)
-        self._promised = False
         self._found = [self._known(name) for name in _in_order(files)]
         self.current = self._found[0] if self._found else JournalFile(0, 0)
         self.spares: list[JournalFile] = []
@@ -142,26 +143,28 @@ class Recovery:
         """
         for index, file in enumerate(self._found):
             self.current = file
-            data = self._files.read(file.name)
+            data = self._read(file)
             yield from self._groups_of(file, data)
-            if self._promised:
-                raise self._damaged(
-                    file.name, FILE_HEADER_BYTES, f"{self._flaw(data)}, although records follow"
-                )
             self.bytes += self.end
-            if len(data) < file.size:
-                self.notes.append(
-                    f"{self._files.path(file.name)} has {len(data)} bytes and was made with "
-                    f"{file.size}: it was cut by other hands, what stood behind is not known"
-                )
-            if not self._goes_on(file, data, self._found[index + 1 :]):
+            later = self._found[index + 1 :]
+            if not later or not self._goes_on(file, data, later[0]):
+                self._judge_tails(file, data, later)
+                self.spares = later
                 break
 
+    def _read(self, file: JournalFile) -> memoryview:
+        data = self._files.read(file.name)
+        if len(data) < file.size:
+            self.notes.append(
+                f"{self._files.path(file.name)} has {len(data)} bytes and was made with "
+                f"{file.size}: it was cut by other hands, what stood behind is not known"
+            )
+        return data
+
     def _groups_of(self, file: JournalFile, data: memoryview) -> Iterator[Group]:
-        assert self.seed is not None
         self.end = FILE_HEADER_BYTES
         self.clean = False
-        for group in read_groups(data, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn):
+        for group in read_groups(data, FILE_HEADER_BYTES, seed=self._seed, turn=self.last_turn):
             self.end = group.end
             self.last_turn = group.turn
             if group.facts[0] < ENGINE_KINDS:
@@ -175,94 +178,88 @@ class Recovery:
     def _own_fact(self, file: JournalFile, group: Group) -> None:
         synced = read_synced(group.facts)
         if synced is None:
-            raise self._damaged(
-                file.name, group.offset, f"a fact of unknown kind {group.facts[0]:#04x}"
-            )
+            kind = group.facts[0]
+            raise self._damaged(file.name, group.offset, f"a fact of unknown kind {kind:#04x}")
         if synced.number == file.number and synced.offset > group.offset:
-            raise self._damaged(
-                file.name, group.offset, f"the statement that {synced.offset} was durable before it"
-            )
+            found = f"the statement that {synced.offset} was durable before it"
+            raise self._damaged(file.name, group.offset, found)
         self._vouched = synced
         self.clean = synced == (file.number, group.offset)
 
-    def _goes_on(self, file: JournalFile, data: memoryview, later: list[JournalFile]) -> bool:
-        """Whether the next file is to be read; decides about what stands at the end of this one."""
-        end = self.end
+    def _goes_on(self, file: JournalFile, data: memoryview, later: JournalFile) -> bool:
+        """Whether the next file begins with a record, which says that this one ended where it did."""
+        head = self._files.read(later.name, limit=FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
+        groups = read_groups(head, FILE_HEADER_BYTES, seed=self._seed, turn=self.last_turn)
+        first = next(groups, None)
+        synced = None if first is None else read_synced(first.facts)
+        if synced is None:
+            return False
+        if synced != (file.number, self.end):
+            raise self._damaged(
+                file.name,
+                self.end,
+                f"{self._flaw(data, self.end)}, where {later.name} says that records were durable "
+                f"up to {synced.offset} of {file_name(synced.number)}",
+            )
+        used = _used(data, self.end)
+        if used > self.end:
+            self.notes.append(
+                f"{self._files.path(file.name)}: {used - self.end} bytes behind its last record at "
+                f"{self.end} were ignored; the next file says that it ended there"
+            )
+        return True
+
+    # --- damage or tail -------------------------------------------------------------------------
+
+    def _judge_tails(self, last: JournalFile, data: memoryview, later: list[JournalFile]) -> None:
+        """Everything behind the last record of the last file that holds any is damage or a tail.
+
+        That file may have ended where its zeros begin. A later one began with a record, if it was
+        ever written.
+        """
+        self._judge(last, data, self.end, later)
+        for index, file in enumerate(later):
+            self._judge(file, self._read(file), FILE_HEADER_BYTES, later[index + 1 :])
+
+    def _judge(
+        self, file: JournalFile, data: memoryview, end: int, later: list[JournalFile]
+    ) -> None:
         used = _used(data, end)
-        first = self._first_fact(later[0]) if later else None
-        if first is not None:
-            if first != (file.number, end):
+        if used == end and file == self.current:
+            return
+        if next(read_groups(data, end, seed=self._seed, turn=self.last_turn), None) is not None:
+            found = "a first record that does not say where the file before it ended"
+            raise self._damaged(file.name, end, found)
+        holder = self._first_with_records(later)
+        if holder is not None:
+            found = f"{self._flaw(data, end)}, although {holder.name} holds later records"
+            raise self._damaged(file.name, end, found)
+        for synced in find_synced(data, end + 1, used, seed=self._seed, turn=self.last_turn):
+            if synced.number == file.number and synced.offset > end:
                 raise self._damaged(
                     file.name,
                     end,
-                    f"{self._flaw(data)}, where {file_name(later[0].number)} says that records "
-                    f"were durable up to {first.offset} of {file_name(first.number)}",
-                )
-            if used > end:
-                self.notes.append(
-                    f"{self._files.path(file.name)}: {used - end} bytes behind its last record at "
-                    f"{end} were ignored; the next file says that it ended there"
-                )
-            return True
-        held = self._holding_records(later)
-        if used > end:
-            self._judge(file, data, used, held)
-            return False
-        if held is not None:
-            # This file may well end here; the first record of the next one is what is damaged.
-            self._promised = True
-            return True
-        self.spares = later
-        return False
-
-    def _judge(self, file: JournalFile, data: memoryview, used: int, held: str | None) -> None:
-        """Damage or tail: bytes that are no record, and no file behind that says they may be."""
-        if held is not None:
-            raise self._damaged(
-                file.name, self.end, f"{self._flaw(data)}, although {held} holds later records"
-            )
-        assert self.seed is not None
-        for synced in find_synced(data[:used], self.end + 1, seed=self.seed, turn=self.last_turn):
-            if synced.number == file.number and synced.offset > self.end:
-                raise self._damaged(
-                    file.name,
-                    self.end,
-                    f"{self._flaw(data)}, although a later record says that everything before "
+                    f"{self._flaw(data, end)}, although a later record says that everything before "
                     f"{synced.offset} was durable",
                 )
-        self.cuts.insert(0, Cut(file.name, self.end, used - self.end, self._flaw(data)))
-        self.spares = [later for later in self._found if later.number > file.number]
+        if used > end:
+            self.cuts.append(Cut(file.name, end, used - end, self._flaw(data, end)))
 
-    def _first_fact(self, file: JournalFile) -> Synced | None:
-        """What the first record of a file says about the file before it."""
-        assert self.seed is not None
-        data = self._files.read(file.name, limit=FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
-        first = next(
-            read_groups(data, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn), None
-        )
-        return None if first is None else read_synced(first.facts)
-
-    def _holding_records(self, later: list[JournalFile]) -> str | None:
-        """The first of these files that holds records. Bytes that are none will be cut off."""
-        assert self.seed is not None
-        cuts = []
+    def _first_with_records(self, later: list[JournalFile]) -> JournalFile | None:
         for file in later:
             data = self._files.read(file.name)
             used = _used(data, FILE_HEADER_BYTES)
-            body = data[:used]
-            first = find_synced(body, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn)
-            if next(first, None) is not None:
-                return file.name
-            if used > FILE_HEADER_BYTES:
-                found = flaw(data, FILE_HEADER_BYTES, seed=self.seed, turn=self.last_turn)
-                length = used - FILE_HEADER_BYTES
-                cuts.append(Cut(file.name, FILE_HEADER_BYTES, length, found))
-        self.cuts = cuts
+            if holds_group(data, FILE_HEADER_BYTES, used, seed=self._seed, turn=self.last_turn):
+                return file
         return None
 
-    def _flaw(self, data: memoryview) -> str:
+    @property
+    def _seed(self) -> int:
         assert self.seed is not None
-        return flaw(data, self.end, seed=self.seed, turn=self.last_turn)
+        return self.seed
+
+    def _flaw(self, data: memoryview, offset: int) -> str:
+        return flaw(data, offset, seed=self._seed, turn=self.last_turn)
 
     def _damaged(self, name: str, offset: int, found: str) -> JournalDamaged:
         return JournalDamaged(

@@ -71,8 +71,13 @@ class Reserve:
 
     def make_next(self, number: int, needed: int) -> str | None:
         """Make file ``number`` with room for ``needed`` bytes of groups, in place of a smaller one
-        that is ready; the reason why that is not possible."""
-        self.refusal = self._broken or self._make(number, max(self._file_bytes, needed + _OVERHEAD))
+        that is ready; the reason why that is not possible.
+
+        Sizes are multiples of the usual one, so that a turn that grows past it command by command
+        does not make a file for each.
+        """
+        times = max(1, -(-(needed + _OVERHEAD) // self._file_bytes))
+        self.refusal = self._broken or self._make(number, times * self._file_bytes)
         return self.refusal
 
     def _make(self, number: int, size: int) -> str | None:

@@ -1,0 +1,117 @@
+"""What the tests of the journal share: writing turns, reading a journal back, two ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from headwater.errors import JournalDamaged
+from headwater.journal.files import Files
+from headwater.journal.journal import Journal, Policy
+from headwater.journal.records import begin_group, seal_group
+from headwater.journal.recovery import Recovery
+from headwater.limits import JOURNAL_FILE_BYTES
+from headwater.testing.files import CrashableFiles
+
+SEED = 0x5EED
+FIRST, SECOND, THIRD = "journal-000001", "journal-000002", "journal-000003"
+
+
+def fact(text: str | bytes) -> bytes:
+    """A fact of the engine's: a kind that is not the journal's, and a text."""
+    return b"\x20" + (text.encode() if isinstance(text, str) else text)
+
+
+def open_journal(
+    files: Files,
+    *,
+    policy: Policy = "always",
+    file_bytes: int = JOURNAL_FILE_BYTES,
+    seed: int = SEED,
+) -> tuple[Journal, list[bytes]]:
+    """A journal that can be written, and the facts that it held, a group each.
+
+    Its flusher sleeps for ever: tests call `Flusher.flush_once`.
+    """
+    journal = Journal.open(
+        files, policy=policy, file_bytes=file_bytes, seed=seed, flush_interval=1e6
+    )
+    try:
+        return journal, [bytes(group.facts) for group in journal.replay()]
+    except BaseException:
+        journal.close()
+        raise
+
+
+def turn_of(journal: Journal, facts: Sequence[bytes], *, turn: int) -> bytearray:
+    """The buffer of one turn, a sealed group for each of ``facts``."""
+    buffer = bytearray()
+    for one in facts:
+        mark = begin_group(buffer)
+        buffer += one
+        seal_group(buffer, mark, turn, 1_000_000 + turn, journal.seed)
+    return buffer
+
+
+def write_turn(journal: Journal, *texts: str | bytes, turn: int, sync: bool = True) -> None:
+    """One turn as the node writes it: admitted, then committed."""
+    buffer = turn_of(journal, [fact(text) for text in texts], turn=turn)
+    assert journal.admits(len(buffer)) is None
+    journal.commit(buffer, sync=sync)
+    assert not buffer
+
+
+def facts_in(files: Files) -> tuple[list[bytes], Recovery]:
+    """What a journal holds, without changing it."""
+    recovery = Recovery(files)
+    return [bytes(group.facts) for group in recovery.replay()], recovery
+
+
+class Written:
+    """A journal of some turns that ended without a clean stop, and where each turn's groups end."""
+
+    def __init__(
+        self, turns: int, *, policy: Policy = "always", file_bytes: int = 4096, clean: bool = False
+    ) -> None:
+        self.files = CrashableFiles()
+        journal, _ = open_journal(self.files, policy=policy, file_bytes=file_bytes)
+        self.facts: list[bytes] = []
+        self.ends: list[tuple[str, int]] = []
+        for turn in range(1, turns + 1):
+            text = f"turn {turn} " + "x" * (turn % 7)
+            write_turn(journal, text, turn=turn)
+            self.facts.append(fact(text))
+            self.ends.append((journal._file.name, journal._end))
+        self.journal = journal
+        if clean:
+            journal.close()
+        self.files._locked = False
+
+    def names(self) -> list[str]:
+        return self.files.names()
+
+    def open(self) -> tuple[Journal, list[bytes]]:
+        return open_journal(self.files, file_bytes=4096)
+
+
+def bytes_of(files: CrashableFiles) -> dict[str, bytes]:
+    return {name: bytes(files.read(name)) for name in files.names()}
+
+
+def refused(files: CrashableFiles) -> str:
+    """The text with which a start is refused; nothing is changed by it."""
+    before = bytes_of(files)
+    with pytest.raises(JournalDamaged) as caught:
+        open_journal(files)
+    assert bytes_of(files) == before
+    assert "Nothing was changed." in str(caught.value)
+    return str(caught.value)
+
+
+def place(text: str) -> tuple[str, int]:
+    """File and offset that an error names."""
+    match = re.match(r"memory:/(\S+) is damaged at offset (\d+): ", text)
+    assert match, text
+    return match[1], int(match[2])

@@ -1,0 +1,201 @@
+"""What the journal admits is written; what it cannot take is refused before it happens."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from headwater.errors import StoreUnusable
+from headwater.journal.journal import Journal
+from headwater.journal.records import GROUP_HEADER_BYTES
+from headwater.limits import MAX_RECORD_GROUP_BYTES
+from headwater.testing.files import CrashableFiles
+from tests.crash.journal_tools import fact, facts_in, open_journal, turn_of, write_turn
+
+FILE_BYTES = 1024
+WHOLE_FILE = FILE_BYTES - 64 - 2 * 41
+"""Bytes of groups that fit in one file."""
+
+
+@pytest.fixture
+def files() -> CrashableFiles:
+    return CrashableFiles()
+
+
+@pytest.fixture
+def journal(files: CrashableFiles) -> Journal:
+    return open_journal(files, file_bytes=FILE_BYTES)[0]
+
+
+# --- what fits ----------------------------------------------------------------------------------
+
+
+def test_what_was_committed_is_recovered(files: CrashableFiles, journal: Journal) -> None:
+    write_turn(journal, "one", "two", turn=1)
+    write_turn(journal, "three", turn=5)
+    journal.close()
+    again, facts = open_journal(files)
+    assert facts == [fact("one"), fact("two"), fact("three")]
+    assert (again.recovery.last_turn, again.recovery.last_now_ms) == (5, 1_000_005)
+    assert again.recovery.clean
+
+
+def test_whatever_the_reserve_admits_it_takes_however_it_is_divided() -> None:
+    """Groups do not span files, so the sum of what two files have left is not what fits."""
+    taken = 0
+    for first in range(0, WHOLE_FILE - GROUP_HEADER_BYTES, 97):
+        for size in (1, 30, 200, 430, WHOLE_FILE - GROUP_HEADER_BYTES - 1):
+            for many in range(1, 2 * WHOLE_FILE // (GROUP_HEADER_BYTES + 1 + size) + 1):
+                # Given a file that is full to some degree, the next, and no space for another
+                files = CrashableFiles()
+                journal, _ = open_journal(files, file_bytes=FILE_BYTES)
+                write_turn(journal, b"f" * first, turn=1)
+                files.capacity = files.used_bytes()
+                # When a turn of equal groups is admitted
+                buffer = turn_of(journal, [fact(b"g" * size)] * many, turn=2)
+                if journal.admits(len(buffer)) is None:
+                    # Then it is written
+                    journal.commit(buffer)
+                    journal.close()
+                    assert len(facts_in(files)[0]) == 1 + many
+                    taken += 1
+    assert taken > 100
+
+
+def test_a_turn_far_larger_than_a_file_is_taken(files: CrashableFiles, journal: Journal) -> None:
+    texts = [b"%d" % number * 100 for number in range(200)]
+    write_turn(journal, *texts, turn=1)
+    journal.close()
+    assert facts_in(files)[0] == [fact(text) for text in texts]
+
+
+def test_a_first_group_larger_than_a_file_leaves_the_first_file_empty(
+    files: CrashableFiles, journal: Journal
+) -> None:
+    write_turn(journal, b"x" * 5000, turn=1)
+    facts, recovery = facts_in(files)
+    assert facts == [fact(b"x" * 5000)]
+    assert recovery.current.name == "journal-000002"
+
+
+def test_a_turn_that_grows_does_not_make_a_file_for_each_command(
+    files: CrashableFiles, journal: Journal
+) -> None:
+    for nbytes in range(100, 3 * FILE_BYTES, 10):
+        assert journal.admits(nbytes) is None
+    assert sum(line.startswith("create") for line in files.transcript) == 2 + 3
+
+
+def test_more_than_a_group_may_have_is_refused(journal: Journal) -> None:
+    reason = journal.admits(MAX_RECORD_GROUP_BYTES + 1)
+    assert reason is not None
+    assert str(MAX_RECORD_GROUP_BYTES) in reason
+
+
+def test_figures_tell_what_was_written(files: CrashableFiles, journal: Journal) -> None:
+    write_turn(journal, b"x" * 500, turn=1)
+    write_turn(journal, b"x" * 500, turn=2)
+    figures = journal.statistics()
+    assert figures.current_bytes == 2 * (64 + 41 + GROUP_HEADER_BYTES + 501)
+    assert figures.base_bytes == 64
+    assert (figures.files, figures.fsyncs, figures.delayed_fsyncs) == (2, 2, 0)
+    assert (figures.failure, figures.refusal) == (None, None)
+    journal.close()
+    again, _ = open_journal(files, file_bytes=FILE_BYTES)
+    assert again.statistics().base_bytes == figures.current_bytes + 41
+
+
+# --- a full disk --------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_and_writes_go_on_when_space_returns() -> None:
+    # Given a disk that holds two files, the second of them in use
+    files = CrashableFiles(capacity=2 * FILE_BYTES + 100)
+    journal, _ = open_journal(files, file_bytes=FILE_BYTES)
+    turn = 0
+    reason = None
+    while reason is None:
+        turn += 1
+        write_turn(journal, b"x" * 100, turn=turn)
+        reason = journal.admits(125)
+    # Then what does not fit is refused with the reason, as often as it is asked
+    assert "1024 bytes are needed for the next file and 100 are free" in reason
+    assert journal.admits(125) == reason
+    assert journal.statistics().refusal == reason
+    # And what fits is still taken
+    write_turn(journal, b"y", turn=turn + 1)
+    # When space returns
+    files.capacity = None
+    # Then the next write is taken
+    write_turn(journal, b"z" * 100, turn=turn + 2)
+    assert journal.statistics().refusal is None
+    journal.close()
+    found = facts_in(files)[0]
+    assert found == [fact(b"x" * 100)] * turn + [fact("y"), fact(b"z" * 100)]
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_file_that_cannot_be_made_is_a_refusal_whatever_step_fails(
+    files: CrashableFiles, journal: Journal, operation: str, number: int
+) -> None:
+    write_turn(journal, "before", turn=1)
+    files.fail(operation, error=number)
+    reason = journal.admits(2000)
+    assert reason is not None
+    assert os.strerror(number) in reason
+    assert files.names() == ["journal-000001", "journal-000002"]
+    write_turn(journal, b"x" * 2000, turn=2)
+    assert facts_in(files)[0] == [fact("before"), fact(b"x" * 2000)]
+
+
+def test_a_file_whose_name_may_not_be_durable_is_never_written(
+    files: CrashableFiles, journal: Journal
+) -> None:
+    # Given a larger file in place of the next whose name did not become durable
+    write_turn(journal, "before", turn=1)
+    files.fail("sync_directory")
+    assert journal.admits(2000) is not None
+    # Then no file is made or used until restart, because a second fsync proves nothing
+    reason = journal.admits(2000)
+    assert reason is not None
+    assert "until restart" in reason
+    assert journal.admits(WHOLE_FILE) is not None
+    # But what this file has room for is written
+    write_turn(journal, "after", turn=2)
+    journal.close()
+    # And after a restart everything works again
+    again, facts = open_journal(files, file_bytes=FILE_BYTES)
+    assert facts == [fact("before"), fact("after")]
+    write_turn(again, b"x" * 2000, turn=3)
+
+
+def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
+    files = CrashableFiles(capacity=2 * FILE_BYTES)
+    journal, _ = open_journal(files, file_bytes=FILE_BYTES)
+    write_turn(journal, "one", turn=1)
+    journal.close()
+    # Given a current file that was copied without its zeros, and no space for them
+    files.cut("journal-000001", 300)
+    files.capacity = 0
+    # When the store starts
+    journal, facts = open_journal(files, file_bytes=FILE_BYTES)
+    # Then it has its facts, and the next file, whose space is taken, is written
+    assert facts == [fact("one")]
+    assert journal.recovery.notes == [
+        (
+            "memory:/journal-000001 has 300 bytes and was made with 1024: it was cut by other hands, "
+            "what stood behind is not known"
+        )
+    ]
+    write_turn(journal, "two", turn=2)
+    assert journal.statistics().files == 2
+    journal.close()
+    assert facts_in(files)[0] == [fact("one"), fact("two")]
+
+
+def test_a_new_store_on_a_full_disk_says_so() -> None:
+    with pytest.raises(StoreUnusable, match=r"no journal can be begun .* 10 are free"):
+        open_journal(CrashableFiles(capacity=10), file_bytes=FILE_BYTES)

@@ -1,0 +1,284 @@
+"""The door to the disk, and its twin in memory: the same operations, the same results."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
+from headwater.journal.files import DiskFiles, Files
+from headwater.testing.files import CrashableFiles
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[DiskFiles]:
+    files = DiskFiles(tmp_path / "data")
+    files.lock()
+    yield files
+    files.unlock()
+
+
+@pytest.fixture(params=["disk", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
+    made: Files = DiskFiles(tmp_path) if request.param == "disk" else CrashableFiles()
+    made.lock()
+    yield made
+    made.unlock()
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+def test_a_file_is_made_full_of_zeros(files: Files) -> None:
+    files.create("a", 5000)
+    assert bytes(files.read("a")) == bytes(5000)
+
+
+def test_a_file_that_is_made_again_is_empty_again(files: Files) -> None:
+    files.create("a", 10)
+    files.write("a", 0, b"old")
+    files.create("a", 4)
+    assert bytes(files.read("a")) == bytes(4)
+
+
+def test_parts_are_written_one_behind_the_other(files: Files) -> None:
+    files.create("a", 10)
+    files.write("a", 2, b"ab", bytearray(b"cd"), memoryview(b"ef"))
+    files.sync("a")
+    assert bytes(files.read("a")) == b"\0\0abcdef\0\0"
+    assert bytes(files.read("a", limit=4)) == b"\0\0ab"
+
+
+def test_space_is_added_as_zeros_and_never_taken_away(files: Files) -> None:
+    files.create("a", 4)
+    files.write("a", 0, b"abcd")
+    files.allocate("a", 8)
+    files.allocate("a", 2)
+    assert bytes(files.read("a")) == b"abcd\0\0\0\0"
+
+
+def test_a_renamed_file_takes_the_place_of_another(files: Files) -> None:
+    files.create("a", 2)
+    files.create("b", 2)
+    files.write("a", 0, b"xy")
+    assert bytes(files.read("b")) == b"\0\0"
+    files.rename("a", "b")
+    files.sync_directory()
+    assert "a" not in files.names()
+    assert bytes(files.read("b")) == b"xy"
+    files.write("b", 1, b"z")
+    assert bytes(files.read("b")) == b"xz"
+
+
+def test_a_removed_file_is_gone(files: Files) -> None:
+    files.create("a", 2)
+    files.remove("a")
+    assert "a" not in files.names()
+    with pytest.raises(FileNotFoundError):
+        files.read("a")
+
+
+def test_free_space_is_known(files: Files) -> None:
+    assert files.free_bytes() > 0
+
+
+def test_a_directory_is_held_once(files: Files, tmp_path: Path) -> None:
+    other = DiskFiles(tmp_path) if isinstance(files, DiskFiles) else files
+    with pytest.raises(StoreInUse):
+        other.lock()
+    files.unlock()
+    other.lock()
+    other.unlock()
+
+
+# --- the disk -----------------------------------------------------------------------------------
+
+
+def test_space_is_taken_when_a_file_is_made(disk: DiskFiles) -> None:
+    disk.create("a", 1 << 20)
+    assert Path(disk.path("a")).stat().st_blocks * 512 >= 1 << 20
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_zeros_are_written_where_space_cannot_be_taken(
+    disk: DiskFiles, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    # Given a file system without preallocation
+    def refuse(_descriptor: int, _offset: int, _size: int) -> None:
+        raise OSError(number, "not here")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    # When a file is made that is larger than one write, and grows
+    disk.create("a", (1 << 20) + 7)
+    disk.write("a", 0, b"kept")
+    disk.allocate("a", (1 << 21) + 7)
+    # Then its space is taken all the same
+    assert Path(disk.path("a")).stat().st_blocks * 512 >= 1 << 21
+    assert bytes(disk.read("a")) == b"kept" + bytes((1 << 21) + 3)
+
+
+def test_a_full_disk_is_not_taken_for_one_that_cannot_preallocate(
+    disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int, _offset: int, _size: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(OSError, match="full"):
+        disk.create("a", 100)
+
+
+def test_a_write_that_the_system_cuts_short_is_finished(
+    disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: real(fd, bytes(parts[0])[:3], at))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:2], at))
+    disk.create("a", 0)
+    disk.write("a", 0, b"hello ", b"world")
+    assert bytes(disk.read("a")) == b"hello world"
+
+
+def test_a_file_that_a_system_has_no_fdatasync_for_is_fsynced(
+    disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.setattr(os, "fsync", synced.append)
+    disk.create("a", 1)
+    disk.sync("a")
+    assert len(synced) == 1
+
+
+def test_the_holder_of_a_directory_is_named(tmp_path: Path) -> None:
+    # Given a process that holds a directory
+    program = (
+        "import sys\n"
+        "from headwater.journal.files import DiskFiles\n"
+        "files = DiskFiles(sys.argv[1]); files.lock()\n"
+        "print('held', flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        # When another wants it, it is told who has it and what to do
+        with pytest.raises(StoreInUse) as caught:
+            DiskFiles(tmp_path).lock()
+        assert f"process {holder.pid}" in str(caught.value)
+        assert str(tmp_path) in str(caught.value)
+        assert "choose another directory" in str(caught.value)
+        # And when the first is killed, the directory is free
+        holder.kill()
+        holder.wait()
+    files = DiskFiles(tmp_path)
+    files.lock()
+    files.unlock()
+
+
+def test_a_holder_that_could_not_write_its_number_holds_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        first = DiskFiles(tmp_path)
+        first.lock()
+    with pytest.raises(StoreInUse, match="another process"):
+        DiskFiles(tmp_path).lock()
+    first.unlock()
+
+
+def test_a_child_made_by_fork_neither_holds_nor_writes(tmp_path: Path) -> None:
+    # Given a store whose process forks a child that lives on
+    files = DiskFiles(tmp_path)
+    files.lock()
+    files.create("a", 10)
+    ready, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        operations: list[Callable[[], object]] = [
+            lambda: files.write("a", 0, b"child"),
+            lambda: files.sync("a"),
+            lambda: files.create("b", 1),
+            lambda: files.rename("a", "c"),
+            lambda: files.remove("a"),
+            files.sync_directory,
+            files.lock,
+        ]
+        for operation in operations:
+            try:
+                operation()
+            except ForkedStore as error:
+                refused += str(tmp_path) in str(error)
+        os.write(go, bytes([refused]))
+        signal.pause()
+        os._exit(0)
+    try:
+        # Then every operation in the child is refused
+        assert os.read(ready, 1) == bytes([7])
+        # And when the parent lets go, the directory is free although the child still runs
+        files.unlock()
+        other = DiskFiles(tmp_path)
+        other.lock()
+        assert other.names() == ["a", "headwater.lock"]
+        assert bytes(other.read("a")) == bytes(10)
+        other.unlock()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(ready)
+        os.close(go)
+
+
+def test_a_program_that_is_run_inherits_no_descriptor(disk: DiskFiles) -> None:
+    disk.create("a", 10)
+    assert disk._lock is not None
+    for descriptor in (disk._lock, *disk._open.values()):
+        assert not os.get_inheritable(descriptor)
+
+
+def test_a_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnusable) as caught:
+        DiskFiles(tmp_path / "file" / "data").lock()
+    assert str(tmp_path / "file" / "data") in str(caught.value)
+    assert "Errno 20" in str(caught.value)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written_says_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreUnusable, match="right to write"):
+        DiskFiles(tmp_path).lock()
+
+
+def test_a_directory_without_locks_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(StoreUnusable, match="No locks available"):
+        DiskFiles(tmp_path).lock()
+
+
+def test_unlocking_twice_does_nothing(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path)
+    files.lock()
+    files.unlock()
+    files.unlock()

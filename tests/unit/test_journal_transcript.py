@@ -1,0 +1,290 @@
+"""Every operation that the journal asks of the disk, in order: a lost fsync is a difference here.
+
+Each text is what one reads aloud: what happened, ``----``, the operations.
+"""
+
+from __future__ import annotations
+
+from headwater.journal.journal import Journal, Policy
+from headwater.testing.files import CrashableFiles
+from tests.crash.journal_tools import open_journal, write_turn
+
+
+class Story:
+    """A journal in memory whose operations are told chapter by chapter."""
+
+    def __init__(self, *, policy: Policy = "always", file_bytes: int = 1024) -> None:
+        self.files = CrashableFiles()
+        self.policy: Policy = policy
+        self.file_bytes = file_bytes
+        self.journal: Journal
+        self.turn = 0
+
+    def start(self) -> str:
+        self.journal, _facts = open_journal(
+            self.files, policy=self.policy, file_bytes=self.file_bytes
+        )
+        return self.told()
+
+    def write(self, *texts: str, sync: bool = True) -> str:
+        self.turn += 1
+        write_turn(self.journal, *texts, turn=self.turn, sync=sync)
+        return self.told()
+
+    def flush(self) -> str:
+        assert self.journal._flusher is not None
+        self.journal._flusher.flush_once()
+        return self.told()
+
+    def stop(self) -> str:
+        self.journal.close()
+        return self.told()
+
+    def told(self) -> str:
+        lines, self.files.transcript = self.files.transcript, []
+        return "\n".join(lines)
+
+
+def expect(found: str, text: str) -> None:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    assert found.splitlines() == [line for line in lines if line], found
+
+
+def test_the_first_start() -> None:
+    expect(
+        Story().start(),
+        """
+        lock
+        create journal-000001.new: 1024 bytes
+        write journal-000001.new at 0: 64 bytes
+        sync journal-000001.new
+        rename journal-000001.new journal-000001
+        sync directory
+        create journal-000002.new: 1024 bytes
+        write journal-000002.new at 0: 64 bytes
+        sync journal-000002.new
+        rename journal-000002.new journal-000002
+        sync directory
+        """,
+    )
+
+
+def test_a_turn_under_always() -> None:
+    """41 bytes say how far the last fsync reached; then the groups of the turn, one write."""
+    story = Story()
+    story.start()
+    expect(
+        story.write("one", "two"),
+        """
+        write journal-000001 at 64: 41+56 bytes
+        sync journal-000001
+        """,
+    )
+    expect(
+        story.write("three"),
+        """
+        write journal-000001 at 161: 41+30 bytes
+        sync journal-000001
+        """,
+    )
+
+
+def test_a_turn_without_facts_asks_nothing_of_the_disk() -> None:
+    story = Story()
+    story.start()
+    story.journal.commit(bytearray())
+    expect(story.told(), "")
+
+
+def test_turns_under_everysec() -> None:
+    story = Story(policy="everysec")
+    story.start()
+    expect(story.write("one"), "write journal-000001 at 64: 41+28 bytes")
+    expect(story.write("two"), "write journal-000001 at 133: 28 bytes")
+    expect(story.flush(), "sync journal-000001")
+    expect(story.flush(), "")
+    expect(story.write("three"), "write journal-000001 at 161: 41+30 bytes")
+
+
+def test_turns_under_no() -> None:
+    story = Story(policy="no")
+    story.start()
+    expect(story.write("one"), "write journal-000001 at 64: 41+28 bytes")
+    expect(story.write("two"), "write journal-000001 at 133: 28 bytes")
+
+
+def test_seen_times_cause_no_fsync() -> None:
+    """They are written, and become durable with the next turn that somebody waits for."""
+    story = Story()
+    story.start()
+    expect(story.write("seen", sync=False), "write journal-000001 at 64: 41+29 bytes")
+    expect(
+        story.write("one"),
+        """
+        write journal-000001 at 134: 28 bytes
+        sync journal-000001
+        """,
+    )
+    story = Story(policy="everysec")
+    story.start()
+    story.write("seen", sync=False)
+    expect(story.flush(), "")
+
+
+def test_a_full_file_is_fsynced_and_followed_by_the_next() -> None:
+    """The one after the next is made when the next is begun, after the turn is durable."""
+    story = Story(policy="no")
+    story.start()
+    story.write("x" * 700)
+    expect(
+        story.write("a" * 40, "b" * 200),
+        """
+        write journal-000001 at 830: 65 bytes
+        sync journal-000001
+        write journal-000002 at 64: 41+225 bytes
+        create journal-000003.new: 1024 bytes
+        write journal-000003.new at 0: 64 bytes
+        sync journal-000003.new
+        rename journal-000003.new journal-000003
+        sync directory
+        """,
+    )
+
+
+def test_a_larger_group_gets_a_file_that_is_large_enough() -> None:
+    """It is made before the command runs, in place of the next file, which is too small."""
+    story = Story()
+    story.start()
+    story.write("small")
+    expect(
+        story.write("x" * 3000),
+        """
+        create journal-000002.new: 4096 bytes
+        write journal-000002.new at 0: 64 bytes
+        sync journal-000002.new
+        rename journal-000002.new journal-000002
+        sync directory
+        write journal-000002 at 64: 41+3025 bytes
+        sync journal-000002
+        create journal-000003.new: 1024 bytes
+        write journal-000003.new at 0: 64 bytes
+        sync journal-000003.new
+        rename journal-000003.new journal-000003
+        sync directory
+        """,
+    )
+
+
+def test_a_clean_stop_ends_with_what_is_durable() -> None:
+    story = Story()
+    story.start()
+    story.write("one")
+    expect(
+        story.stop(),
+        """
+        write journal-000001 at 133: 41 bytes
+        sync journal-000001
+        unlock
+        """,
+    )
+
+
+def test_a_clean_stop_under_everysec() -> None:
+    """First what was written becomes durable, then the record that says so."""
+    story = Story(policy="everysec")
+    story.start()
+    story.write("one")
+    expect(
+        story.stop(),
+        """
+        sync journal-000001
+        write journal-000001 at 133: 41 bytes
+        sync journal-000001
+        unlock
+        """,
+    )
+
+
+def test_a_start_after_a_clean_stop() -> None:
+    """Nothing vouches for the last record itself, so it is written again."""
+    story = Story()
+    story.start()
+    story.write("one")
+    story.stop()
+    expect(
+        story.start(),
+        """
+        lock
+        write journal-000001 at 133: 41 bytes
+        sync journal-000001
+        sync directory
+        allocate journal-000002: 1024 bytes
+        allocate journal-000001: 1024 bytes
+        """,
+    )
+    expect(story.stop(), "unlock")
+
+
+def test_a_start_after_a_crash() -> None:
+    """The last turn is written again, because its fsync may have failed; the tail becomes zeros."""
+    story = Story()
+    story.start()
+    story.write("one")
+    story.write("two")
+    # Given a third turn, torn in its last byte
+    story.files.corrupt("journal-000001", 202, b"torn record")
+    story.files._locked = False
+    expect(
+        story.start(),
+        """
+        lock
+        write journal-000001 at 202: 11 bytes
+        write journal-000001 at 133: 69 bytes
+        sync journal-000001
+        sync directory
+        allocate journal-000002: 1024 bytes
+        allocate journal-000001: 1024 bytes
+        """,
+    )
+    expect(
+        story.write("three"),
+        """
+        write journal-000001 at 202: 41+30 bytes
+        sync journal-000001
+        """,
+    )
+
+
+def test_a_start_after_a_crash_while_a_file_was_made() -> None:
+    story = Story()
+    story.start()
+    story.stop()
+    story.files.create("journal-000003.new", 10)
+    story.told()
+    expect(
+        story.start(),
+        """
+        lock
+        remove journal-000003.new
+        write journal-000001 at 64: 41 bytes
+        sync journal-000001
+        sync directory
+        allocate journal-000002: 1024 bytes
+        allocate journal-000001: 1024 bytes
+        """,
+    )
+
+
+def test_a_change_of_policy_makes_durable_what_was_written_before() -> None:
+    story = Story(policy="no")
+    story.start()
+    story.write("one")
+    story.journal.set_policy("always")
+    expect(story.told(), "sync journal-000001")
+    expect(
+        story.write("two"),
+        """
+        write journal-000001 at 133: 41+28 bytes
+        sync journal-000001
+        """,
+    )
