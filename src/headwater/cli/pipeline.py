@@ -1,0 +1,70 @@
+"""``headwater pipeline run FILE.toml``: streams into tables."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def pipeline() -> None:
+    """Turn streams into tables by a declaration in a TOML file."""
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="The pipeline's declaration.")],
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Take what the streams hold now and end, whatever [trigger] says."
+        ),
+    ] = False,
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master; local[*] when the file names none.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Put a value over the file's, any number of times."
+        ),
+    ] = None,
+) -> None:
+    """Run the pipeline in FILE: every table of mode append goes on from its checkpoint, every
+    table of mode complete is made anew.
+
+    The file is checked in full before Spark starts. With [trigger] interval it runs until SIGTERM
+    or Ctrl-C, which end it cleanly.
+    """
+    from headwater.spark.pipeline import load
+
+    declared = load(file, overrides=set_ or [])
+    stop = _stop_on_signals()
+    from headwater.spark.pipeline import run as run_pipeline
+
+    made = run_pipeline(
+        declared, once=once, master=master, report=lambda line: print(line, flush=True), stop=stop
+    )
+    for table in made:
+        print(f"{table.table}: {table.rows:,} rows, {table.seconds:.1f} s", flush=True)
+    if stop.is_set():
+        print("stopped; the next run goes on from here", flush=True)
+        if once or declared.interval is None:
+            raise typer.Exit(130)
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: Any) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    return stop

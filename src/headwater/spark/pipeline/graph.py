@@ -1,0 +1,94 @@
+"""The order in which tables are made, and the rules of what may read what.
+
+    source ──▶ append ──▶ append        one streaming query each, from the source's own entries
+    append, complete, input ──▶ complete        a batch, after the run
+
+An append table reads sources and append tables: it is their rows, once each. A complete table reads
+tables, never a source, whose history may be trimmed: what it shows must not shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Protocol
+
+from headwater.spark.pipeline.checks import Problems, nearest
+
+
+class Node(Protocol):
+    """What this module needs of a table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def reads(self) -> Sequence[str]: ...
+
+
+def ordered(
+    tables: Mapping[str, Node], sources: Iterable[str], inputs: Iterable[str], problems: Problems
+) -> list[str]:
+    """The tables' names, each after those that it reads; what breaks a rule is a problem."""
+    kinds = dict.fromkeys(sources, "source") | dict.fromkeys(inputs, "input")
+    kinds |= {table.name: table.mode for table in tables.values()}
+    for table in tables.values():
+        _check(table, kinds, problems)
+    before = {
+        name: [read for read in table.reads if read in tables] for name, table in tables.items()
+    }
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        around = " → ".join(reversed(error.args[1]))
+        problems.add(
+            f"table.{error.args[1][0]}.sql",
+            f"tables read each other in a circle: {around}. A table reads what is made before it.",
+        )
+        return list(tables)
+
+
+def upstream(name: str, tables: Mapping[str, Node]) -> set[str]:
+    """Every table that ``name`` reads, directly or through others."""
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        for read in tables[ahead.pop()].reads:
+            if read in tables and read not in found:
+                found.add(read)
+                ahead.append(read)
+    return found
+
+
+def _check(table: Node, kinds: Mapping[str, str], problems: Problems) -> None:
+    key = f"table.{table.name}.sql"
+    for read in table.reads:
+        if read not in kinds:
+            problems.add(
+                key,
+                f"reads {read!r}, which is no source, input or table of this file."
+                + nearest(read, kinds),
+            )
+        elif table.mode == "append" and kinds[read] == "complete":
+            problems.add(
+                key,
+                f"reads {read!r}, a table of mode complete, whose rows are replaced at every run; an "
+                "append table reads sources, inputs and append tables. Make this one complete too.",
+            )
+        elif table.mode == "complete" and kinds[read] == "source":
+            problems.add(
+                key,
+                f"reads the source {read!r}; what is trimmed there would vanish from the table. Keep "
+                f"the source in a table of mode append and read that.",
+            )
+    known = [kinds[read] for read in table.reads if read in kinds]
+    follows = {"source", "append"} & set(known)
+    if table.mode == "append" and len(known) == len(table.reads) and not follows:
+        problems.add(
+            key,
+            "reads no source: a table of mode append follows a stream. What is made from files "
+            "and finished tables has mode = 'complete'.",
+        )
+    if table.mode == "complete" and not table.reads:
+        problems.add(key, "reads no table; name one after FROM")

@@ -1,0 +1,261 @@
+"""Tables as directories of Parquet files, exactly once.
+
+**Append** (`AppendTable`). A batch is written beside, its files are moved in under names that hold
+the batch's number, and then one line of the manifest says that it is there:
+
+    sales/
+      category=tea/batch-00000012-00000.parquet
+      _headwater/
+        manifest.jsonl      one line a batch: number, query, rows, files; fsynced
+        moving.json         there only while files are moved: which batch
+        staging/            what Spark is writing
+        checkpoint/         the query's
+
+Spark runs a batch again when it was killed before it logged the batch's end. A batch that the
+manifest names is then left alone; one that was being moved is removed first. So after every start
+the directory holds each row once, for any reader that lists it. (Spark's own file sink keeps such a
+log too, but only Spark reads it: to pandas or DuckDB a killed task's files are rows twice.)
+
+**Complete** (`CompleteTable`). Each run writes a new directory and then replaces a symbolic link,
+which is atomic: a reader sees the old table or the new one, whole.
+
+    by_category → .by_category.versions/00000007
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headwater.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATE: Final = "_headwater"
+"""Readers of Parquet directories pass over names that begin with an underscore."""
+
+
+class Batch(NamedTuple):
+    """One line of a manifest. ``files`` are relative to the table's directory."""
+
+    number: int
+    query: str
+    rows: int
+    files: tuple[str, ...]
+
+
+class AppendTable:
+    """The table at ``path``; only one query at a time writes to it."""
+
+    def __init__(self, path: Path, partition_by: tuple[str, ...]) -> None:
+        self.path = path
+        self.partition_by = partition_by
+        self.state = path / STATE
+        self.checkpoint = self.state / "checkpoint"
+        self._manifest = self.state / "manifest.jsonl"
+        self._moving = self.state / "moving.json"
+        self._staging = self.state / "staging"
+
+    def prepare(self) -> None:
+        """Make the directory, and undo what a killed run left half done.
+
+        Raises `PipelineError` where files are that this table did not write.
+        """
+        if self.path.exists() and not self.state.exists() and _visible(self.path):
+            raise PipelineError(
+                f"{self.path} holds files that this pipeline did not write; name another path"
+            )
+        self.state.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self._staging, ignore_errors=True)
+        batches = self.batches()
+        self._undo_move({batch.number for batch in batches})
+        query = self._query()
+        if batches and query is None:
+            raise PipelineError(
+                f"{self.path} was written from a checkpoint that is gone ({self.checkpoint}); "
+                "a new one would read everything once more. Restore it, or remove the whole table."
+            )
+        if batches and batches[-1].query != query:
+            raise PipelineError(
+                f"{self.path} was written from another checkpoint (query {batches[-1].query}) than "
+                f"lies there now (query {query}). Restore that one, or remove the whole table."
+            )
+
+    def batches(self) -> list[Batch]:
+        """The batches that are in the table, in their order."""
+        try:
+            text = self._manifest.read_bytes()
+        except FileNotFoundError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]  # a killed write leaves no line, or half a line
+        return [
+            Batch(line["batch"], line["query"], line["rows"], tuple(line["files"]))
+            for line in map(json.loads, whole.splitlines())
+        ]
+
+    def files(self) -> list[Path]:
+        """The files of the table: what a reader is to read while a batch is being moved in."""
+        return [self.path / name for batch in self.batches() for name in batch.files]
+
+    def write(self, frame: DataFrame, number: int) -> int:
+        """Add the batch ``number``; returns its rows. A batch that is there already is left alone,
+        and is -1 rows."""
+        done = self.batches()
+        if done and number <= done[-1].number:
+            return -1
+        shutil.rmtree(self._staging, ignore_errors=True)
+        writer = frame.write.mode("overwrite")
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        writer.parquet(str(self._staging))
+        rows, moves = self._plan_moves(number)
+        self._begin_move(number)
+        for source, name in moves:
+            target = self.path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sync(source)
+            source.replace(target)
+        for directory in {(self.path / name).parent for _source, name in moves}:
+            _sync(directory)
+        query = self._query()
+        assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
+        self._append(Batch(number, query, rows, tuple(name for _source, name in moves)))
+        self._moving.unlink()
+        shutil.rmtree(self._staging, ignore_errors=True)
+        return rows
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _plan_moves(self, number: int) -> tuple[int, list[tuple[Path, str]]]:
+        """The rows that were written, and each file with its name in the table."""
+        import pyarrow.parquet as pq
+
+        rows, moves = 0, list[tuple[Path, str]]()
+        for source in sorted(self._staging.rglob("*.parquet")):
+            count: int = pq.read_metadata(source).num_rows
+            if not count:
+                continue  # a task without rows writes an empty file
+            rows += count
+            place = source.relative_to(self._staging).parent
+            moves.append((source, str(place / f"batch-{number:08d}-{len(moves):05d}.parquet")))
+        return rows, moves
+
+    def _begin_move(self, number: int) -> None:
+        with _replacing(self._moving) as beside:
+            beside.write_text(json.dumps({"batch": number}))
+
+    def _undo_move(self, done: set[int]) -> None:
+        try:
+            number = json.loads(self._moving.read_text())["batch"]
+        except FileNotFoundError:
+            return
+        if number not in done:
+            for file in self.path.rglob(f"batch-{number:08d}-*.parquet"):
+                file.unlink()
+        self._moving.unlink()
+
+    def _append(self, batch: Batch) -> None:
+        line = {
+            "batch": batch.number,
+            "query": batch.query,
+            "rows": batch.rows,
+            "files": list(batch.files),
+        }
+        with self._manifest.open("ab") as manifest:
+            if manifest.tell():
+                manifest.truncate(self._manifest.read_bytes().rfind(b"\n") + 1)
+            manifest.write(json.dumps(line).encode() + b"\n")
+            manifest.flush()
+            os.fsync(manifest.fileno())
+        _sync(self.state)
+
+    def _query(self) -> str | None:
+        """The id that Spark gave the checkpoint's query; None where there is no checkpoint."""
+        try:
+            found: str = json.loads((self.checkpoint / "metadata").read_text())["id"]
+        except FileNotFoundError:
+            return None
+        return found
+
+
+class CompleteTable:
+    """The table at ``path``, which every run makes anew."""
+
+    def __init__(self, path: Path, partition_by: tuple[str, ...]) -> None:
+        self.path = path
+        self.partition_by = partition_by
+        self._versions = path.parent / f".{path.name}.versions"
+
+    def prepare(self) -> None:
+        """Make the directory above; raises `PipelineError` where something else is at ``path``."""
+        if os.path.lexists(self.path) and not self._is_ours():
+            raise PipelineError(
+                f"{self.path} is there and is no table that mode complete made; name another path"
+            )
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, frame: DataFrame) -> int:
+        """Put ``frame``'s rows in the place of what the table holds; returns their number."""
+        import pyarrow.parquet as pq
+
+        number = max((int(old.name) for old in self._old()), default=0) + 1
+        version = self._versions / f"{number:08d}"
+        beside = self._versions / f"{number:08d}.partial"
+        shutil.rmtree(beside, ignore_errors=True)
+        writer = frame.write.mode("overwrite")
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        writer.parquet(str(beside))
+        rows = 0
+        for file in beside.rglob("*.parquet"):
+            rows += pq.read_metadata(file).num_rows
+            _sync(file)
+        beside.rename(version)
+        with _replacing(self.path) as link:
+            link.symlink_to(version.relative_to(self.path.parent))
+        # The version before stays for one more run: a reader may have listed it a moment ago.
+        for old in self._old()[:-2]:
+            shutil.rmtree(old, ignore_errors=True)
+        return rows
+
+    def _old(self) -> list[Path]:
+        """The versions that are whole, oldest first."""
+        if not self._versions.is_dir():
+            return []
+        return sorted(version for version in self._versions.iterdir() if version.name.isdigit())
+
+    def _is_ours(self) -> bool:
+        return self.path.is_symlink() and (
+            Path(os.readlink(self.path)).parent.name == self._versions.name  # noqa: PTH115
+        )
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A path beside ``path``, which takes its place when the block ends well."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    yield beside
+    if not beside.is_symlink():
+        _sync(beside)
+    beside.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Wait until what is written at ``path``, a file or a directory, is on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _visible(directory: Path) -> bool:
+    return any(not entry.name.startswith((".", "_")) for entry in directory.iterdir())
