@@ -75,3 +75,7 @@ class JavaMissing(HeadwaterError):
 
 class EncodeError(HeadwaterError):
     """A message cannot be written by its stream's codec; names field and value."""
+
+
+class ListenError(HeadwaterError):
+    """A server cannot listen where it was told to; names the address, the reason and the remedy."""

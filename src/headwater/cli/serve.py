@@ -1,0 +1,71 @@
+"""``headwater serve``: the store behind sockets, in the foreground.
+
+    headwater serve --port 0 --dir data --appendfsync always
+    headwater serve --config headwater.conf --maxclients 500
+
+Every setting of docs/reference/configuration.md can be given as ``--name value``. One line on
+standard output says when and where clients are answered; SIGTERM and SIGINT end the server cleanly.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.cli.main import SETTINGS
+
+app = typer.Typer(**SETTINGS)
+
+
+@app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve(
+    context: typer.Context,
+    *,
+    port: Annotated[
+        int | None, typer.Option(help="TCP port; 0 picks a free one. [default: 6379]")
+    ] = None,
+    bind: Annotated[
+        str | None,
+        typer.Option(help="Addresses, separated by spaces; empty for none. [default: 127.0.0.1]"),
+    ] = None,
+    unixsocket: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Listen at a unix socket as well.")
+    ] = None,
+    dir: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Data directory. [default: .]")
+    ] = None,
+    appendonly: Annotated[
+        str | None, typer.Option(metavar="yes|no", help="Keep a journal. [default: yes]")
+    ] = None,
+    appendfsync: Annotated[
+        str | None,
+        typer.Option(
+            metavar="always|everysec|no", help="When it is made durable. [default: everysec]"
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings in redis.conf's syntax.")
+    ] = None,
+) -> None:
+    """Serve a store until SIGTERM, SIGINT or SHUTDOWN.
+
+    Every setting of redis.conf that Headwater has can be given as --name value; flags are stronger
+    than the environment (HEADWATER_PORT), and that is stronger than the file.
+    """
+    from headwater.server.config import flag_pairs, load
+    from headwater.server.running import configure_logging, run
+
+    named = {
+        "port": port,
+        "bind": bind,
+        "unixsocket": unixsocket,
+        "dir": dir,
+        "appendonly": appendonly,
+        "appendfsync": appendfsync,
+    }
+    flags = [(name, str(value)) for name, value in named.items() if value is not None]
+    settings = load(flags=[*flags, *flag_pairs(context.args)], file=config)
+    configure_logging(settings)
+    raise typer.Exit(run(settings, on_ready=lambda line: print(line, flush=True)))

@@ -1,0 +1,248 @@
+"""Where clients come in: TCP and unix sockets, and who is turned away at the door.
+
+Sockets are bound before the data is read, so that a port in use is told before anything else, and
+listen only when there is somebody to answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import stat
+from pathlib import Path
+
+from headwater.errors import ListenError
+from headwater.server.config import Config
+from headwater.server.info import traffic_of
+from headwater.server.loop import Loop
+
+log = logging.getLogger("headwater.server")
+
+TOO_MANY = b"-ERR max number of clients reached\r\n"
+DENIED = (
+    b"-DENIED Headwater is running in protected mode: it has no password and answers clients of its "
+    b"own machine only. To let others in, set a password (requirepass) or, where the network itself "
+    b"is trusted, turn protected-mode off.\r\n"
+)
+
+ACCEPTS_PER_EVENT = 64
+"""New connections taken at a time, before the clients that are there are served again."""
+
+PAUSE_SECONDS = 0.5
+"""How long nobody is accepted after the process ran out of descriptors."""
+
+
+class Listener:
+    """One bound socket. Made by `bind_all`."""
+
+    def __init__(self, bound: socket.socket, *, kind: str, name: str) -> None:
+        self.socket = bound
+        self.kind = kind
+        """``tcp`` or ``unix``."""
+        self.name = name
+        """As the ready line shows it: ``127.0.0.1:6379``, ``unix:/run/headwater.sock``."""
+        self._loop: Loop | None = None
+        self._paused: asyncio.TimerHandle | None = None
+        self._inode = Path(bound.getsockname()).stat().st_ino if kind == "unix" else 0
+
+    def listen(self, loop: Loop, *, backlog: int) -> None:
+        """Begin to accept clients for ``loop``. Raises `ListenError`."""
+        self._loop = loop
+        try:
+            self.socket.listen(backlog)
+        except OSError as error:
+            raise _listen_error(self.name, error) from None
+        asyncio.get_running_loop().add_reader(self.socket.fileno(), self._on_ready)
+
+    def close(self) -> None:
+        """Accept no more, and take the unix socket's name away if it is still ours."""
+        if self._paused is not None:
+            self._paused.cancel()
+        path = Path(self.socket.getsockname()) if self.kind == "unix" else None
+        if self._loop is not None:
+            asyncio.get_running_loop().remove_reader(self.socket.fileno())
+            self._loop = None
+        self.socket.close()
+        if path is not None:
+            try:
+                if path.stat().st_ino == self._inode:
+                    path.unlink()
+            except OSError:
+                pass  # Somebody else took it away.
+
+    def _on_ready(self) -> None:
+        for _ in range(ACCEPTS_PER_EVENT):
+            try:
+                client, peer = self.socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            self._admit(client, peer)
+
+    def _pause(self, error: OSError) -> None:
+        """Without a free descriptor every accept fails at once: wait for clients to leave."""
+        log.warning("no client can be accepted at %s: %s", self.name, error.strerror)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.socket.fileno())
+        self._paused = loop.call_later(
+            PAUSE_SECONDS, loop.add_reader, self.socket.fileno(), self._on_ready
+        )
+
+    def _admit(self, client: socket.socket, peer: object) -> None:
+        assert self._loop is not None, "accepting before listening"
+        loop, config = self._loop, self._loop.node.config
+        if len(loop.connections) >= config.maxclients:
+            traffic_of(loop.node).rejected_connections += 1
+            _turn_away(client, TOO_MANY)
+            return
+        if self.kind == "unix":
+            path = self.socket.getsockname()
+            loop.adopt(client, kind="unix", address=f"{path}:0", local_address=f"{path}:0")
+            return
+        assert isinstance(peer, tuple), peer
+        if config.protected_mode and not config.password_required and not _is_local(peer[0]):
+            traffic_of(loop.node).rejected_connections += 1
+            _turn_away(client, DENIED)
+            return
+        try:
+            _tune(client, keepalive=config.tcp_keepalive)
+            local = client.getsockname()
+        except OSError:
+            client.close()  # It left before it was served.
+            return
+        loop.adopt(client, kind="tcp", address=show(peer), local_address=show(local))
+
+
+def bind_all(config: Config) -> list[Listener]:
+    """Bind every address of the configuration; with port 0 the system picks one, the same for all,
+    which is ``config.port`` afterwards. Raises `ListenError` with nothing left bound."""
+    listeners: list[Listener] = []
+    try:
+        for word in config.bind:
+            host = word.removeprefix("-")
+            try:
+                listeners.append(_bind_tcp(host, config))
+            except OSError as error:
+                if word.startswith("-") and error.errno in _ABSENT:
+                    log.info("not listening at %s: %s", host, error.strerror)
+                    continue
+                raise _listen_error(show((host, config.port)), error) from None
+        if config.unixsocket:
+            listeners.append(_bind_unix(config))
+        if not listeners:
+            raise ListenError("there is nowhere to listen: give --bind an address, or --unixsocket")
+    except BaseException:
+        for listener in listeners:
+            listener.socket.close()
+        raise
+    return listeners
+
+
+def show(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
+    """``127.0.0.1:6379``, ``[::1]:6379``."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+_ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
+"""The machine has no such address, or no such protocol."""
+
+
+def _bind_tcp(host: str, config: Config) -> Listener:
+    wanted = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 (it was asked for)
+    try:
+        found = socket.getaddrinfo(
+            wanted, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except socket.gaierror as error:
+        raise OSError(errno.EADDRNOTAVAIL, error.strerror) from None
+    family, kind, protocol, _, address = found[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setblocking(False)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    config.port = bound.getsockname()[1]
+    return Listener(bound, kind="tcp", name=show(bound.getsockname()))
+
+
+def _bind_unix(config: Config) -> Listener:
+    path = Path(config.unixsocket).absolute()
+    _remove_stale(path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        bound.setblocking(False)
+        bound.bind(str(path))
+        permissions = int(config.unixsocketperm, 8)
+        if permissions:
+            path.chmod(permissions)
+    except OSError as error:
+        bound.close()
+        raise _listen_error(f"unix:{path}", error) from None
+    return Listener(bound, kind="unix", name=f"unix:{path}")
+
+
+def _remove_stale(path: Path) -> None:
+    """Take away a socket that a dead server left. Raises `ListenError` when it is anything else."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ListenError(f"cannot listen at unix:{path}: a file of that name is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink()
+            return
+    raise ListenError(
+        f"cannot listen at unix:{path}: another server answers there; choose another --unixsocket"
+    )
+
+
+def _listen_error(name: str, error: OSError) -> ListenError:
+    remedy: dict[int | None, str] = {
+        errno.EADDRINUSE: "; another server listens there, choose another --port (0 picks a free "
+        "one)",
+        errno.EACCES: "; the process has no right to, choose another --port or directory",
+        errno.EADDRNOTAVAIL: "; this machine has no such address, choose another --bind",
+    }
+    reason = error.strerror or str(error)
+    return ListenError(f"cannot listen at {name}: {reason}{remedy.get(error.errno, '')}")
+
+
+def _tune(client: socket.socket, *, keepalive: int) -> None:
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if keepalive:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            ("TCP_KEEPIDLE", keepalive),
+            ("TCP_KEEPINTVL", max(1, keepalive // 3)),
+            ("TCP_KEEPCNT", 3),
+        ):
+            if hasattr(socket, option):
+                client.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _is_local(host: str) -> bool:
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+
+
+def _turn_away(client: socket.socket, text: bytes) -> None:
+    """Say why, if the socket takes it at once, and close."""
+    try:
+        client.setblocking(False)
+        client.send(text)
+    except OSError:
+        pass
+    client.close()

@@ -1,0 +1,159 @@
+"""A server from its start to its end: configuration, data, sockets, signals, exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from headwater.clock import Clock
+from headwater.server.commands.configuration import LOG_LEVELS
+from headwater.server.config import Config
+from headwater.server.identity import version
+from headwater.server.info import running, traffic_of
+from headwater.server.listener import Listener, bind_all
+from headwater.server.loop import Loop, make_loop
+from headwater.server.node import Node
+from headwater.server.opening import open_node
+
+log = logging.getLogger("headwater.server")
+
+
+class Server:
+    """A node behind sockets, within a running loop of asyncio.
+
+        server = Server(config)
+        server.start()
+        await server.stopped()      # SHUTDOWN, `request_stop`, or the node cannot go on
+        status = server.stop()
+
+    ``start`` raises `ListenError`, `StoreInUse`, `StoreUnusable` or `JournalDamaged`, with nothing
+    left open and nothing changed on disk.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        make: Callable[..., Loop] = make_loop,
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        self._make = make
+        self._listeners: list[Listener] = []
+        self._end = asyncio.Event()
+        self._node: Node | None = None
+        self._loop: Loop | None = None
+
+    @property
+    def node(self) -> Node:
+        """The store; there is one from `start` on."""
+        assert self._node is not None, "start() comes first"
+        return self._node
+
+    @property
+    def loop(self) -> Loop:
+        """Its sockets' loop; there is one from `start` on."""
+        assert self._loop is not None, "start() comes first"
+        return self._loop
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens: ``127.0.0.1:6379``, ``unix:/run/headwater.sock``."""
+        return [listener.name for listener in self._listeners]
+
+    def start(self) -> None:
+        """Bind, read the data, listen."""
+        self._listeners = bind_all(self.config)
+        try:
+            self._node = open_node(self.config, clock=self._clock)
+            self._report_recovery()
+            self._loop = self._make(self._node, on_stop=self._end.set)
+            traffic_of(self._node).listeners = self.addresses
+            for listener in self._listeners:
+                listener.listen(self._loop, backlog=self.config.tcp_backlog)
+        except BaseException:
+            self.stop()
+            raise
+
+    def request_stop(self) -> None:
+        """Let `stopped` return."""
+        self._end.set()
+
+    async def stopped(self) -> None:
+        """Wait until the server is to end."""
+        await self._end.wait()
+
+    def stop(self) -> int:
+        """Accept no more, make everything durable, end every connection. The exit status: 0, or 1
+        when the node could not go on."""
+        for listener in self._listeners:
+            listener.close()
+        failure: BaseException | None = None
+        if self._node is not None and (self._loop is None or self._loop.failure is None):
+            try:
+                self._node.close()
+            except Exception as error:
+                failure = error
+                log.critical("the journal could not be ended cleanly: %s", error)
+        if self._loop is not None:
+            self._loop.stop()
+            failure = failure or self._loop.failure
+        if self._node is not None:
+            failure = failure or self._node.poisoned
+        return 0 if failure is None else 1
+
+    def ready_line(self) -> str:
+        """What is told once when clients are answered."""
+        kept = "no journal (appendonly no), nothing is kept"
+        if self.config.appendonly:
+            directory = Path(self.config.dir).absolute()
+            kept = f"journal {directory} appendfsync {self.config.appendfsync}"
+        where = " and ".join(self.addresses)
+        return f"headwater {version().decode()} ready at {where}, {kept}, {running()}"
+
+    def _report_recovery(self) -> None:
+        journal = self.node.journal
+        if journal is not None:
+            for cut in journal.recovery.cuts:
+                log.warning("the journal's tail was torn by a crash; %s", cut)
+            for note in journal.recovery.notes:
+                log.warning("journal: %s", note)
+
+
+def run(config: Config, *, on_ready: Callable[[str], None]) -> int:
+    """Serve until SIGTERM, SIGINT or SHUTDOWN; ``on_ready`` is given the ready line. Returns the
+    exit status. Raises what `Server.start` raises."""
+    return asyncio.run(_run(config, on_ready))
+
+
+async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
+    server = Server(config)
+    server.start()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.request_stop)
+    on_ready(server.ready_line())
+    await server.stopped()
+    return server.stop()
+
+
+def configure_logging(config: Config) -> None:
+    """Let Headwater's log go to ``logfile``, or to standard error, from ``loglevel`` on.
+
+    Raises `OSError` when the file cannot be opened.
+    """
+    handler: logging.Handler
+    if config.logfile:
+        handler = logging.FileHandler(config.logfile, encoding="utf-8")
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("headwater")
+    logger.addHandler(handler)
+    logger.setLevel(LOG_LEVELS[config.loglevel])
+    logger.propagate = False
