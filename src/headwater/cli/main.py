@@ -33,6 +33,7 @@ class Word(NamedTuple):
 
 WORDS = {
     "info": Word("headwater.cli.info", "info", "Say what is installed, and what is compiled."),
+    "serve": Word("headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."),
 }
 
 SETTINGS: dict[str, Any] = {
