@@ -24,11 +24,15 @@ def serve(
     context: typer.Context,
     *,
     port: Annotated[
-        int | None, typer.Option(help="TCP port; 0 picks a free one. [default: 6379]")
+        str | None,
+        typer.Option(metavar="PORT", help="TCP port; 0 picks a free one. [default: 6379]"),
     ] = None,
     bind: Annotated[
         str | None,
-        typer.Option(help="Addresses, separated by spaces; empty for none. [default: 127.0.0.1]"),
+        typer.Option(
+            metavar="'ADDRESS …'",
+            help="Addresses, quoted when several; empty for none. [default: 127.0.0.1]",
+        ),
     ] = None,
     unixsocket: Annotated[
         str | None, typer.Option(metavar="PATH", help="Listen at a unix socket as well.")
@@ -65,7 +69,7 @@ def serve(
         "appendonly": appendonly,
         "appendfsync": appendfsync,
     }
-    flags = [(name, str(value)) for name, value in named.items() if value is not None]
+    flags = [(name, value) for name, value in named.items() if value is not None]
     settings = load(flags=[*flags, *flag_pairs(context.args)], file=config)
     configure_logging(settings)
     raise typer.Exit(run(settings, on_ready=lambda line: print(line, flush=True)))
