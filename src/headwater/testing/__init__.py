@@ -1,0 +1,4 @@
+"""Tools for tests, part of the product: a clock to advance, servers to kill, files to crash.
+
+Nothing in Headwater itself imports this room, but `App.test`.
+"""

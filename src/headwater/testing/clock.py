@@ -1,0 +1,111 @@
+"""A clock that a test advances. Nothing passes by itself.
+
+Rule 1. Timers ring in the order of their times, and of their making where those are the same.
+Rule 2. While a timer's callback runs, the clock shows the time it was set for.
+Rule 3. Both clocks advance together; only `set_back` moves wall time alone, as an administrator
+        does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+START_MS = 1_700_000_000_000
+"""Where wall time begins: a plausible moment, so that ids look like ids."""
+
+
+class ManualTimer:
+    """A call that is to come; `cancel` takes it back."""
+
+    def __init__(self, callback: Callable[[], Any]) -> None:
+        self.callback: Callable[[], Any] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualClock:
+    """Wall and monotonic time under a test's hand.
+
+    >>> clock = ManualClock()
+    >>> _ = clock.call_later(2, lambda: print("two"))
+    >>> _ = clock.call_later(1, lambda: print("one", clock.now_ms() - START_MS))
+    >>> clock.advance(5)
+    one 1000
+    two
+    >>> clock.monotonic()
+    5.0
+    """
+
+    def __init__(self, start_ms: int = START_MS) -> None:
+        self._start_ms = start_ms
+        self._passed_us = 0
+        self._timers: list[tuple[int, int, ManualTimer]] = []
+        self._order = count()
+        self._lock = threading.RLock()
+
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return self._start_ms + self._passed_us // 1000
+
+    def monotonic(self) -> float:
+        """Seconds advanced so far."""
+        return self._passed_us / 1e6
+
+    def set_back(self, ms: int) -> None:
+        """Move wall time back (forward, if negative) and leave monotonic time alone."""
+        self._start_ms -= ms
+
+    def call_later(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
+        """Call ``callback`` when the clock has been advanced by ``delay`` seconds."""
+        timer = ManualTimer(callback)
+        with self._lock:
+            due = self._passed_us + max(0, round(delay * 1e6))
+            heapq.heappush(self._timers, (due, next(self._order), timer))
+        return timer
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been advanced by ``seconds``."""
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+
+        def finish() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(finish)
+
+        timer = self.call_later(seconds, wake)
+        try:
+            await done
+        finally:
+            timer.cancel()
+
+    def until_next(self) -> float | None:
+        """Seconds until the next timer rings; None when there is none."""
+        with self._lock:
+            while self._timers and self._timers[0][2].callback is None:
+                heapq.heappop(self._timers)
+            if not self._timers:
+                return None
+            return max(0, self._timers[0][0] - self._passed_us) / 1e6
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass, ringing the timers on the way, in this thread."""
+        assert seconds >= 0, "time does not run backwards; see set_back"
+        end = self._passed_us + round(seconds * 1e6)
+        while True:
+            with self._lock:
+                if not self._timers or self._timers[0][0] > end:
+                    break
+                due, _order, timer = heapq.heappop(self._timers)
+                self._passed_us = max(self._passed_us, due)
+            if timer.callback is not None:
+                timer.callback()
+        self._passed_us = max(self._passed_us, end)
