@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.groups.capabilities import Capabilities
@@ -14,6 +15,9 @@ from headwater.messages import due_key, group_settings_key
 from headwater.model import MIN_ID, StreamID
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
+
+MARK_FIELD = "made"
+"""Changes whenever a worker makes the group again."""
 
 
 @dataclass(frozen=True)
@@ -37,26 +41,28 @@ class Member:
         return [self.group, self.consumer, self.claim_after_ms]
 
 
-def join(member: Member) -> Operation[None]:
+def join(member: Member) -> Operation[bytes | None]:
     """Create the stream and the group where they are missing, and announce ``claim_after``.
 
     A new group begins with the first entry that the stream holds. All workers of a group must claim
     after the same time, or one takes what another still holds by its own rule; `DeclarationError`
-    when the group has another value.
+    when the group has another value. Returns the group's mark: see `rejoin`.
     """
     replies = yield [_create(member, MIN_ID), *_announce(member)]
     _created(replies[0])
     _agreed(member, replies[2])
+    return _mark(replies[3])
 
 
 def rejoin(
-    member: Member, *, unsettled: Sequence[tuple[bytes, int]], seen: bytes | None
-) -> Operation[StreamID]:
+    member: Member, *, unsettled: Sequence[tuple[bytes, int]], seen: bytes | None, mark: str
+) -> Operation[tuple[StreamID, set[bytes]]]:
     """Make a vanished group again and register in it what this member has not settled.
 
     ``unsettled`` are ids with their counts, ``seen`` the greatest id this member was ever given.
     The group begins just below the smallest unsettled id; with none, behind what was seen; and at
-    the beginning, when the stream holds nothing so late (it was made anew). Returns that position.
+    the beginning, when the stream holds nothing so late (it was made anew). The others learn of it
+    by ``mark``, a new word of the caller's. Returns that position and the ids that are registered.
     """
     replies = yield [["XINFO", "STREAM", member.stream]]
     last = MIN_ID
@@ -69,16 +75,41 @@ def rejoin(
         position = StreamID.parse(seen)
     if position > last:
         position = MIN_ID
-    # An entry that is gone is not registered: XCLAIM FORCE passes over it.
-    head: list[Word] = ["XCLAIM", member.stream, member.group, member.consumer, 0]
-    registered: list[Command] = [
-        [*head, entry_id, "FORCE", "JUSTID", "RETRYCOUNT", count] for entry_id, count in unsettled
+    # The mark goes first: should this member die here, the others look needlessly, which is no harm.
+    replies = yield [
+        ["HSET", _settings(member), MARK_FIELD, mark],
+        _create(member, position),
+        *_announce(member),
     ]
-    replies = yield [_create(member, position), *_announce(member), *registered]
-    _created(replies[0])
-    for reply in replies[3:]:
-        accepted(reply)
-    return position
+    accepted(replies[0])
+    _created(replies[1])
+    return position, (yield from _register(member, unsettled))
+
+
+def look_again(
+    member: Member, *, unsettled: Sequence[tuple[bytes, int]], mark: bytes | None
+) -> Operation[tuple[bytes | None, set[bytes]]]:
+    """Whether another member made the group again, seen by a mark other than ``mark``; then what
+    this member has not settled is registered as in `rejoin`. The mark now, and those ids."""
+    replies = yield [["HGET", _settings(member), MARK_FIELD]]
+    found: bytes | None = accepted(replies[0])
+    if found == mark:
+        return mark, set()
+    return found, (yield from _register(member, unsettled))
+
+
+def _register(member: Member, unsettled: Sequence[tuple[bytes, int]]) -> Operation[set[bytes]]:
+    """Own these ids with these counts where nobody else does; the ids that succeeded.
+
+    XCLAIM FORCE passes over an entry that is gone, and over one that another owns and keeps alive.
+    """
+    head: list[Word] = ["XCLAIM", member.stream, member.group, member.consumer]
+    commands: list[Command] = [
+        [*head, member.claim_after_ms, one[0], "FORCE", "JUSTID", "RETRYCOUNT", one[1]]
+        for one in unsettled
+    ]
+    replies = (yield commands) if commands else []
+    return {entry_id for reply in replies for entry_id in accepted(reply)}
 
 
 def _create(member: Member, position: StreamID) -> Command:
@@ -90,18 +121,28 @@ def _created(reply: object) -> None:
         accepted(reply)
 
 
+def _settings(member: Member) -> str:
+    return group_settings_key(member.stream, member.group)
+
+
 def _announce(member: Member) -> list[Command]:
-    key = group_settings_key(member.stream, member.group)
+    key = _settings(member)
     return [
         ["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms],
         ["HGET", key, CLAIM_AFTER_FIELD],
+        ["HGET", key, MARK_FIELD],
     ]
+
+
+def _mark(reply: Any) -> bytes | None:
+    found: bytes | None = accepted(reply)
+    return found
 
 
 def _agreed(member: Member, announced: object) -> None:
     value = accepted(announced)
     if int(value) != member.claim_after_ms:
-        key = group_settings_key(member.stream, member.group)
+        key = _settings(member)
         raise DeclarationError(
             f"group {member.group!r} of stream {member.stream!r} claims after {int(value)} ms, this "
             f"consumer declares {member.claim_after_ms} ms. All workers of a group must agree: use "

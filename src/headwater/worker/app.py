@@ -1,0 +1,238 @@
+"""An application: a store, the consumers that work on it, and a way to publish to it.
+
+app = App("redis://localhost:6379", name="shop")
+orders = Stream("orders", Order)
+invoices = Stream("invoices", Invoice)
+
+@app.consumer(orders, group="billing", into=invoices)
+async def bill(order: Order) -> Invoice: ...
+
+headwater work shop:app            # runs the consumers
+async with app: await orders.send(Order(id=17))   # publishes without running them
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+from headwater.errors import DeclarationError, HeadwaterError
+from headwater.worker.clocks import LoopClock
+from headwater.worker.connections import Connections
+from headwater.worker.declaration import (
+    DEFAULT_RETRY,
+    Consumer,
+    declare,
+    refuse_unknown,
+)
+from headwater.worker.durations import milliseconds
+from headwater.worker.endings import Backoff
+from headwater.worker.publishing import Publisher
+from headwater.worker.running import Running
+from headwater.worker.stream import Stream
+
+if TYPE_CHECKING:
+    from headwater.worker.testing import AppTest
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+SCHEMES = ("redis", "rediss", "unix", "headwater")
+
+_open: list[App] = []
+_open_lock = threading.Lock()
+
+
+def open_apps() -> list[App]:
+    """The apps through which something can be published now."""
+    with _open_lock:
+        return list(dict.fromkeys(_open))
+
+
+class App:
+    """Consumers and publishing on one store.
+
+    ``url`` is what `headwater.connect` takes: ``redis://``, ``rediss://``, ``unix://``,
+    ``headwater:///path``, ``headwater://memory``. ``name`` says in logs and errors which app it is.
+    """
+
+    def __init__(self, url: str, *, name: str = "app", grace: str | timedelta = "30s") -> None:
+        scheme = urlsplit(url).scheme
+        if scheme not in SCHEMES:
+            raise DeclarationError(
+                f"url={url!r} is no address of a store: it begins with one of "
+                f"{', '.join(one + '://' for one in SCHEMES)}"
+            )
+        self.url = url
+        self.name = name
+        self.grace_ms = milliseconds(grace, what="grace", least_ms=0)
+        self.consumers: list[Consumer] = []
+        self._publisher = Publisher(Connections(url))
+        self._running: Running | None = None
+
+    def __repr__(self) -> str:
+        return f"App(name={self.name!r}, consumers={[one.name for one in self.consumers]})"
+
+    # --- declaring --------------------------------------------------------------------------------
+
+    def consumer(
+        self,
+        stream: Stream[Any],
+        *,
+        group: str,
+        claim_after: str | timedelta = "30s",
+        lease: str | timedelta | None = None,
+        concurrency: int | None = None,
+        prefetch: int | None = None,
+        retry: Backoff | None = DEFAULT_RETRY,
+        max_deliveries: int = 5,
+        timeout: str | timedelta | None = None,
+        into: Stream[Any] | None = None,
+        dead: str | None = None,
+        **unknown: object,
+    ) -> Callable[[H], H]:
+        """Declare that a function handles the entries of ``stream`` for consumer group ``group``.
+
+        The function gets the message and, by a parameter annotated `Delivery`, its delivery. An
+        entry is acknowledged after it returns, and comes again when it raises.
+
+        - ``claim_after``: an entry whose owner has been silent so long goes to another worker.
+        - ``lease``: everything owned is renewed every third of it; a third of claim_after if not
+          given.
+        - ``concurrency``: entries handled at a time by one process, 16 if not given. A function
+          that is not ``async`` runs in a thread.
+        - ``prefetch``: entries that one process owns at a time, four times as many if not given.
+        - ``retry``: how long an entry waits after its handler raised; None for no time at all.
+        - ``max_deliveries``: an entry that was delivered so often, crashes included, is a dead
+          letter.
+        - ``timeout``: a handler that runs longer is cancelled, as if it had raised TimeoutError.
+        - ``into``: what the function returns (a message, a list of them, or None) is published
+          there in one step with the acknowledgement.
+        - ``dead``: the dead-letter stream, ``{stream}.dead`` if not given.
+
+        Raises `DeclarationError` for whatever contradicts itself.
+        """
+        refuse_unknown(unknown)
+
+        def decorate(handler: H) -> H:
+            found = declare(
+                handler,
+                stream,
+                group=group,
+                claim_after=claim_after,
+                lease=lease,
+                concurrency=concurrency,
+                prefetch=prefetch,
+                retry=retry,
+                max_deliveries=max_deliveries,
+                timeout=timeout,
+                into=into,
+                dead=dead,
+            )
+            self._register(found)
+            return handler
+
+        return decorate
+
+    def _register(self, found: Consumer) -> None:
+        for one in self.consumers:
+            if (one.stream.name, one.group) == (found.stream.name, found.group):
+                raise DeclarationError(
+                    f"group {found.group!r} of stream {found.stream.name!r} has the handler "
+                    f"{one.name} already; a second one would share its entries at random. Use "
+                    "another group."
+                )
+            if one.handler is found.handler:
+                raise DeclarationError(f"{found.name} is declared twice; use two functions")
+        self.consumers.append(found)
+        found.stream.belongs_to(self)
+        if found.into is not None:
+            found.into.belongs_to(self)
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._leave()
+        await self._publisher.close()
+
+    def __enter__(self) -> Self:
+        self._enter()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._leave()
+        self._publisher.close_synchronous()
+
+    def _enter(self) -> None:
+        with _open_lock:
+            _open.append(self)
+
+    def _leave(self) -> None:
+        with _open_lock:
+            _open.remove(self)
+
+    async def send(self, stream: Stream[Any], message: Any) -> str:
+        """Add one message to ``stream``; its id."""
+        return (await self.send_many(stream, [message]))[0]
+
+    async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
+        """Add messages in order; their ids."""
+        return await self._publisher.send([stream.addition(message) for message in messages])
+
+    def publish(self, stream: Stream[Any], message: Any) -> str:
+        """As `send`, from code that runs no event loop."""
+        return self.publish_many(stream, [message])[0]
+
+    def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
+        """As `send_many`, from code that runs no event loop."""
+        return self._publisher.publish([stream.addition(message) for message in messages])
+
+    # --- working ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until `stop` is called, then end in peace within the grace time.
+
+        Raises what no waiting mends; whatever else happens to the store is waited for.
+        """
+        if not self.consumers:
+            raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")
+        if self._running is not None:
+            raise HeadwaterError(f"{self!r} works already")
+        running = Running(
+            self.consumers,
+            connections=Connections(self.url),
+            clock=LoopClock(),
+            chance=Random(),
+        )
+        self._running = running
+        try:
+            async with self:
+                running.start()
+                try:
+                    await running.until_stopped()
+                finally:
+                    await asyncio.shield(running.stop(self.grace_ms / 1000))
+        finally:
+            self._running = None
+
+    def stop(self) -> None:
+        """Ask `run` to end. The second time it waits for no handler any more.
+
+        Call it in the thread of the event loop, as a signal handler of asyncio does.
+        """
+        if self._running is not None:
+            self._running.ask_to_stop()
+
+    def test(self) -> AppTest:
+        """The app on an embedded store and a clock that the test advances: see `AppTest`."""
+        from headwater.worker.testing import AppTest
+
+        return AppTest(self)

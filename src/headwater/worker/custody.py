@@ -1,0 +1,255 @@
+"""What one consumer of one process owns, and everything it tells the store about it.
+
+Rule 1. An entry enters by `take` and leaves when the store has said what became of its settlement,
+        or that another owns it.
+Rule 2. What is told is told until it is heard: a lost connection is waited for, a vanished group is
+        made again, a store that cannot write is asked again. Settlements are owner-checked, so
+        telling twice does no harm.
+Rule 3. An entry that is not ours any more is dropped at once: its handler is cancelled, its result
+        published nowhere. Unless the group was made anew by another worker: then it is ours still,
+        and is registered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headwater.groups.claiming import Delivered
+from headwater.groups.member import Member, look_again, rejoin
+from headwater.groups.operation import GroupVanished, Operation, Refused, perform
+from headwater.groups.settling import How, Outcome, Settlement, settle
+from headwater.worker.clocks import Timers, sleep
+from headwater.worker.connections import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Connections,
+    lost_connection,
+)
+from headwater.worker.delivery import Delivery
+from headwater.worker.held import Held, State, Stop
+from headwater.worker.leases import renew_all
+from headwater.worker.settler import Ending, Settler
+from headwater.worker.signals import Changes
+
+log = logging.getLogger("headwater.worker")
+
+SUSPECTS_REMEMBERED = 10_000
+
+
+class Custody:
+    """Held entries and their settlement. ``settled`` is called for each reply that has come."""
+
+    def __init__(
+        self,
+        *,
+        clock: Timers,
+        connections: Connections,
+        changes: Changes,
+        settled: Callable[[Ending, Outcome], None],
+    ) -> None:
+        self.clock = clock
+        self.changes = changes
+        self.held: dict[bytes, Held] = {}
+        self.member: Member | None = None
+        self.mark: bytes | None = None
+        self.seen: bytes | None = None
+        """The greatest id that was ever read as new."""
+        self.settler = Settler(clock, self._send, self._done)
+        self._settled = settled
+        self.client = connections.asynchronous()
+        self._rejoining = asyncio.Lock()
+        self._suspects: set[bytes] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Stop talking to the store."""
+        self.abandon()
+        await self.client.aclose()
+
+    def abandon(self) -> None:
+        """Say nothing more, as a process that was killed says nothing more."""
+        for task in self._tasks:
+            task.cancel()
+
+    # --- what is held -----------------------------------------------------------------------------
+
+    def unbegun(self) -> list[Held]:
+        """What waits for a handler."""
+        return [held for held in self.held.values() if held.state is State.BUFFERED]
+
+    def holds(self, held: Held) -> bool:
+        """Whether it is ours still, and not another delivery of the same entry."""
+        return self.held.get(held.id) is held
+
+    def take(self, delivered: Delivered, *, suspect_from: int) -> Held | None:
+        """Hold an entry that was read; None when it is held already.
+
+        The latter happens when this process was stopped for so long that it claimed from itself.
+        """
+        if not delivered.claimed:
+            self.seen = delivered.id
+        if delivered.id in self.held:
+            return None
+        member = self.the_member()
+        suspect = delivered.id in self._suspects or (
+            delivered.from_silent and delivered.delivery_count >= suspect_from
+        )
+        self._suspects.discard(delivered.id)
+        delivery = Delivery(
+            delivered.id.decode(),
+            stream=member.stream,
+            group=member.group,
+            consumer=member.consumer,
+            count=delivered.delivery_count,
+            flat=delivered.fields,
+        )
+        held = Held(delivered, delivery, suspect=suspect)
+        self.held[held.id] = held
+        return held
+
+    def settle(self, held: Held, settlement: Settlement) -> None:
+        """End the delivery so, with the next batch."""
+        held.state = State.SETTLING
+        self.settler.add(Ending(held, settlement))
+
+    def hand_back(self, entries: Sequence[Held]) -> None:
+        """Give back what was not begun: this delivery is not counted.
+
+        A suspect that is handed back would look harmless to whoever reads it next; this process
+        at least remembers.
+        """
+        for held in entries:
+            if held.suspect:
+                if len(self._suspects) >= SUSPECTS_REMEMBERED:
+                    self._suspects.pop()
+                self._suspects.add(held.id)
+            self.settle(held, Settlement(held.id, How.SILENT))
+        self.settler.hurry()
+
+    def lost(self, entries: Sequence[Held]) -> None:
+        """The store says that these are not ours. Called in the event loop's thread."""
+        entries = [
+            held for held in entries if self.holds(held) and held.state is not State.SETTLING
+        ]
+        if entries:
+            task = asyncio.ensure_future(self._drop_unless_remade(entries))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _drop_unless_remade(self, entries: Sequence[Held]) -> None:
+        kept = await self._registered_again()
+        for held in entries:
+            mine = self.holds(held) and held.state is not State.SETTLING
+            if mine and held.id not in kept:
+                self._drop(held)
+
+    def _drop(self, held: Held) -> None:
+        log.warning(
+            "lost the lease of %s of %s: another worker has it; what its handler does is dropped",
+            held.delivery.id,
+            held.delivery.stream,
+        )
+        del self.held[held.id]
+        held.delivery.mark_lost()
+        held.stop(Stop.LOST)
+        held.state = State.SETTLING  # a pool that finds it in its buffer passes over it
+        self.changes.notify()
+
+    # --- what is told -----------------------------------------------------------------------------
+
+    async def ask(self, make: Callable[[Member], Operation[Any]]) -> Any:
+        """Carry out an operation, until it has been carried out."""
+        while True:
+            mark = self.mark
+            try:
+                return await self._persist(make)
+            except GroupVanished:
+                await self.rejoin(mark)
+
+    async def _persist(self, make: Callable[[Member], Operation[Any]]) -> Any:
+        """Try until the store answers anything but that it cannot now; a vanished group is raised."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await perform(self.client, make(self.the_member()))
+            except GroupVanished:
+                raise
+            except lost_connection() as error:
+                log.warning("the store went away, trying again in %.2f s: %s", pause, error)
+            except Refused as error:
+                log.warning("the store refuses, trying again in %.2f s: %s", pause, error)
+            await sleep(self.clock, pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def renew_now(self) -> None:
+        """Renew everything held, before something that must not find it stale."""
+        entries = list(self.held.values())
+        self.lost(await perform(self.client, renew_all(self.the_member(), entries)))
+
+    async def rejoin(self, mark: bytes | None) -> None:
+        """Make a vanished group again, unless somebody here has done so since ``mark`` was read."""
+        async with self._rejoining:
+            if self.mark != mark:
+                return
+            member = self.the_member()
+            new = secrets.token_hex(8)
+            position, kept = await self._persist(
+                lambda who: rejoin(who, unsettled=self._unsettled(), seen=self.seen, mark=new)
+            )
+            self.mark = new.encode()
+            log.warning(
+                "group %s of stream %s was gone and is made again behind %s; %d unsettled entries "
+                "are registered again",
+                member.group,
+                member.stream,
+                position,
+                len(kept),
+            )
+
+    async def _registered_again(self) -> set[bytes]:
+        """If another worker made the group anew, what was registered again as ours; else nothing."""
+        mark, kept = await self.ask(
+            lambda member: look_again(member, unsettled=self._unsettled(), mark=self.mark)
+        )
+        self.mark = mark
+        found: set[bytes] = kept
+        return found
+
+    def _unsettled(self) -> list[tuple[bytes, int]]:
+        return [(held.id, held.count) for held in self.held.values()]
+
+    async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
+        outcomes: list[Outcome] = await self.ask(lambda member: settle(member, settlements))
+        missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
+        if missed:
+            kept = await self._registered_again()
+            missed = [n for n in missed if settlements[n].id in kept]
+        if missed:
+            again = [settlements[n] for n in missed]
+            retried = await self.ask(lambda member: settle(member, again))
+            for n, outcome in zip(missed, retried, strict=True):
+                outcomes[n] = outcome
+        return outcomes
+
+    def _done(self, ending: Ending, outcome: Outcome) -> None:
+        held = ending.held
+        if self.holds(held) and outcome.error is None:
+            del self.held[held.id]
+        if not outcome.done and outcome.error is None:
+            log.warning(
+                "%s of %s was not settled (%s): another worker has it",
+                held.delivery.id,
+                held.delivery.stream,
+                ending.settlement.how,
+            )
+        self._settled(ending, outcome)
+        self.changes.notify()
+
+    def the_member(self) -> Member:
+        """`member`, once the group is joined."""
+        assert self.member is not None, "nothing is held before the group is joined"
+        return self.member

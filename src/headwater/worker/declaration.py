@@ -1,0 +1,161 @@
+"""A consumer as a program declares it. Everything that can be wrong with it is said here, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from headwater.errors import DeclarationError
+from headwater.messages import dead_letter_stream
+from headwater.worker.durations import milliseconds
+from headwater.worker.endings import Backoff
+from headwater.worker.handlers import Call, bind
+from headwater.worker.stream import Stream
+
+SUSPECT_FROM = 3
+"""An entry whose owners fell silent runs alone from this delivery on."""
+
+DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
+
+OPTIONS = (
+    "group",
+    "claim_after",
+    "lease",
+    "concurrency",
+    "prefetch",
+    "retry",
+    "max_deliveries",
+    "timeout",
+    "into",
+    "dead",
+)
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One ``@app.consumer``. Durations in milliseconds.
+
+    ``prefetch`` is the most entries that one process owns at a time, running ones included.
+    """
+
+    handler: Callable[..., Any]
+    call: Call
+    is_async: bool
+    name: str
+    stream: Stream[Any]
+    group: str
+    claim_after_ms: int
+    lease_ms: int
+    concurrency: int
+    prefetch: int
+    retry: Backoff | None
+    max_deliveries: int
+    timeout_ms: int | None
+    into: Stream[Any] | None
+    dead: str
+
+    @property
+    def suspect_from(self) -> int:
+        """The delivery from which on an entry claimed from a silent owner runs alone."""
+        return min(SUSPECT_FROM, self.max_deliveries)
+
+
+def declare(
+    handler: Callable[..., Any],
+    stream: Stream[Any],
+    *,
+    group: str,
+    claim_after: str | timedelta = "30s",
+    lease: str | timedelta | None = None,
+    concurrency: int | None = None,
+    prefetch: int | None = None,
+    retry: Backoff | None = DEFAULT_RETRY,
+    max_deliveries: int = 5,
+    timeout: str | timedelta | None = None,
+    into: Stream[Any] | None = None,
+    dead: str | None = None,
+) -> Consumer:
+    """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
+    _check_streams(stream, into)
+    if not group or not isinstance(group, str):
+        raise DeclarationError(f"group={group!r} must be the name of the consumer group")
+    if retry is not None and not isinstance(retry, Backoff):
+        raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
+    bound = bind(handler, stream.type, has_results=into is not None)
+    claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
+    lease_ms = max(1, claim_after_ms // 3)
+    if lease is not None:
+        lease_ms = milliseconds(lease, what="lease", least_ms=30)
+    if lease_ms >= claim_after_ms:
+        raise DeclarationError(
+            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
+            "was not renewed for that long"
+        )
+    _check_number("max_deliveries", max_deliveries)
+    concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries)
+    if timeout is not None and not bound.is_async:
+        raise DeclarationError(
+            f"timeout={timeout!r}: handler {bound.name} runs in a thread, and a thread cannot be "
+            "stopped. Make it `async def`, or bound what it calls."
+        )
+    return Consumer(
+        handler=handler,
+        call=bound.call,
+        is_async=bound.is_async,
+        name=bound.name,
+        stream=stream,
+        group=group,
+        claim_after_ms=claim_after_ms,
+        lease_ms=lease_ms,
+        concurrency=concurrency,
+        prefetch=prefetch,
+        retry=retry,
+        max_deliveries=max_deliveries,
+        timeout_ms=None if timeout is None else milliseconds(timeout, what="timeout"),
+        into=into,
+        dead=dead or dead_letter_stream(stream.name),
+    )
+
+
+def _check_streams(stream: Any, into: Any) -> None:
+    if not isinstance(stream, Stream):
+        raise DeclarationError(f"{stream!r} is no Stream: Stream('orders', Order)")
+    if into is not None and not isinstance(into, Stream):
+        raise DeclarationError(f"into={into!r} is no Stream: Stream('invoices', Invoice)")
+
+
+def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) -> tuple[int, int]:
+    if max_deliveries == 1:
+        # A crash is every held entry's only delivery: none may be held beside the one that runs.
+        if (prefetch or 1) > 1 or (concurrency or 1) > 1:
+            raise DeclarationError(
+                "max_deliveries=1 allows no second attempt, so a crash must not take a neighbour "
+                "with it: prefetch and concurrency are 1 then; leave them out"
+            )
+        return 1, 1
+    if concurrency is None:
+        concurrency = min(16, prefetch or 16)
+    _check_number("concurrency", concurrency)
+    if prefetch is None:
+        prefetch = 4 * concurrency
+    _check_number("prefetch", prefetch)
+    if prefetch < concurrency:
+        raise DeclarationError(
+            f"prefetch={prefetch} is less than concurrency={concurrency}: it counts all entries "
+            "that a process owns, running ones included"
+        )
+    return concurrency, prefetch
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise DeclarationError(f"{name}={value!r} must be a whole number from 1 on")
+
+
+def refuse_unknown(options: dict[str, object]) -> None:
+    """An option that does not exist is refused where it is written."""
+    if options:
+        unknown = ", ".join(repr(name) for name in sorted(options))
+        raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(OPTIONS)}")

@@ -1,0 +1,38 @@
+"""Durations as people write them: ``"1500ms"``, ``"30s"``, ``"5m"``, ``"1.5h"``, ``"2d"``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from headwater.errors import DeclarationError
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
+
+LONGEST_MS = 366 * 86_400_000
+"""A year and a day: a longer wait is a unit mistaken."""
+
+
+def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms: int = 1) -> int:
+    """A duration in whole milliseconds. ``what`` names it in the `DeclarationError` for anything
+    that is no duration, is shorter than ``least_ms``, or longer than a year.
+
+    >>> milliseconds("1.5s"), milliseconds("5m"), milliseconds(timedelta(seconds=2))
+    (1500, 300000, 2000)
+    """
+    if isinstance(duration, timedelta):
+        found = round(duration.total_seconds() * 1000)
+    else:
+        match = _FORM.fullmatch(str(duration))
+        if match is None:
+            raise DeclarationError(
+                f"{what}={duration!r} is no duration: write a number and a unit, one of "
+                f"{', '.join(_UNITS)}, as in '1500ms', '30s', '5m'"
+            )
+        found = round(float(match[1]) * _UNITS[match[2]])
+    if not least_ms <= found <= LONGEST_MS:
+        raise DeclarationError(
+            f"{what}={duration!r} is {found} ms; it must be at least {least_ms} ms and at most a year"
+        )
+    return found

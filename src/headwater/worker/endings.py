@@ -1,0 +1,68 @@
+"""How a handler says that it did not succeed, and how long the next attempt waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+from headwater.errors import DeclarationError
+from headwater.worker.durations import LONGEST_MS, milliseconds
+
+
+class Dead(Exception):
+    """Raised by a handler: this entry can never be handled. It becomes a dead letter at once, with
+    the reason."""
+
+
+class Again(Exception):
+    """Raised by a handler: not now. The entry comes again ``after`` so long; the delivery counts.
+
+    Without ``after`` the consumer's ``retry`` decides.
+    """
+
+    def __init__(self, after: str | timedelta | None = None, *, reason: str = "") -> None:
+        self.after_ms = None if after is None else milliseconds(after, what="after", least_ms=0)
+        super().__init__(reason or (f"again after {after}" if after is not None else "again"))
+
+
+class Backoff:
+    """Waits that grow: ``first``, then ``factor`` times as long each time, up to ``ceiling``.
+
+    ``jitter`` spreads them: 0.2 means anything from 80 % to 120 %, so that entries that failed
+    together do not come again together.
+
+    >>> backoff = Backoff("1s", factor=2, ceiling="5m", jitter=0)
+    >>> [backoff.delay_ms(deliveries, Random(0)) for deliveries in (1, 2, 3, 20)]
+    [1000, 2000, 4000, 300000]
+    """
+
+    def __init__(
+        self,
+        first: str | timedelta = "1s",
+        *,
+        factor: float = 2,
+        ceiling: str | timedelta = "5m",
+        jitter: float = 0.2,
+    ) -> None:
+        self.first_ms = milliseconds(first, what="first")
+        self.ceiling_ms = milliseconds(ceiling, what="ceiling")
+        self.factor = factor
+        self.jitter = jitter
+        if factor < 1:
+            raise DeclarationError(f"factor={factor!r} must be at least 1: waits do not shrink")
+        if not 0 <= jitter < 1:
+            raise DeclarationError(f"jitter={jitter!r} must be at least 0 and less than 1")
+        if self.ceiling_ms < self.first_ms:
+            raise DeclarationError(f"ceiling={ceiling!r} is shorter than first={first!r}")
+
+    def delay_ms(self, deliveries: int, chance: Random) -> int:
+        """Milliseconds to wait after the delivery of this count failed."""
+        growth = min(float(LONGEST_MS), self.factor ** min(deliveries - 1, 64))
+        wait = min(float(self.ceiling_ms), self.first_ms * growth)
+        return max(1, round(wait * chance.uniform(1 - self.jitter, 1 + self.jitter)))
+
+    def __repr__(self) -> str:
+        return (
+            f"Backoff('{self.first_ms}ms', factor={self.factor}, ceiling='{self.ceiling_ms}ms', "
+            f"jitter={self.jitter})"
+        )

@@ -1,0 +1,61 @@
+"""What one consumer owns in this process, from the read to the settlement's reply.
+
+    BUFFERED ──taken──▶ RUNNING ──returns, raises──▶ SETTLING ──reply──▶ (gone)
+        │                  │
+        └──── lost, handed back at a stop ────▶ SETTLING or (gone)
+
+Rule 1. An entry is held from the moment it is read until the server has said what became of its
+        settlement. Only what is held is renewed, and everything held is.
+Rule 2. An entry that is lost is no longer held; what its handler returns is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+
+from headwater.groups.claiming import Delivered
+from headwater.worker.delivery import Delivery
+
+
+class State(Enum):
+    BUFFERED = "buffered"
+    RUNNING = "running"
+    SETTLING = "settling"
+
+
+class Stop(Enum):
+    """Why a running handler was cancelled by us."""
+
+    LOST = "its entry belongs to another worker now"
+    TIMEOUT = "it ran longer than its timeout"
+    STOPPING = "the worker stops"
+
+
+class Held:
+    """One owned entry."""
+
+    __slots__ = ("delivered", "delivery", "state", "stopped", "suspect", "task")
+
+    def __init__(self, delivered: Delivered, delivery: Delivery, *, suspect: bool) -> None:
+        self.delivered = delivered
+        self.delivery = delivery
+        self.suspect = suspect
+        self.state = State.BUFFERED
+        self.task: asyncio.Task[None] | None = None
+        """The task that runs the handler, while it runs."""
+        self.stopped: Stop | None = None
+
+    @property
+    def id(self) -> bytes:
+        return self.delivered.id
+
+    @property
+    def count(self) -> int:
+        return self.delivered.delivery_count
+
+    def stop(self, why: Stop) -> None:
+        """Cancel the handler, if it runs; the first reason stands."""
+        if self.task is not None and self.stopped is None:
+            self.stopped = why
+            self.task.cancel()

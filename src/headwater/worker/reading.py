@@ -1,0 +1,205 @@
+"""The one task of a consumer that reads, over one connection after another.
+
+Rule 1. A connection begins with what this consumer owns and does not know: the entries of a reply
+        that was lost with the connection before.
+Rule 2. Nothing is read for which there is no room; when there is, the read waits in the store, and
+        can be called back from there.
+Rule 3. The group is joined once. If it is gone later, it is made again from what is known here
+        (`Custody.rejoin`), never silently from the beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from headwater.errors import HeadwaterError
+from headwater.groups.capabilities import Capabilities, probe
+from headwater.groups.claiming import Delivered, Reader, recover
+from headwater.groups.member import Member, join
+from headwater.groups.operation import GroupVanished, Refused, perform, single
+from headwater.groups.settling import one_step
+from headwater.worker.clocks import Timers, sleep
+from headwater.worker.connections import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Connections,
+    lost_connection,
+    refused_for_good,
+)
+from headwater.worker.custody import Custody
+from headwater.worker.declaration import Consumer
+from headwater.worker.leases import TaskKeeper, ThreadKeeper
+from headwater.worker.signals import Changes
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+log = logging.getLogger("headwater.worker")
+
+Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
+
+
+class Reading:
+    """Reads for one consumer; ``accept`` gets what was read before the next read begins.
+
+    ``hungry`` says whether a handler has nothing to do.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        consumer_name: str,
+        connections: Connections,
+        clock: Timers,
+        custody: Custody,
+        keeper: ThreadKeeper | TaskKeeper,
+        changes: Changes,
+        hungry: Callable[[], bool],
+        accept: Accept,
+    ) -> None:
+        self.consumer = consumer
+        self.joined = False
+        self.stopping = False
+        self.paused = False
+        self.reader: Reader | None = None
+        self._name = consumer_name
+        self._connections = connections
+        self._clock = clock
+        self._custody = custody
+        self._keeper = keeper
+        self._changes = changes
+        self._hungry = hungry
+        self._accept = accept
+        self._able: Capabilities | None = None
+        self._connection_id = 0
+        self._in_read = False
+        self._mark: bytes | None = None
+
+    async def run(self) -> None:
+        """Read until told to stop. Raises what no waiting mends."""
+        pause = FIRST_PAUSE
+        while not self.stopping:
+            client = self._connections.reading()
+            try:
+                await self._read_over(client)
+            except GroupVanished:
+                await self._custody.rejoin(self._mark)
+            except refused_for_good() as error:
+                raise HeadwaterError(f"the store does not let this worker in: {error}") from error
+            except lost_connection() as error:
+                log.warning("the store cannot be read, trying again in %.2f s: %s", pause, error)
+                await sleep(self._clock, pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            except Refused as error:
+                if not self.joined:
+                    raise
+                log.warning("the store refuses reading, trying again in %.2f s: %s", pause, error)
+                await sleep(self._clock, pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                pause = FIRST_PAUSE
+            finally:
+                await _close(client)
+
+    async def _read_over(self, client: redis.asyncio.Redis) -> None:
+        """Read over one connection until told to stop; whatever goes wrong is raised."""
+        member = await self._introduce(client)
+        self._mark = self._custody.mark
+        found, gone = await perform(client, recover(member, list(self._custody.held)))
+        for entry_id in gone:
+            await perform(client, single("XACK", member.stream, member.group, entry_id))
+        await self._accept(found)
+        assert self.reader is not None, "a member that was introduced has a reader"
+        while not self.stopping:
+            limit = await self._room()
+            if limit:
+                await self._accept(await self._read_once(client, self.reader, limit))
+
+    async def _introduce(self, client: redis.asyncio.Redis) -> Member:
+        """Ask the server what it can do, and join the group the first time."""
+        consumer = self.consumer
+        able = await perform(client, probe(consumer.stream.name))
+        self._connection_id = await perform(client, single("CLIENT", "ID"))
+        member = Member(
+            consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
+        )
+        if not self.joined:
+            self._custody.mark = await perform(client, join(member))
+            self.joined = True
+            self._say_joined(member)
+        self._custody.member = member
+        if self.reader is None or able != self._able:
+            self.reader, self._able = Reader(member), able
+        return member
+
+    def _say_joined(self, member: Member) -> None:
+        log.info(
+            "%s reads %s as %s of group %s (%s)",
+            self.consumer.name,
+            member.stream,
+            member.consumer,
+            member.group,
+            member.able.server,
+        )
+        into = self.consumer.into
+        if into is not None and not one_step(member, into.name):
+            log.warning(
+                "%s and %s lie in different slots of the cluster: results are published first and "
+                "then acknowledged, at least once",
+                member.stream,
+                into.name,
+            )
+
+    async def _read_once(
+        self, client: redis.asyncio.Redis, reader: Reader, limit: int
+    ) -> list[Delivered]:
+        stale = self._clock.monotonic() - self._keeper.renewed_at
+        if self._custody.held and stale > self.consumer.lease_ms / 1000:
+            # This process stood still. A read that claims would claim from ourselves.
+            await self._custody.renew_now()
+        self._mark = self._custody.mark
+        self._in_read = True
+        try:
+            return await perform(client, reader.read(limit=limit, now=self._clock.monotonic()))
+        finally:
+            self._in_read = False
+            self._changes.notify()
+
+    async def _room(self) -> int:
+        """How many entries to read next; waits until there is reason to. 0 at a stop."""
+        enough = max(1, (self.consumer.prefetch - self.consumer.concurrency) // 2)
+        held = self._custody.held
+
+        def ready() -> bool:
+            if self.stopping:
+                return True
+            free = self.consumer.prefetch - len(held)
+            return not self.paused and (free >= enough or (free > 0 and self._hungry()))
+
+        await self._changes.until(ready)
+        return 0 if self.stopping else self.consumer.prefetch - len(held)
+
+    async def quieten(self) -> None:
+        """Return when no read is on its way, and what it brought has been accepted."""
+        while self._in_read:
+            # The server finds nothing to unblock until the read is blocked there: ask again.
+            try:
+                await perform(
+                    self._custody.client, single("CLIENT", "UNBLOCK", self._connection_id)
+                )
+            except Refused as error:
+                log.debug("the read cannot be called back and ends by itself: %s", error)
+            except lost_connection():
+                pass  # and so will the read be
+            await asyncio.sleep(0.002)  # for the network, which knows no other clock
+
+
+async def _close(client: redis.asyncio.Redis) -> None:
+    try:
+        await client.aclose()
+    except lost_connection():
+        pass

@@ -1,0 +1,105 @@
+"""All consumers of an app in one process: started together, stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from headwater.worker.alone import Gate
+from headwater.worker.clocks import Timers
+from headwater.worker.connections import Connections, shown_url
+from headwater.worker.declaration import Consumer
+from headwater.worker.held import Held
+from headwater.worker.loop import Loop
+
+log = logging.getLogger("headwater.worker")
+
+
+def unique_name() -> str:
+    """A consumer name that no other process has or ever had: host, pid, and a word of this start.
+
+    A name that came back after a crash would be taken for the consumer that owns what the crash
+    left, and those entries would wait for nobody.
+    """
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
+    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+class Running:
+    """The loops of one process. Made and used in one event loop."""
+
+    def __init__(
+        self,
+        consumers: Sequence[Consumer],
+        *,
+        connections: Connections,
+        clock: Timers,
+        chance: Random,
+        observe: Callable[[Consumer, Held], None] | None = None,
+    ) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._chance = chance
+        self._observe = observe
+        self._gate = Gate()
+        self._at_once = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self.loops = {consumer: self._loop(consumer) for consumer in consumers}
+
+    def _loop(self, consumer: Consumer) -> Loop:
+        watch = self._observe
+        return Loop(
+            consumer,
+            consumer_name=unique_name(),
+            connections=self._connections,
+            clock=self._clock,
+            gate=self._gate,
+            chance=self._chance,
+            observe=None if watch is None else lambda held: watch(consumer, held),
+        )
+
+    def start(self) -> None:
+        """Begin to read, for every consumer."""
+        log.info("%d consumers on %s", len(self.loops), shown_url(self._connections.url))
+        for loop in self.loops.values():
+            loop.start()
+
+    def replace(self, consumer: Consumer) -> Loop:
+        """Abandon the consumer's loop as a crash would, and begin anew; the abandoned one."""
+        abandoned = self.loops[consumer]
+        abandoned.abandon()
+        self.loops[consumer] = self._loop(consumer)
+        self.loops[consumer].start()
+        return abandoned
+
+    def ask_to_stop(self) -> None:
+        """The first time: `until_stopped` returns. The second: nothing is waited for any more."""
+        if self._wanted.is_set():
+            self._at_once.set()
+        self._wanted.set()
+
+    async def until_stopped(self) -> None:
+        """Return when a stop is asked for. Raises the first error that ends a consumer."""
+        wanted = asyncio.ensure_future(self._wanted.wait())
+        failures = [loop.failed for loop in self.loops.values()]
+        ends: list[asyncio.Future[Any]] = [wanted, *failures]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wanted.cancel()
+        for failure in failures:
+            if failure.done() and not failure.cancelled():
+                failure.result()
+
+    async def stop(self, grace: float) -> None:
+        """End all consumers in peace; see `Loop.stop`."""
+        await asyncio.gather(
+            *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values())
+        )

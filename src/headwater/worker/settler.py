@@ -1,0 +1,107 @@
+"""Gathers settlements and sends them together: 256, or what 5 ms brought.
+
+Rule 1. Order is kept: what was added first is settled first, and each held entry once.
+Rule 2. A batch goes out at once when it is full or when a handler has nothing else to do, so that
+        waiting for company never slows a worker that is idle.
+Rule 3. A batch is sent until its reply has come; sending it twice does no harm (groups/settling).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from headwater.groups.settling import Outcome, Settlement
+from headwater.worker.clocks import Timer, Timers
+from headwater.worker.held import Held
+from headwater.worker.signals import Changes
+
+BATCH = 256
+LINGER_SECONDS = 0.005
+BATCH_BYTES = 4 * 1024 * 1024
+"""A batch with results of so many bytes is full, however few they are."""
+
+
+class Ending(NamedTuple):
+    """A held entry and how it is to end."""
+
+    held: Held
+    settlement: Settlement
+
+
+Send = Callable[[list[Settlement]], Awaitable[list[Outcome]]]
+Done = Callable[[Ending, Outcome], None]
+
+
+class Settler:
+    """One consumer's settlements, in batches. `run` is a task of its own."""
+
+    def __init__(self, clock: Timers, send: Send, done: Done) -> None:
+        self._clock = clock
+        self._send = send
+        self._done = done
+        self._queue: deque[Ending] = deque()
+        self._ready = asyncio.Event()
+        self._timer: Timer | None = None
+        self._in_flight = 0
+        self._empty = Changes()
+
+    def __len__(self) -> int:
+        return len(self._queue) + self._in_flight
+
+    def add(self, ending: Ending) -> None:
+        """Settle it with the next batch."""
+        self._queue.append(ending)
+        if len(self._queue) >= BATCH:
+            self._ready.set()
+        elif self._timer is None:
+            self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
+
+    def hurry(self) -> None:
+        """Whatever waits goes out now."""
+        if self._queue:
+            self._ready.set()
+
+    async def drained(self) -> None:
+        """Send what waits and return when all of it is settled."""
+        self.hurry()
+        await self._empty.until(lambda: not len(self))
+
+    async def run(self) -> None:
+        """Send batches until cancelled."""
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            batch = self._take()
+            if batch:
+                await self._flush(batch)
+            if len(self._queue) >= BATCH:
+                self._ready.set()
+            elif self._queue and self._timer is None:
+                self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
+
+    def _take(self) -> list[Ending]:
+        batch: list[Ending] = []
+        size = 0
+        while self._queue and len(batch) < BATCH and size < BATCH_BYTES:
+            ending = self._queue.popleft()
+            size += sum(
+                len(value) for one in ending.settlement.additions for _name, value in one.fields
+            )
+            batch.append(ending)
+        return batch
+
+    async def _flush(self, batch: list[Ending]) -> None:
+        self._in_flight = len(batch)
+        try:
+            outcomes = await self._send([ending.settlement for ending in batch])
+        finally:
+            self._in_flight = 0
+        for ending, outcome in zip(batch, outcomes, strict=True):
+            self._done(ending, outcome)
+        self._empty.notify()
