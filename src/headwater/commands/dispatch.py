@@ -96,7 +96,7 @@ def find_row(arguments: Arguments) -> tuple[bytes, CommandRow]:
         word = arguments.token(1)
         sub = row.subcommands.get(word)
         if sub is None:
-            typed = arguments.bytes(1)[:_SHOWN_BYTES].decode("latin-1")
+            typed = arguments.bytes(1)[:_SHOWN_BYTES].decode("utf-8", "surrogateescape")
             raise CommandError(
                 f"ERR unknown subcommand '{typed}'. Try {name.decode('latin-1')} HELP."
             )
@@ -114,6 +114,6 @@ def _unknown(arguments: Arguments) -> str:
         if len(shown) >= _SHOWN_BYTES:
             break
         room = _SHOWN_BYTES - len(shown)
-        shown += "'" + arguments.bytes(index)[:room].decode("latin-1") + "' "
-    typed = arguments.bytes(0)[:_SHOWN_BYTES].decode("latin-1")
+        shown += "'" + arguments.bytes(index)[:room].decode("utf-8", "surrogateescape") + "' "
+    typed = arguments.bytes(0)[:_SHOWN_BYTES].decode("utf-8", "surrogateescape")
     return f"ERR unknown command '{typed}', with args beginning with: {shown}"
