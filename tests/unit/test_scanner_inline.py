@@ -14,7 +14,7 @@ SPLITS = {
     b" \t\v\f\r": [],
     b"PING": [b"PING"],
     b"  set  k\tv  ": [b"set", b"k", b"v"],
-    b"a\vb \fc": [b"a", b"b", b"c"],
+    b"a\vb \fc": [b"a\vb", b"c"],
     b'a"b c"': [b"ab c"],
     b"a'b c' d": [b"ab c", b"d"],
     b"\"\" ''": [b"", b""],

@@ -1,6 +1,7 @@
 """Inline requests: a line that a person types, with quotes, instead of RESP.
 
-The rules are those of Redis's command line: words are separated by white space; ``"…"`` knows
+The rules are those of Redis's command line: words end at a space, tab, CR or LF, and more white
+space (VT, FF) may stand before the next; ``"…"`` knows
 ``\\n \\r \\t \\b \\a \\xHH`` and takes any other escaped byte as itself; ``'…'`` knows only ``\\'``;
 a closing quote must be followed by white space or the end of the line.
 """
@@ -12,6 +13,7 @@ from headwater.errors import ProtocolError
 UNBALANCED = "Protocol error: unbalanced quotes in request"
 
 _SPACE = b" \t\n\v\f\r"
+_END_OF_WORD = b" \t\n\r"
 _BACKSLASH = 0x5C
 _DOUBLE = 0x22
 _SINGLE = 0x27
@@ -35,7 +37,7 @@ def split(line: bytes) -> list[bytes]:
         if position == size:
             return words
         word = bytearray()
-        while position < size and line[position] not in _SPACE:
+        while position < size and line[position] not in _END_OF_WORD:
             byte = line[position]
             if byte == _DOUBLE:
                 position = _double_quoted(line, position + 1, word)

@@ -105,7 +105,8 @@ class Config:
         if name == "dir":
             return str(Path(value).absolute())
         if name == "client-output-buffer-limit":
-            classes = {"normal": value, **_OTHER_CLASSES}
+            classes = {"normal": value, "slave": _OTHER_CLASSES["replica"]}
+            classes["pubsub"] = _OTHER_CLASSES["pubsub"]
             return " ".join(f"{kind} {a} {b} {c}" for kind, (a, b, c) in classes.items())
         if isinstance(value, bool):
             return "yes" if value else "no"

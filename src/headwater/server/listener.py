@@ -15,8 +15,8 @@ from pathlib import Path
 
 from headwater.errors import ListenError
 from headwater.server.config import Config
+from headwater.server.driver import Driver
 from headwater.server.info import traffic_of
-from headwater.server.loop import Loop
 
 log = logging.getLogger("headwater.server")
 
@@ -43,11 +43,11 @@ class Listener:
         """``tcp`` or ``unix``."""
         self.name = name
         """As the ready line shows it: ``127.0.0.1:6379``, ``unix:/run/headwater.sock``."""
-        self._loop: Loop | None = None
+        self._loop: Driver | None = None
         self._paused: asyncio.TimerHandle | None = None
         self._inode = Path(bound.getsockname()).stat().st_ino if kind == "unix" else 0
 
-    def listen(self, loop: Loop, *, backlog: int) -> None:
+    def listen(self, loop: Driver, *, backlog: int) -> None:
         """Begin to accept clients for ``loop``. Raises `ListenError`."""
         self._loop = loop
         try:

@@ -1,4 +1,4 @@
-"""The loop: sockets in, one turn of the node, sockets out.
+"""When a socket is ready: one epoll for all of them, within asyncio.
 
     asyncio ── reader on one descriptor ──▶ epoll over all clients
                                              │ at most MAX_EVENTS_PER_TURN ready sockets
@@ -6,306 +6,23 @@
        Node.turn(all of them)  ◀─────────────┘  executes, commits, then calls on_output
        send to each; what a socket does not take waits for EPOLLOUT
 
-Rule 1. One turn serves every socket that was ready: one commit, one fsync for all of them.
-Rule 2. An error of one socket ends that connection and nothing else. An error of the node ends the
-        server: what it holds may be wrong, what the journal holds is not.
-Rule 3. Input is level-triggered: what was not read this time is ready the next time, after others.
-Rule 4. `on_output` only puts bytes in line; it may come from another thread (an embedded client of
-        the same node). All sending is done here.
+asyncio keeps timers, signals and new connections. Input is level-triggered: what was not read this
+time is ready the next time, after others.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import select
-import socket
-import threading
-from collections import deque
 from collections.abc import Callable
 
-from headwater.limits import MAX_EVENTS_PER_TURN, RECEIVE_BYTES
-from headwater.server.info import Traffic, traffic_of
+from headwater.limits import MAX_EVENTS_PER_TURN
+from headwater.server.driver import Driver
 from headwater.server.node import Node
 from headwater.server.session import Session
 from headwater.server.sockets import Connection
 
-log = logging.getLogger("headwater.server")
 
-UNAUTHENTICATED_INPUT_BYTES = 1024 * 1024
-"""Most unprocessed input before AUTH. Precedent: Redis, networking.c, readQueryFromClient."""
-
-LINGER_SECONDS = 60
-"""How long a connection that ends may take to accept its last bytes."""
-
-SHORTEST_DELAY_S = 0.001
-"""What is due and cannot be done yet (a full disk) must not keep the loop spinning."""
-
-
-class Loop:
-    """What both drivers of a node share: turns, timers, limits, the end. See `EpollLoop`.
-
-    ``on_stop`` is called once, when SHUTDOWN was asked for or the node cannot go on; `failure` says
-    which.
-    """
-
-    def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
-        self.node = node
-        self.failure: BaseException | None = None
-        """Why the node cannot go on; None while it can."""
-        self.connections: dict[int, Connection] = {}
-        self.traffic: Traffic = traffic_of(node)
-        self._asyncio = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._on_stop = on_stop
-        self._stopped = False
-        self._space = memoryview(bytearray(RECEIVE_BYTES))
-        self._in_line: deque[Connection] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        self._second = self._asyncio.call_later(1.0, self._each_second)
-
-    # --- for the listener -----------------------------------------------------------------------
-
-    def adopt(self, client: socket.socket, *, kind: str, address: str, local_address: str) -> None:
-        """Serve a connected socket from now on."""
-        client.setblocking(False)
-        session = self.node.connect(
-            kind=kind, address=address, local_address=local_address, on_output=self._on_output
-        )
-        connection = Connection(client, session)
-        session.driver = connection
-        self.connections[connection.descriptor] = connection
-        try:
-            self._watch(connection)
-        except OSError as error:
-            self.close(connection, error)
-
-    def stop(self) -> None:
-        """End every connection; what was released is sent if the socket takes it at once."""
-        self._second.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._stopped = True
-        for connection in list(self.connections.values()):
-            self._send(connection)
-            self.close(connection)
-
-    # --- turns ----------------------------------------------------------------------------------
-
-    def run_turn(self, ready: list[Session]) -> None:
-        """A turn for these sessions, and its outcome to the sockets."""
-        try:
-            self.node.turn(ready)
-        except Exception as error:
-            self._fail(error)
-            return
-        self._after_turn()
-
-    def tick(self) -> None:
-        """What time alone asks for; a test calls it after it has moved the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        try:
-            self.node.tick()
-        except Exception as error:
-            self._fail(error)
-            return
-        self._after_turn()
-
-    def _after_turn(self) -> None:
-        self._send_all()
-        if self.node.poisoned is not None and self.failure is None:
-            self.failure = self.node.poisoned
-            log.critical("%s", self.failure)
-        if self.node.stopping:
-            self._end()
-            return
-        with self.node.lock:
-            deadline = self.node.next_deadline()
-        if deadline is None:
-            return
-        if self._timer is not None:
-            if self._timer_at <= deadline:
-                return  # It comes early, does nothing and asks again.
-            self._timer.cancel()
-        self._timer_at = deadline
-        delay = max(SHORTEST_DELAY_S, deadline - self.node.clock.monotonic())
-        self._timer = self._asyncio.call_later(delay, self.tick)
-
-    def _fail(self, error: BaseException) -> None:
-        """The node broke: nothing more is read from its state, and the server ends."""
-        log.critical("the server ends: a turn failed", exc_info=error)
-        self.failure = error
-        self._end()
-
-    def _end(self) -> None:
-        if not self._stopped:
-            self._stopped = True
-            self._on_stop()
-
-    # --- output ---------------------------------------------------------------------------------
-
-    def _on_output(self, session: Session) -> None:
-        connection: Connection = session.driver
-        output = session.take_output()
-        if output:
-            connection.chunks.append(output)
-        if not connection.in_line:
-            connection.in_line = True
-            self._in_line.append(connection)
-        if threading.get_ident() != self._thread:
-            self._asyncio.call_soon_threadsafe(self._send_all)
-
-    def _send_all(self) -> None:
-        while self._in_line:
-            connection = self._in_line.popleft()
-            connection.in_line = False
-            if connection.descriptor in self.connections:
-                self._send(connection)
-
-    def _send(self, connection: Connection) -> None:
-        """Send what is in line; close a connection that ends with it or has too much in it."""
-        try:
-            count = connection.send()
-        except OSError as error:
-            self.close(connection, error)
-            return
-        self.traffic.writes += 1
-        self.traffic.sent_bytes += count
-        if connection.unsent:
-            if not connection.writing:
-                self._write_interest(connection, wanted=True)
-            self._check_output_limit(connection)
-        elif connection.session.closing:
-            self.close(connection)
-        elif connection.writing:
-            self._write_interest(connection, wanted=False)
-
-    def _check_output_limit(self, connection: Connection) -> None:
-        hard, soft, seconds = self.node.config.client_output_buffer_limit
-        if soft and connection.unsent > soft:
-            now = self._asyncio.time()
-            connection.over_soft_since = connection.over_soft_since or now
-            over_soft = now - connection.over_soft_since >= seconds
-        else:
-            connection.over_soft_since = 0.0
-            over_soft = False
-        if over_soft or (hard and connection.unsent > hard):
-            self.traffic.output_limit_disconnections += 1
-            log.warning(
-                "client %s (%s) is disconnected: it has not read %d bytes of its replies "
-                "(client-output-buffer-limit)",
-                connection.session.id,
-                connection.session.address,
-                connection.unsent,
-            )
-            self.close(connection)
-
-    # --- input ----------------------------------------------------------------------------------
-
-    def _receive(self, connection: Connection) -> bool:
-        """Read once; whether there is anything new for a turn."""
-        try:
-            count = connection.socket.recv_into(self._space)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            self.close(connection, error)
-            return False
-        if count == 0:
-            self._at_end(connection)
-            return False
-        self.traffic.reads += 1
-        self.traffic.received_bytes += count
-        connection.received += count
-        session = connection.session
-        if session.closing:
-            return False
-        session.feed(self._space[:count])
-        return self._within_input_limit(session, connection)
-
-    def _within_input_limit(self, session: Session, connection: Connection) -> bool:
-        """Disconnects a client that sent more than it may before it runs."""
-        unread = session.scanner.unread
-        if unread <= RECEIVE_BYTES:
-            return True
-        limit = self.node.config.client_query_buffer_limit
-        if not session.authenticated:
-            limit = min(limit, UNAUTHENTICATED_INPUT_BYTES)
-        if unread <= limit:
-            return True
-        self.traffic.input_limit_disconnections += 1
-        log.warning(
-            "client %s (%s) is disconnected: %d bytes of its input wait "
-            "(client-query-buffer-limit)",
-            session.id,
-            session.address,
-            unread,
-        )
-        self.close(connection)
-        return False
-
-    def _at_end(self, connection: Connection) -> None:
-        """The client sends no more: what it has asked for is still its own."""
-        if connection.chunks:
-            connection.session.closing = True
-            self._stop_reading(connection)
-        else:
-            self.close(connection)
-
-    # --- the end of a connection ----------------------------------------------------------------
-
-    def close(self, connection: Connection, error: BaseException | None = None) -> None:
-        """End a connection, for whatever reason."""
-        if self.connections.pop(connection.descriptor, None) is None:
-            return
-        if error is not None and not isinstance(error, ConnectionError):
-            log.warning("client %s: %s", connection.session.id, error)
-        connection.chunks.clear()
-        connection.unsent = 0
-        self._unwatch(connection)
-        connection.discard_input(self._space)
-        connection.socket.close()
-        self.node.close_session(connection.session)
-
-    def _each_second(self) -> None:
-        """Disconnect who was idle for too long, is over the soft limit for too long, or does not
-        take the last bytes before the end."""
-        self._second = self._asyncio.call_later(1.0, self._each_second)
-        timeout, soft = self.node.config.timeout, self.node.config.client_output_buffer_limit[1]
-        now = self.node.clock.monotonic()
-        for connection in list(self.connections.values()):
-            session = connection.session
-            idle = now - session.last_interaction
-            if (session.closing and idle > LINGER_SECONDS) or (
-                timeout and session.blocked is None and idle > timeout
-            ):
-                self.close(connection)
-            elif soft and connection.unsent:
-                self._check_output_limit(connection)
-
-    # --- what a driver does its own way ---------------------------------------------------------
-
-    def _watch(self, connection: Connection) -> None:
-        """Begin to receive. Raises `OSError`."""
-        raise NotImplementedError
-
-    def _unwatch(self, connection: Connection) -> None:
-        """Be told nothing more."""
-        raise NotImplementedError
-
-    def _stop_reading(self, connection: Connection) -> None:
-        """Be told only when the socket takes more."""
-        raise NotImplementedError
-
-    def _write_interest(self, connection: Connection, *, wanted: bool) -> None:
-        """Whether to be told also when the socket takes more."""
-        raise NotImplementedError
-
-
-class EpollLoop(Loop):
+class EpollLoop(Driver):
     """The loop where there is epoll: one reader of asyncio for all sockets together."""
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
@@ -353,7 +70,7 @@ class EpollLoop(Loop):
         self._epoll.modify(connection.descriptor, events)
 
 
-class ReaderLoop(Loop):
+class ReaderLoop(Driver):
     """The loop where there is no epoll: a reader of asyncio for each socket, and one turn for all
     that were ready in the same round of asyncio."""
 
@@ -392,7 +109,7 @@ class ReaderLoop(Loop):
             self._asyncio.remove_writer(connection.descriptor)
 
 
-def make_loop(node: Node, *, on_stop: Callable[[], None]) -> Loop:
+def make_loop(node: Node, *, on_stop: Callable[[], None]) -> Driver:
     """The best loop of this system, within the running loop of asyncio."""
     kind = EpollLoop if hasattr(select, "epoll") else ReaderLoop
     return kind(node, on_stop=on_stop)

@@ -12,10 +12,11 @@ from pathlib import Path
 from headwater.clock import Clock
 from headwater.server.commands.configuration import LOG_LEVELS
 from headwater.server.config import Config
+from headwater.server.driver import Driver
 from headwater.server.identity import version
 from headwater.server.info import running, traffic_of
 from headwater.server.listener import Listener, bind_all
-from headwater.server.loop import Loop, make_loop
+from headwater.server.loop import make_loop
 from headwater.server.node import Node
 from headwater.server.opening import open_node
 
@@ -39,7 +40,7 @@ class Server:
         config: Config,
         *,
         clock: Clock | None = None,
-        make: Callable[..., Loop] = make_loop,
+        make: Callable[..., Driver] = make_loop,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -47,7 +48,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._end = asyncio.Event()
         self._node: Node | None = None
-        self._loop: Loop | None = None
+        self._loop: Driver | None = None
 
     @property
     def node(self) -> Node:
@@ -56,7 +57,7 @@ class Server:
         return self._node
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> Driver:
         """Its sockets' loop; there is one from `start` on."""
         assert self._loop is not None, "start() comes first"
         return self._loop

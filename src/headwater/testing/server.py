@@ -29,7 +29,8 @@ from pathlib import Path
 from headwater.clock import Clock
 from headwater.errors import HeadwaterError
 from headwater.server.config import Config
-from headwater.server.loop import Loop, make_loop
+from headwater.server.driver import Driver
+from headwater.server.loop import make_loop
 from headwater.server.running import Server
 from headwater.testing.clock import ManualClock
 
@@ -208,7 +209,7 @@ class ServerThread:
         config: Config,
         *,
         clock: Clock | None = None,
-        make: Callable[..., Loop] = make_loop,
+        make: Callable[..., Driver] = make_loop,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -290,7 +291,7 @@ def server_thread(
     config: Config | None = None,
     *,
     clock: Clock | None = None,
-    make: Callable[..., Loop] = make_loop,
+    make: Callable[..., Driver] = make_loop,
 ) -> Iterator[ServerThread]:
     """A server in a thread, on a free port, without a journal unless ``config`` says otherwise."""
     server = ServerThread(

@@ -41,7 +41,7 @@ def command_info(call: Call, session: Session, node: Node) -> None:
     for name in names:
         row = _find(name)
         if row is None:
-            call.reply.nil_array()
+            call.reply.nil()
         else:
             _write_row(call.reply, row)
 

@@ -1,0 +1,71 @@
+"""Raw bytes to a server and back, for tests that compare what stands on the wire."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from headwater.resp.arguments import Arguments
+
+SECONDS = 20.0
+"""How long a reply may take before the test gives up."""
+
+
+def encode(*words: str | bytes) -> bytes:
+    """A request."""
+    values = [word.encode() if isinstance(word, str) else word for word in words]
+    return bytes(Arguments.of(*values).buffer)
+
+
+def exchange(port: int, data: bytes | Iterable[bytes]) -> bytes:
+    """Everything that a server answers to these bytes, when nothing more will come."""
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
+        answer = b""
+        try:
+            for piece in [data] if isinstance(data, bytes) else data:
+                client.sendall(piece)
+            client.shutdown(socket.SHUT_WR)
+            while received := client.recv(1 << 20):
+                answer += received
+        except ConnectionError:
+            pass  # The server closed over what it had not read.
+        return answer
+
+
+class Wire:
+    """A connection that reads one whole reply at a time."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self.socket = client
+        self.file = client.makefile("rb")
+
+    def ask(self, *words: str | bytes) -> bytes:
+        """The raw reply to a request."""
+        self.socket.sendall(encode(*words))
+        return self.reply()
+
+    def reply(self) -> bytes:
+        """One whole reply, raw; empty at the end of the connection."""
+        line = self.file.readline()
+        if not line:
+            return b""
+        kind, rest = line[:1], line[1:-2]
+        if kind in b"$=" and rest != b"-1":
+            return line + self.file.read(int(rest) + 2)
+        if kind in b"*~>" and rest != b"-1":
+            return line + b"".join(self.reply() for _ in range(int(rest)))
+        if kind == b"%":
+            return line + b"".join(self.reply() for _ in range(2 * int(rest)))
+        return line
+
+
+@contextmanager
+def connected(port: int, *, resp: int = 2) -> Iterator[Wire]:
+    """A connection to a server of 127.0.0.1."""
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
+        wire = Wire(client)
+        if resp == 3:
+            assert wire.ask("HELLO", "3").startswith(b"%")
+        with wire.file:
+            yield wire
