@@ -129,6 +129,7 @@ class Node:
         """Run every whole request of ``ready``, commit, release."""
         with self.lock:
             self._check_process()
+            self._check_journal()
             self.turn_number += 1
             for session in ready:
                 self._drain(session)
@@ -139,6 +140,7 @@ class Node:
         """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
         with self.lock:
             self._check_process()
+            self._check_journal()
             self.turn_number += 1
             if self.poisoned is None:
                 self._end_delays(self.clock.now_ms())
@@ -195,6 +197,11 @@ class Node:
             self.journal.close()
 
     # --- parts of a turn ------------------------------------------------------------------------
+
+    def _check_journal(self) -> None:
+        """An fsync in the background may have failed since the last turn (rule 3)."""
+        if self.journal is not None and self.poisoned is None and self.journal.failure is not None:
+            self.poisoned = NodePoisoned(self.journal.failure)
 
     def _check_process(self) -> None:
         if self._process_id != os.getpid():
