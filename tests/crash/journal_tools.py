@@ -97,7 +97,7 @@ class Written:
 
 
 def bytes_of(files: CrashableFiles) -> dict[str, bytes]:
-    return {name: bytes(files.read(name)) for name in files.names()}
+    return {name: bytes(files.content(name).data) for name in files.names()}
 
 
 def refused(files: CrashableFiles) -> str:

@@ -167,7 +167,7 @@ def test_records_that_a_client_sends_vouch_for_nothing() -> None:
 def test_a_copy_of_our_own_records_in_a_client_s_payload_vouches_for_nothing() -> None:
     """A backup of the journal stored in the store: old records vouch for old places."""
     written = Written(3)
-    copy = bytes(written.files.read(FIRST))[: written.ends[-1][1]]
+    copy = bytes(written.files.content(FIRST).data)[: written.ends[-1][1]]
     torn = written.journal._end
     write_turn(written.journal, copy, turn=4)
     written.files.corrupt(FIRST, torn + SYNCED_GROUP_BYTES + 8, b"\xff\xff")
@@ -206,7 +206,7 @@ def test_files_of_other_names_are_left_alone() -> None:
         written.files.corrupt(other, 0, b"hello")
     _journal, facts = written.open()
     assert facts == written.facts
-    assert all(bytes(written.files.read(other)) == b"hello" for other in others)
+    assert all(bytes(written.files.content(other).data) == b"hello" for other in others)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headwater.errors import NodePoisoned, StoreUnusable
+from headwater.journal.files import Content
 from headwater.journal.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import fact, facts_in, open_journal, turn_of, write_turn
@@ -112,20 +113,21 @@ def test_a_disk_that_cannot_be_read_is_reported(files: CrashableFiles, journal: 
     journal.close()
 
     class Unreadable(CrashableFiles):
-        def read(self, name: str, *, limit: int | None = None) -> memoryview:
-            if limit is not None and self.early:
-                raise OSError(errno.EIO, "Input/output error")
-            if limit is None and not self.early:
-                raise OSError(errno.EIO, "Input/output error")
-            return super().read(name, limit=limit)
+        bad = "read"
 
-        early = True
+        def read(self, name: str, limit: int = -1) -> memoryview:
+            if self.bad == "read":
+                raise OSError(errno.EIO, "Input/output error")
+            return super().read(name, limit)
+
+        def content(self, name: str) -> Content:
+            raise OSError(errno.EIO, "Input/output error")
 
     broken = Unreadable()
     broken._names = files._names
     with pytest.raises(StoreUnusable, match="cannot be read"):
         open_journal(broken)
-    broken.early = False
+    broken.bad = "content"
     with pytest.raises(StoreUnusable, match="cannot be recovered"):
         open_journal(broken)
     assert not broken._locked

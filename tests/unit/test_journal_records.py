@@ -216,3 +216,25 @@ def test_a_search_for_a_group_ends_however_many_seem_to_begin() -> None:
 def test_other_facts_are_not_taken_for_synced() -> None:
     assert read_synced(memoryview(b"\x02" + bytes(15))) is None
     assert read_synced(memoryview(b"\x20" + bytes(16))) is None
+
+
+# --- files that were written before -------------------------------------------------------------
+
+VERSION_1 = bytes.fromhex(
+    "280000006db7760e000000000000000000000000000000000168656164776174"
+    "6572206a6f75726e616c0100ed5e000001000000000000000010000000000000"
+    "11000000fc169e830700000000000000c7f5a16e630100000201000000000000"
+    "0040000000000000000f000000f7d8e5ee0700000000000000c7f5a16e630100"
+    "0021616e206f70617175652066616374"
+)
+"""A header, what was synced, and one group, as the first version wrote them. Never changed: a later
+version writes its own, and reads this one."""
+
+
+def test_a_file_of_version_1_is_read() -> None:
+    data = memoryview(VERSION_1)
+    assert read_file_header(data) == FileHeader(1, 0x5EED, 1, 4096)
+    first, second = read_groups(data, FILE_HEADER_BYTES, seed=0x5EED)
+    assert read_synced(first.facts) == (1, 64)
+    assert (second.turn, second.now_ms) == (7, 1526569498055)
+    assert bytes(second.facts) == b"\x21an opaque fact"

@@ -47,7 +47,7 @@ def test_a_tail_is_cut_reported_and_never_seen_again(tail: bytes) -> None:
     assert str(cut).startswith(f"{FIRST}: cut {len(tail)} bytes at offset {end}: ")
     # And what is written next follows the turns, with zeros behind it
     write_turn(journal, "next", turn=4)
-    after = bytes(written.files.read(name))
+    after = bytes(written.files.content(name).data)
     assert not any(after[journal._end :])
     assert facts_in(written.files)[0] == [*written.facts, fact("next")]
 

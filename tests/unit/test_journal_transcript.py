@@ -206,7 +206,8 @@ def test_a_clean_stop_under_everysec() -> None:
 
 
 def test_a_start_after_a_clean_stop() -> None:
-    """Nothing vouches for the last record itself, so it is written again."""
+    """Nothing vouches for the last record itself, so it is written again; nor for the name of a
+    file without records, so it is given again."""
     story = Story()
     story.start()
     story.write("one")
@@ -215,6 +216,8 @@ def test_a_start_after_a_clean_stop() -> None:
         story.start(),
         """
         lock
+        rename journal-000002 journal-000002.new
+        rename journal-000002.new journal-000002
         write journal-000001 at 133: 41 bytes
         sync journal-000001
         sync directory
@@ -238,6 +241,8 @@ def test_a_start_after_a_crash() -> None:
         story.start(),
         """
         lock
+        rename journal-000002 journal-000002.new
+        rename journal-000002.new journal-000002
         write journal-000001 at 202: 11 bytes
         write journal-000001 at 133: 69 bytes
         sync journal-000001
@@ -266,11 +271,39 @@ def test_a_start_after_a_crash_while_a_file_was_made() -> None:
         """
         lock
         remove journal-000003.new
+        rename journal-000002 journal-000002.new
+        rename journal-000002.new journal-000002
         write journal-000001 at 64: 41 bytes
         sync journal-000001
         sync directory
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
+        """,
+    )
+
+
+def test_a_start_without_any_record() -> None:
+    """Whether either name is durable is not known. The second file goes before the first is named
+    again, so that no crash leaves the second alone."""
+    story = Story()
+    story.start()
+    story.files._locked = False
+    expect(
+        story.start(),
+        """
+        lock
+        remove journal-000002
+        sync directory
+        rename journal-000001 journal-000001.new
+        rename journal-000001.new journal-000001
+        sync journal-000001
+        sync directory
+        allocate journal-000001: 1024 bytes
+        create journal-000002.new: 1024 bytes
+        write journal-000002.new at 0: 64 bytes
+        sync journal-000002.new
+        rename journal-000002.new journal-000002
+        sync directory
         """,
     )
 

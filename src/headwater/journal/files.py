@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
@@ -25,6 +26,13 @@ LOCK_NAME = "headwater.lock"
 _ZEROS = bytes(1024 * 1024)
 
 Bytes = bytes | bytearray | memoryview
+
+
+class Content(NamedTuple):
+    """A whole file; ``used`` is the offset behind its last byte that is not zero."""
+
+    data: memoryview
+    used: int
 
 
 class Files(Protocol):
@@ -46,8 +54,12 @@ class Files(Protocol):
         """The names of all files, sorted."""
         ...
 
-    def read(self, name: str, *, limit: int | None = None) -> memoryview:
-        """The file's bytes, at most the first ``limit``."""
+    def content(self, name: str) -> Content:
+        """The whole file."""
+        ...
+
+    def read(self, name: str, limit: int) -> memoryview:
+        """The file's first ``limit`` bytes, fewer when it has fewer."""
         ...
 
     def create(self, name: str, size: int) -> None:
@@ -97,7 +109,7 @@ class DiskFiles:
     ...     files.create("notes", 8)
     ...     files.write("notes", 2, b"ab", b"c")
     ...     files.sync("notes")
-    ...     content = bytes(files.read("notes"))
+    ...     content = bytes(files.read("notes", 100))
     ...     files.unlock()
     >>> content
     b'\\x00\\x00abc\\x00\\x00\\x00'
@@ -153,10 +165,15 @@ class DiskFiles:
             os.pwrite(lock, b"%d\n" % self._pid, 0)
 
     def _make_directory(self) -> None:
-        if self.directory.is_dir():
-            return
+        """Make the directory, and its name durable: all of what it will hold depends on that."""
+        missing = [path for path in self.directory.parents if not path.exists()]
+        there = self.directory.is_dir()
         self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-        _sync_directory(self.directory.parent)
+        for path in missing:
+            _sync_directory(path.parent)
+        # A directory that was there may be in one that others own and we may not even read.
+        with contextlib.suppress(*[OSError] * there):
+            _sync_directory(self.directory.parent)
 
     def unlock(self) -> None:
         for name in list(self._open):
@@ -178,17 +195,21 @@ class DiskFiles:
 
     # --- files ----------------------------------------------------------------------------------
 
-    def read(self, name: str, *, limit: int | None = None) -> memoryview:
+    def content(self, name: str) -> Content:
         descriptor = self._descriptor(name)
         size = os.fstat(descriptor).st_size
-        data = memoryview(bytearray(size if limit is None else min(size, limit)))
-        done = 0
-        while done < len(data):
-            count = os.preadv(descriptor, [data[done : done + (1 << 30)]], done)
-            if count == 0:
-                break
-            done += count
-        return data[:done].toreadonly()
+        used = _used(descriptor, size)
+        if used == 0:
+            return Content(memoryview(bytes(size)), 0)
+        # Pages that nobody touches cost nothing, and most of a young file is zeros. Holes are not
+        # asked for: there are file systems that report one where data is on its way to the disk.
+        data = memoryview(mmap.mmap(-1, size))
+        _read_into(descriptor, data[:used], 0)
+        return Content(data.toreadonly(), used)
+
+    def read(self, name: str, limit: int) -> memoryview:
+        data = memoryview(bytearray(limit))
+        return data[: _read_into(self._descriptor(name), data, 0)].toreadonly()
 
     def create(self, name: str, size: int) -> None:
         self.close(name)
@@ -255,6 +276,33 @@ class DiskFiles:
 
 def _reason(error: OSError) -> str:
     return f"[Errno {error.errno}] {error.strerror}"
+
+
+def _read_into(descriptor: int, data: memoryview, offset: int) -> int:
+    """Fill ``data`` from the file; how many bytes there were."""
+    done = 0
+    while done < len(data):
+        # The system reads at most 2 GiB at once.
+        count = os.preadv(descriptor, [data[done : done + (1 << 30)]], offset + done)
+        if count == 0:
+            break
+        done += count
+    return done
+
+
+def _used(descriptor: int, size: int) -> int:
+    """The offset behind the last byte that is not zero, looked for from the end."""
+    buffer = bytearray(len(_ZEROS))
+    end = size
+    while end > 0:
+        start = max(0, end - len(buffer))
+        if end - start < len(buffer):
+            buffer = bytearray(end - start)
+        _read_into(descriptor, memoryview(buffer), start)
+        if buffer != _ZEROS[: len(buffer)]:
+            return start + len(buffer.rstrip(b"\0"))
+        end = start
+    return 0
 
 
 def _sync(descriptor: int) -> None:

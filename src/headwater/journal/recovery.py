@@ -16,7 +16,7 @@ Rule 4. Files are numbered from 1 without a gap. A missing file is damage.
 Rule 5. Whatever is behind a cut is overwritten with zeros, durably, before anything new is written,
         so that no stale record can follow a new one.
 Rule 6. What no fsync vouches for is written once more before it is relied on: after an fsync that
-        failed, what a file reads as may be memory that never reaches the disk.
+        failed, what a file or a directory reads as may be memory that never reaches the disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.files import Files
+from headwater.journal.files import Content, Files
 from headwater.journal.records import (
     ENGINE_KINDS,
     FILE_HEADER_BYTES,
@@ -47,7 +47,7 @@ TEMPORARY_SUFFIX = ".new"
 
 _NAME = re.compile(r"journal-(\d{6,})")
 _UNFINISHED = re.compile(rf"journal-\d{{6,}}{re.escape(TEMPORARY_SUFFIX)}")
-_CHUNK = 64 * 1024
+_ZEROS = bytes(1024 * 1024)
 
 
 def file_name(number: int) -> str:
@@ -118,7 +118,7 @@ class Recovery:
     def _known(self, name: str) -> JournalFile:
         """The file behind a name, if it is what its name says."""
         number = int(name.removeprefix("journal-"))
-        header = read_file_header(self._files.read(name, limit=FILE_HEADER_BYTES))
+        header = read_file_header(self._files.read(name, FILE_HEADER_BYTES))
         if header is None:
             raise self._damaged(name, 0, "no header of a journal file")
         if header.version != FORMAT_VERSION:
@@ -143,23 +143,24 @@ class Recovery:
         """
         for index, file in enumerate(self._found):
             self.current = file
-            data = self._read(file)
-            yield from self._groups_of(file, data)
+            content = self._content(file)
+            yield from self._groups_of(file, content.data)
             self.bytes += self.end
             later = self._found[index + 1 :]
-            if not later or not self._goes_on(file, data, later[0]):
-                self._judge_tails(file, data, later)
+            if not later or not self._goes_on(file, content, later[0]):
+                self._judge_tails(file, content, later)
                 self.spares = later
                 break
 
-    def _read(self, file: JournalFile) -> memoryview:
-        data = self._files.read(file.name)
-        if len(data) < file.size:
+    def _content(self, file: JournalFile) -> Content:
+        content = self._files.content(file.name)
+        size = len(content.data)
+        if size < file.size:
             self.notes.append(
-                f"{self._files.path(file.name)} has {len(data)} bytes and was made with "
-                f"{file.size}: it was cut by other hands, what stood behind is not known"
+                f"{self._files.path(file.name)} has {size} bytes and was made with {file.size}: "
+                "it was cut by other hands, what stood behind is not known"
             )
-        return data
+        return content
 
     def _groups_of(self, file: JournalFile, data: memoryview) -> Iterator[Group]:
         self.end = FILE_HEADER_BYTES
@@ -186,9 +187,9 @@ class Recovery:
         self._vouched = synced
         self.clean = synced == (file.number, group.offset)
 
-    def _goes_on(self, file: JournalFile, data: memoryview, later: JournalFile) -> bool:
+    def _goes_on(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
         """Whether the next file begins with a record, which says that this one ended where it did."""
-        head = self._files.read(later.name, limit=FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
+        head = self._files.read(later.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
         groups = read_groups(head, FILE_HEADER_BYTES, seed=self._seed, turn=self.last_turn)
         first = next(groups, None)
         synced = None if first is None else read_synced(first.facts)
@@ -198,57 +199,55 @@ class Recovery:
             raise self._damaged(
                 file.name,
                 self.end,
-                f"{self._flaw(data, self.end)}, where {later.name} says that records were durable "
+                f"{self._flaw(content, self.end)}, where {later.name} says that records were durable "
                 f"up to {synced.offset} of {file_name(synced.number)}",
             )
-        used = _used(data, self.end)
-        if used > self.end:
+        if content.used > self.end:
             self.notes.append(
-                f"{self._files.path(file.name)}: {used - self.end} bytes behind its last record at "
+                f"{self._files.path(file.name)}: {content.used - self.end} bytes behind its last record at "
                 f"{self.end} were ignored; the next file says that it ended there"
             )
         return True
 
     # --- damage or tail -------------------------------------------------------------------------
 
-    def _judge_tails(self, last: JournalFile, data: memoryview, later: list[JournalFile]) -> None:
+    def _judge_tails(self, last: JournalFile, content: Content, later: list[JournalFile]) -> None:
         """Everything behind the last record of the last file that holds any is damage or a tail.
 
         That file may have ended where its zeros begin. A later one began with a record, if it was
         ever written.
         """
-        self._judge(last, data, self.end, later)
+        self._judge(last, content, self.end, later)
         for index, file in enumerate(later):
-            self._judge(file, self._read(file), FILE_HEADER_BYTES, later[index + 1 :])
+            self._judge(file, self._content(file), FILE_HEADER_BYTES, later[index + 1 :])
 
     def _judge(
-        self, file: JournalFile, data: memoryview, end: int, later: list[JournalFile]
+        self, file: JournalFile, content: Content, end: int, later: list[JournalFile]
     ) -> None:
-        used = _used(data, end)
-        if used == end and file == self.current:
+        data, used = content
+        if used <= end and file == self.current:
             return
         if next(read_groups(data, end, seed=self._seed, turn=self.last_turn), None) is not None:
             found = "a first record that does not say where the file before it ended"
             raise self._damaged(file.name, end, found)
         holder = self._first_with_records(later)
         if holder is not None:
-            found = f"{self._flaw(data, end)}, although {holder.name} holds later records"
+            found = f"{self._flaw(content, end)}, although {holder.name} holds later records"
             raise self._damaged(file.name, end, found)
         for synced in find_synced(data, end + 1, used, seed=self._seed, turn=self.last_turn):
             if synced.number == file.number and synced.offset > end:
                 raise self._damaged(
                     file.name,
                     end,
-                    f"{self._flaw(data, end)}, although a later record says that everything before "
+                    f"{self._flaw(content, end)}, although a later record says that everything before "
                     f"{synced.offset} was durable",
                 )
         if used > end:
-            self.cuts.append(Cut(file.name, end, used - end, self._flaw(data, end)))
+            self.cuts.append(Cut(file.name, end, used - end, self._flaw(content, end)))
 
     def _first_with_records(self, later: list[JournalFile]) -> JournalFile | None:
         for file in later:
-            data = self._files.read(file.name)
-            used = _used(data, FILE_HEADER_BYTES)
+            data, used = self._files.content(file.name)
             if holds_group(data, FILE_HEADER_BYTES, used, seed=self._seed, turn=self.last_turn):
                 return file
         return None
@@ -258,8 +257,8 @@ class Recovery:
         assert self.seed is not None
         return self.seed
 
-    def _flaw(self, data: memoryview, offset: int) -> str:
-        return flaw(data, offset, seed=self._seed, turn=self.last_turn)
+    def _flaw(self, content: Content, offset: int) -> str:
+        return flaw(content.data, offset, seed=self._seed, turn=self.last_turn)
 
     def _damaged(self, name: str, offset: int, found: str) -> JournalDamaged:
         return JournalDamaged(
@@ -280,6 +279,7 @@ class Recovery:
         for name in files.names():
             if _UNFINISHED.fullmatch(name):
                 files.remove(name)
+        self._name_again()
         for cut in self.cuts:
             _write_zeros(files, cut)
         name = self.current.name
@@ -287,10 +287,27 @@ class Recovery:
         if self._vouched.number == self.current.number:
             start = self._vouched.offset
         if self.end > start:
-            files.write(name, start, files.read(name, limit=self.end)[start:])
+            files.write(name, start, files.read(name, self.end)[start:])
         for touched in sorted({name, *(cut.file for cut in self.cuts)}):
             files.sync(touched)
         files.sync_directory()
+
+    def _name_again(self) -> None:
+        """Rule 6 for names. One that was seen durable holds records; of the others the first is
+        named again, and what is after it is removed before, so that no crash leaves a gap."""
+        files = self._files
+        empty = list(self.spares)
+        if self.end == FILE_HEADER_BYTES:
+            empty.insert(0, self.current)
+        for file in reversed(empty[1:]):
+            files.remove(file.name)
+            files.sync_directory()
+        for file in empty[:1]:
+            files.rename(file.name, file.name + TEMPORARY_SUFFIX)
+            files.rename(file.name + TEMPORARY_SUFFIX, file.name)
+        kept = {file.name for file in (self.current, *empty[:1])}
+        self.cuts = [cut for cut in self.cuts if cut.file in kept]
+        self.spares = [file for file in self.spares if file.name in kept]
 
 
 def _in_order(files: Files) -> list[str]:
@@ -308,21 +325,9 @@ def _in_order(files: Files) -> list[str]:
     return [name for _number, name in found]
 
 
-def _used(data: memoryview, start: int) -> int:
-    """The offset behind the last byte that is not zero, at least ``start``."""
-    end = len(data)
-    zeros = bytes(_CHUNK)
-    while end > start:
-        begin = max(start, end - _CHUNK)
-        if data[begin:end] != zeros[: end - begin]:
-            return begin + len(bytes(data[begin:end]).rstrip(b"\0"))
-        end = begin
-    return start
-
-
 def _write_zeros(files: Files, cut: Cut) -> None:
     done = 0
     while done < cut.length:
-        count = min(cut.length - done, 16 * _CHUNK)
-        files.write(cut.file, cut.offset + done, bytes(count))
+        count = min(cut.length - done, len(_ZEROS))
+        files.write(cut.file, cut.offset + done, _ZEROS[:count])
         done += count

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from headwater.errors import StoreInUse
-from headwater.journal.files import Bytes
+from headwater.journal.files import Bytes, Content
 
 SECTOR_BYTES = 512
 _MOST_SUBSETS = 4096
@@ -159,8 +159,13 @@ class CrashableFiles:
     def names(self) -> list[str]:
         return sorted(self._names)
 
-    def read(self, name: str, *, limit: int | None = None) -> memoryview:
-        return memoryview(bytes(self._file(name).content[:limit]))
+    def content(self, name: str) -> Content:
+        data = bytes(self._file(name).content)
+        return Content(memoryview(data), len(data.rstrip(b"\0")))
+
+    def read(self, name: str, limit: int = -1) -> memoryview:
+        data = self._file(name).content
+        return memoryview(bytes(data if limit < 0 else data[:limit]))
 
     def create(self, name: str, size: int) -> None:
         with self._mutex:

@@ -1,0 +1,159 @@
+"""A journal survives any crash at any operation; and the checks that say so notice planted faults."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.errors import JournalDamaged
+from headwater.journal import records, recovery
+from headwater.journal.journal import Journal, Policy
+from headwater.journal.recovery import Recovery
+from headwater.testing.files import CrashableFiles
+from tests.crash.journal_campaign import Campaign, failing
+from tests.crash.journal_tools import fact, facts_in, open_journal, write_turn
+
+POLICIES: tuple[Policy, ...] = ("always", "everysec", "no")
+ARTIFACTS = Path(__file__).parents[2] / "artifacts"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_crash_loses_what_was_acknowledged_or_leaves_a_hole(policy: Policy) -> None:
+    campaign = Campaign(policy, seed=1).run()
+    assert campaign.failures == []
+    assert campaign.groups > 100
+    assert campaign.trials > 500
+
+
+def test_every_crash_of_a_small_journal_is_survived() -> None:
+    """Not by chance: every subset of what was not synced, and every byte at which it can tear."""
+    files = CrashableFiles()
+    issued: list[bytes] = []
+    acknowledged = 0
+    trials = 0
+
+    def crash(_line: str) -> None:
+        nonlocal trials
+        for image in files.all_crash_images():
+            facts = open_journal(image, file_bytes=256)[1]
+            assert facts == issued[: len(facts)]
+            assert len(facts) >= acknowledged
+            trials += 1
+
+    files.on_operation = crash
+    journal, _ = open_journal(files, file_bytes=256)
+    for turn, texts in enumerate([["a", "b"], ["c" * 30], ["d" * 90, "e"], ["f"]], start=1):
+        issued += [fact(text) for text in texts]
+        write_turn(journal, *texts, turn=turn)
+        acknowledged = len(issued)
+    journal.close()
+    crash("the end")
+    assert facts_in(files)[0] == issued
+    assert trials > 1000
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_error_of_the_disk_makes_the_journal_show_what_is_not_durable(policy: Policy) -> None:
+    trials, failures = failing(policy, seed=1)
+    assert failures == []
+    assert trials > 100
+
+
+# --- a check of the checks ----------------------------------------------------------------------
+
+
+def caught(policy: Policy = "always") -> list[str]:
+    """The failures that the campaign reports."""
+    return Campaign(policy, seed=1).run().failures
+
+
+def test_a_lost_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Journal, "_sync", lambda self: None)
+    assert "were durable" in caught()[0]
+
+
+def test_a_lost_fsync_of_the_directory_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CrashableFiles, "sync_directory", lambda self: None)
+    assert caught()
+
+
+def test_a_file_that_is_left_without_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Journal._sync
+
+    def only_for_turns(self: Journal) -> None:
+        if self.policy == "always":
+            real(self)
+
+    monkeypatch.setattr(Journal, "_sync", only_for_turns)
+    assert caught("no")
+
+
+def test_a_checksum_that_checks_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "extend", lambda seed, data: 0)
+    assert caught()
+
+
+def test_a_tail_that_is_not_zeroed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "_write_zeros", lambda files, cut: None)
+    assert caught("no")
+
+
+def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Trusting(CrashableFiles):
+        """Ignores what a start writes again."""
+
+        def write(self, name: str, offset: int, *parts: bytes | bytearray | memoryview) -> None:
+            content = bytes(self.read(name))[offset:]
+            if content.startswith(b"".join(parts)):
+                return
+            super().write(name, offset, *parts)
+
+    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", Trusting)
+    with pytest.raises(JournalDamaged, match="although a later record says"):
+        failing("always", seed=1)
+
+
+def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Recovery, "_name_again", lambda self: None)
+    with pytest.raises(JournalDamaged, match="is missing"):
+        failing("always", seed=1)
+
+
+# --- the campaign -------------------------------------------------------------------------------
+
+
+@pytest.mark.slice
+@pytest.mark.timeout(600)
+def test_many_histories_survive_many_crashes() -> None:
+    """Writes artifacts/journal_crash.json: a claim without its counts does not count."""
+    results: list[dict[str, Any]] = []
+    for policy in POLICIES:
+        seeds = range(100, 104)
+        campaigns = [Campaign(policy, seed=seed, turns=80, images=5).run() for seed in seeds]
+        errors = [failing(policy, seed=seed) for seed in seeds]
+        results.append(
+            {
+                "policy": policy,
+                "seeds": list(seeds),
+                "groups": sum(campaign.groups for campaign in campaigns),
+                "crash_trials": sum(campaign.trials for campaign in campaigns),
+                "error_trials": sum(trials for trials, _failures in errors),
+                "failures": [
+                    *(failure for campaign in campaigns for failure in campaign.failures),
+                    *(failure for _trials, failures in errors for failure in failures),
+                ],
+            }
+        )
+    ARTIFACTS.mkdir(exist_ok=True)
+    report = {"date": dt.datetime.now(dt.UTC).isoformat(), "results": results}
+    (ARTIFACTS / "journal_crash.json").write_text(json.dumps(report, indent=2) + "\n")
+    assert [result["failures"] for result in results] == [[], [], []]
+    assert all(result["crash_trials"] > 5000 for result in results)
