@@ -73,8 +73,10 @@ class Writer:
             wrong.append(f"{self.stream}: more entries than were sent")
         rows: Any = client.xpending_range(self.stream, "g", "-", "+", 1_000_000)
         pending = {row["message_id"] for row in rows}
-        for entry_id in self.acked & pending:
-            wrong.append(f"{self.stream}: {entry_id} was acknowledged and is pending")
+        wrong += [
+            f"{self.stream}: {entry_id} was acknowledged and is pending"
+            for entry_id in self.acked & pending
+        ]
         self.sent = len(held)
         self.added = held
         return wrong

@@ -191,7 +191,7 @@ def _stats(node: Node) -> Facts:
         "total_writes_processed": traffic.writes,
         "client_query_buffer_limit_disconnections": traffic.input_limit_disconnections,
         "client_output_buffer_limit_disconnections": traffic.output_limit_disconnections,
-        "turns": node.turn_number,
+        "turns": node.records.turn,
     }
 
 

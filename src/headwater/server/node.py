@@ -25,15 +25,16 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from headwater.clock import Clock, SystemClock
-from headwater.commands.call import Admission, Missing, Wait, always_admitted
+from headwater.commands.call import Missing, Wait
 from headwater.commands.dispatch import FUNCTIONS, find_row
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
 from headwater.journal.journal import Journal
-from headwater.journal.records import begin_group, seal_group
 from headwater.resp.arguments import Arguments
+from headwater.server.chores import end_delays, expire_keys, record_seen
 from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.config import Config
+from headwater.server.records import TurnRecords
 from headwater.server.session import Session
 from headwater.server.waiting import Waiter, WaitingRoom
 
@@ -62,11 +63,7 @@ class Node:
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.lock = threading.RLock()
         self.settings = self.config.stream_settings()
-        self.admission: Admission = always_admitted if journal is None else journal.admits
-        self.facts = self.keyspace.facts
-        self.facts.muted = journal is None
-        self.turn_number = 0 if journal is None else journal.recovery.last_turn
-        self._seed = 0 if journal is None else journal.seed
+        self.records = TurnRecords(self.keyspace.facts, journal)
         self.started_ms = self.clock.now_ms()
         self.sessions: dict[int, Session] = {}
         self.waiting = WaitingRoom()
@@ -81,7 +78,6 @@ class Node:
         self._resumed: list[Session] = []
         self._seen_deadline = inf
         self._process_id = os.getpid()
-        self._commit_is_needed = False
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -130,7 +126,7 @@ class Node:
         with self.lock:
             self._check_process()
             self._check_journal()
-            self.turn_number += 1
+            self.records.turn += 1
             for session in ready:
                 self._drain(session)
             self._drain_resumed()
@@ -141,10 +137,10 @@ class Node:
         with self.lock:
             self._check_process()
             self._check_journal()
-            self.turn_number += 1
+            self.records.turn += 1
             if self.poisoned is None:
-                self._end_delays(self.clock.now_ms())
-                self._expire(self.clock.now_ms())
+                end_delays(self.keyspace, self.records, self.clock.now_ms())
+                expire_keys(self.keyspace, self.records, self.clock.now_ms())
                 for waiter in self.waiting.to_recheck(self.clock.now_ms()):
                     self._run_waiter(waiter)
                     if waiter.active:
@@ -191,7 +187,7 @@ class Node:
             if self._process_id != os.getpid():
                 return
             self._seen_deadline = 0.0
-            self.turn_number += 1
+            self.records.turn += 1
             self._record_seen()
             self._finish()
             self.journal.close()
@@ -235,15 +231,15 @@ class Node:
         call = session.call
         call.now_ms = self.clock.now_ms()
         if self.keyspace.delaying:
-            self._end_delays(call.now_ms)
+            end_delays(self.keyspace, self.records, call.now_ms)
         self.commands_run += 1
         reply_mark = len(session.outbox)
         silent = session.reply_mode != "on"
-        facts_mark = begin_group(self.facts.data)
+        facts_mark = self.records.begin()
         try:
             wait = self._execute(session, arguments)
         finally:
-            self._seal(facts_mark, call.now_ms)
+            self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
             self._block(session, wait)
         if silent and session.reply_mode != "on":
@@ -286,16 +282,12 @@ class Node:
         assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
         return result
 
-    def _seal(self, mark: int, now_ms: int) -> None:
-        """Close the record group begun at ``mark``, or drop it if nothing was written."""
-        if seal_group(self.facts.data, mark, self.turn_number, now_ms, self._seed):
-            self._commit_is_needed = True
-
     def _finish(self) -> None:
         """Commit the turn and release what it wrote."""
         changed, self._changed = self._changed, {}
         try:
-            self._commit()
+            if self.poisoned is None:
+                self.records.commit()
         except NodePoisoned as error:
             self.poisoned = error
             for session in changed:
@@ -304,14 +296,6 @@ class Node:
         for session in changed:
             if not session.closed and (session.release() or session.closing):
                 session.on_output(session)
-
-    def _commit(self) -> None:
-        if self.journal is None or self.poisoned is not None:
-            self.facts.data.clear()
-            return
-        if self.facts.data:
-            self.journal.commit(self.facts.data, sync=self._commit_is_needed)
-            self._commit_is_needed = False
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -344,7 +328,7 @@ class Node:
         session = waiter.session
         call = session.call
         call.now_ms = self.clock.now_ms()
-        facts_mark = begin_group(self.facts.data)
+        facts_mark = self.records.begin()
         mark = len(session.outbox)
         again: Wait | None = None
         try:
@@ -353,48 +337,17 @@ class Node:
             del session.outbox[mark:]
             session.reply.error(str(error))
         finally:
-            self._seal(facts_mark, call.now_ms)
+            self.records.seal(facts_mark, call.now_ms)
         if again is None:
             self._leave_wait(waiter)
         else:
             waiter.wait = waiter.wait._replace(recheck_at_ms=again.recheck_at_ms)
 
-    # --- time -----------------------------------------------------------------------------------
-
-    def _end_delays(self, now_ms: int) -> None:
-        """Move what is due to its group's released zone, each group as a fact of its own."""
-        for group in list(self.keyspace.delaying.values()):
-            due = group.due(now_ms)
-            if due and self.admission(len(self.facts.data) + 64 + 16 * len(due)) is None:
-                mark = begin_group(self.facts.data)
-                group.end_delay(due)
-                self._seal(mark, now_ms)
-
-    def _expire(self, now_ms: int) -> None:
-        """Delete the keys whose time has come, each as a fact of its own."""
-        at = self.keyspace.next_expiry()
-        if at is None or at > now_ms:
-            return
-        for database, key in self.keyspace.expired(now_ms):
-            if self.admission(len(self.facts.data) + 64 + len(key)) is None:
-                mark = begin_group(self.facts.data)
-                database.delete(key)
-                self._seal(mark, now_ms)
-
     def _record_seen(self) -> None:
-        """Write down consumers that were only seen; asks for no fsync."""
-        unseen = self.keyspace.unseen
-        if self.clock.monotonic() < self._seen_deadline or not unseen:
-            return
-        self._seen_deadline = inf
-        mark = begin_group(self.facts.data)
-        if self.admission(len(self.facts.data) + 32 * len(unseen)) is None:
-            for gid, cid in unseen:
-                group = self.keyspace.groups[gid]
-                consumer = group.by_cid[cid]
-                group.record_seen(consumer, consumer.seen_time, consumer.active_time)
-        unseen.clear()
-        seal_group(self.facts.data, mark, self.turn_number, self.clock.now_ms(), self._seed)
+        """Once a second, while there is something to record."""
+        if self.clock.monotonic() >= self._seen_deadline:
+            self._seen_deadline = inf
+            record_seen(self.keyspace, self.records, self.clock.now_ms())
 
 
 _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})

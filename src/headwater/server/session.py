@@ -49,7 +49,7 @@ class Session:
         self.released = bytearray()
         self.reply = ReplyWriter(self.outbox)
         self.call = Call(node.keyspace, self.reply)
-        self.call.admission = node.admission
+        self.call.admission = node.records.admission
         self.call.settings = node.settings
         self.created = self.last_interaction = node.clock.monotonic()
         self.last_command = ""

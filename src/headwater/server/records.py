@@ -1,0 +1,58 @@
+"""The record groups of the turn under way, between the engine that fills them and the journal.
+
+    mark = records.begin()
+    …mutators write facts…
+    records.seal(mark, now_ms)          # one command, one group; no facts, no group
+    …
+    records.commit()                    # the turn's groups, durable as the policy says
+
+Without a journal the engine's facts are muted and every step costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import Admission, always_admitted
+from headwater.engine.facts import FactBuffer
+from headwater.journal.journal import Journal
+from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_group
+
+
+class TurnRecords:
+    """What a turn has written and not committed; one for each node."""
+
+    def __init__(self, facts: FactBuffer, journal: Journal | None) -> None:
+        self.facts = facts
+        self.facts.muted = journal is None
+        self.journal = journal
+        self.turn = 0 if journal is None else journal.recovery.last_turn
+        self.admission: Admission = always_admitted if journal is None else journal.admits
+        self._seed = 0 if journal is None else journal.seed
+        self._awaited = False
+        """Somebody's reply waits for what was sealed."""
+
+    def begin(self) -> int:
+        """Open a group; the mark that `seal` takes."""
+        return begin_group(self.facts.data)
+
+    def seal(self, mark: int, now_ms: int, *, awaited: bool = True) -> None:
+        """Close the group begun at ``mark``, or drop it if nothing was written. What is not
+        ``awaited`` causes no fsync of its own."""
+        if seal_group(self.facts.data, mark, self.turn, now_ms, self._seed):
+            self._awaited |= awaited
+
+    def admits(self, size: int) -> bool:
+        """Whether the journal has room for one more group of ``size`` bytes of facts."""
+        return self.admission(len(self.facts.data) + GROUP_HEADER_BYTES + size) is None
+
+    def commit(self) -> None:
+        """Write the turn's groups. Raises `NodePoisoned`; then nothing may be answered."""
+        if self.journal is None or not self.facts.data:
+            self.drop()
+            return
+        self.journal.commit(self.facts.data, sync=self._awaited)
+        self._awaited = False
+
+    def drop(self) -> None:
+        """Forget what the turn wrote: there is no journal, or it is poisoned."""
+        self.facts.data.clear()
+        self._awaited = False
