@@ -77,6 +77,12 @@ class App:
     def __repr__(self) -> str:
         return f"App(name={self.name!r}, consumers={[one.name for one in self.consumers]})"
 
+    def use_store(self, url: str) -> None:
+        """Work on another store than the one declared. Not while it works or publishes."""
+        assert self._running is None, "the app works on its store already"
+        self.url = url
+        self._publisher = Publisher(Connections(url))
+
     # --- declaring --------------------------------------------------------------------------------
 
     def consumer(

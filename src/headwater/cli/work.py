@@ -1,0 +1,39 @@
+"""``headwater work``: run the consumers of an app.
+
+headwater work shop.orders:app --workers 4 --grace 20s
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def work(
+    app: Annotated[
+        str, typer.Argument(metavar="MODULE:APP", help="Where the App is: shop.orders:app.")
+    ],
+    *,
+    workers: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="How many processes.")
+    ] = 1,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="How long handlers may run on after SIGTERM. [default: 30s]"
+        ),
+    ] = None,
+) -> None:
+    """Run the consumers of an app in worker processes until SIGTERM or SIGINT.
+
+    A process that dies is started again. On the first signal running handlers may end within the
+    grace time and everything else is handed back; on the second, running ones are handed back too.
+    """
+    from headwater.worker.durations import milliseconds
+    from headwater.worker.process import configure_logging
+    from headwater.worker.serving import supervise_on_its_store
+
+    grace_ms = None if grace is None else milliseconds(grace, what="grace", least_ms=0)
+    configure_logging()
+    raise typer.Exit(supervise_on_its_store(app, workers=workers, grace_ms=grace_ms))

@@ -1,0 +1,144 @@
+"""One worker process: finds the app, runs it, and ends as signals say.
+
+    SIGTERM, SIGINT    end in peace within the grace time
+    the second         hand back what runs, too
+    the third          end now, as a crash would
+    its parent died    as SIGTERM (standard input, a pipe, is at its end)
+
+``python -m headwater.worker.process module:app`` is what `headwater work` starts as often as it is
+told to. Exit status: 0 after a stop, `CANNOT_START` for what a restart would not mend, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from headwater.errors import DeclarationError, HeadwaterError
+from headwater.worker.app import App
+from headwater.worker.durations import milliseconds
+
+CANNOT_START = 78
+"""EX_CONFIG of sysexits.h."""
+
+log = logging.getLogger("headwater.worker")
+
+
+def find_app(target: str) -> App:
+    """The app that ``module:name`` names; the module is looked for in the current directory too.
+
+    Raises `DeclarationError` when there is none; errors of the module itself pass through.
+    """
+    module_name, colon, attribute = target.partition(":")
+    if not (module_name and colon and attribute):
+        raise DeclarationError(f"{target!r} names no app: write module:name, as in shop.orders:app")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise  # the module is there, and misses another
+        raise DeclarationError(
+            f"there is no module {error.name!r} here ({here}) or on the path of {sys.executable}"
+        ) from error
+    found = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise DeclarationError(f"module {module_name!r} has no {attribute!r}")
+        found = getattr(found, name)
+    if not isinstance(found, App):
+        raise DeclarationError(f"{target} is a {type(found).__name__}, no App")
+    return found
+
+
+async def work(app: App, *, until_eof: bool) -> None:
+    """Run ``app`` until a signal, or the end of standard input, says to stop."""
+    loop = asyncio.get_running_loop()
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 2:
+            log.error("ended at the third signal; what runs stays pending until it is claimed")
+            os._exit(1)
+        app.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    if until_eof:
+        loop.add_reader(0, _at_eof(loop, stop))
+    await app.run()
+
+
+def _at_eof(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Callable[[], None]:
+    def read() -> None:
+        if not os.read(0, 4096):
+            loop.remove_reader(0)
+            log.warning("the process that started this one is gone: stopping")
+            stop()
+
+    return read
+
+
+def run_worker(
+    target: str, *, grace_ms: int | None = None, url: str | None = None, until_eof: bool = False
+) -> int:
+    """Run the app in this process until it is stopped; the exit status."""
+    try:
+        app = find_app(target)
+        if grace_ms is not None:
+            app.grace_ms = grace_ms
+        if url is not None:
+            app.use_store(url)
+        asyncio.run(work(app, until_eof=until_eof))
+    except HeadwaterError as problem:
+        log.error("%s", problem)  # noqa: TRY400  # it is for people: no traceback
+        return CANNOT_START
+    except Exception:
+        log.exception("the worker ends")
+        return 1
+    return 0
+
+
+def leave(status: int) -> None:
+    """End the process, also when a handler still runs in a thread that nobody can stop."""
+    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+def configure_logging() -> None:
+    """One line an event of note, on standard error."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
+    )
+
+
+def main() -> None:
+    """The child of `headwater work`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("target")
+    parser.add_argument("--grace")
+    parser.add_argument("--url")
+    options = parser.parse_args()
+    configure_logging()
+    grace = None if options.grace is None else milliseconds(options.grace, least_ms=0)
+    leave(run_worker(options.target, grace_ms=grace, url=options.url, until_eof=True))
+
+
+if __name__ == "__main__":
+    main()
