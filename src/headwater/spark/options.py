@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
+from headwater.commands.globs import matches
 from headwater.errors import DeclarationError
 from headwater.model import MAX_U64, StreamID
 
@@ -66,6 +67,12 @@ class SourceOptions:
         """The url without its password: this object travels in Spark's plans."""
         what = self.pattern if self.pattern is not None else ",".join(self.streams)
         return f"SourceOptions(url={redacted(self.url)!r}, stream={what!r})"
+
+    def asks_for(self, stream: str) -> bool:
+        """Whether ``stream`` is one of those named, or one that the pattern finds."""
+        if self.pattern is None:
+            return stream in self.streams
+        return matches(self.pattern.encode(), stream.encode())
 
     def start_of(self, stream: str) -> Start:
         """Where reading of ``stream`` begins."""

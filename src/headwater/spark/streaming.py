@@ -92,11 +92,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `DataLoss` where entries were removed before they were read (completeness.py).
         """
         store, plans = self._open()
-        positions = positions_of(start)
-        for stream in store.streams():
-            if stream not in positions:
-                positions[stream] = BEGINNING
-        looks = {stream: self._look(plans, stream, at) for stream, at in positions.items()}
+        new = [stream for stream in store.streams() if stream not in start]
+        positions = positions_of(start) | dict.fromkeys(new, BEGINNING)
+        looks = {
+            stream: self._look(plans, stream, at) if self._options.asks_for(stream) else (at, None)
+            for stream, at in positions.items()
+        }
         if isinstance(limit, ReadMaxRows):
             self._hold_to(limit.max_rows, plans, looks)
         spans = {
@@ -212,9 +213,9 @@ def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
     left = min(limit, sum(wanted.values()))
     while left:
         hungry = [stream for stream, want in wanted.items() if dealt[stream] < want]
-        portion, extra = divmod(left, len(hungry))
-        for index, stream in enumerate(hungry):
-            given = min(portion + (index < extra), wanted[stream] - dealt[stream])
+        portion = max(1, left // len(hungry))
+        for stream in hungry[:left]:
+            given = min(portion, wanted[stream] - dealt[stream])
             dealt[stream] += given
             left -= given
     return dealt

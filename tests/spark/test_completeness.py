@@ -1,0 +1,145 @@
+"""What is missing is told from what the stream says of itself, and nothing missing goes unsaid."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from headwater.errors import DataLoss, DeclarationError
+from headwater.model import MIN_ID, StreamID
+from headwater.spark.completeness import (
+    Finding,
+    StreamState,
+    judge,
+    judge_range,
+    report,
+    set_back,
+    was_set_back,
+)
+from headwater.spark.offsets import (
+    Position,
+    Span,
+    end_offset,
+    initial_offset,
+    positions_of,
+    spans_of,
+)
+from headwater.spark.options import SourceOptions, parse_options
+
+AT = Position(StreamID(5, 0), 10)
+
+
+def state(
+    *, length: int = 4, last: int = 9, deleted: int = 0, added: int = 14, first: int = 6
+) -> StreamState:
+    return StreamState(length, StreamID(last, 0), StreamID(deleted, 0), added, StreamID(first, 0))
+
+
+def options(**given: str) -> SourceOptions:
+    return parse_options({"url": "redis://localhost", "stream": "s"} | given)
+
+
+def test_what_was_added_and_is_there_is_complete() -> None:
+    assert judge("s", AT, state(), live=4) is None
+
+
+def test_fewer_without_a_deletion_in_the_range_is_loss() -> None:
+    found = judge("s", AT, state(deleted=5), live=1)
+
+    assert found is not None
+    assert found.told
+    assert "3 of 4 entries after 5-0 up to 9-0" in found.text
+
+
+def test_fewer_with_a_deletion_in_the_range_cannot_be_told() -> None:
+    found = judge("s", AT, state(deleted=7), live=1)
+
+    assert found is not None
+    assert not found.told
+
+
+@pytest.mark.parametrize(("added", "live"), [(9, 1), (12, 4)])
+def test_more_than_were_added_is_another_stream(added: int, live: int) -> None:
+    found = judge("s", AT, state(added=added, deleted=7), live=live)
+
+    assert found is not None
+    assert found.told
+
+
+def test_a_stream_that_ends_before_our_place_was_set_back() -> None:
+    assert was_set_back(AT, None)
+    assert was_set_back(AT, state(last=4))
+    assert not was_set_back(AT, state(last=5))
+    assert not was_set_back(Position(MIN_ID, 0), None)
+    assert set_back("s", AT, state(last=4)).told
+    assert "the key is gone" in set_back("s", AT, None).text
+
+
+def test_a_range_is_judged_when_it_is_read() -> None:
+    start, end = StreamID(5, 0), StreamID(9, 0)
+
+    def judged(found: int, at: StreamState | None) -> Finding | None:
+        return judge_range("s", start, end, expected=4, found=found, state=at)
+
+    assert judged(4, state()) is None
+    trimmed, deleted = judged(3, state()), judged(3, state(deleted=6))
+    assert trimmed
+    assert trimmed.told
+    assert deleted
+    assert not deleted.told
+    for at, found in ((None, 0), (state(last=8), 3), (state(deleted=6), 5)):
+        finding = judged(found, at)
+        assert finding
+        assert finding.told
+
+
+@pytest.mark.parametrize(
+    ("told", "given", "fails"),
+    [
+        (True, {}, True),
+        (False, {}, True),
+        (True, {"ignoreDeletes": "true"}, True),
+        (False, {"ignoreDeletes": "true"}, False),
+        (True, {"failOnDataLoss": "false"}, False),
+        (False, {"failOnDataLoss": "false"}, False),
+    ],
+)
+def test_the_options_say_what_is_an_error_and_what_a_warning(
+    told: bool, given: dict[str, str], fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    finding = Finding("s", told=told, text="stream 's': 3 of 4 entries were removed")
+
+    with caplog.at_level(logging.WARNING, "headwater.spark"):
+        if fails:
+            with pytest.raises(DataLoss, match="3 of 4 entries") as raised:
+                report(finding, options(**given))
+            assert ("failOnDataLoss" if told else "ignoreDeletes") in str(raised.value)
+        else:
+            report(finding, options(**given))
+
+    assert bool(caplog.messages) is not fails
+
+
+def test_an_offset_says_what_its_batch_reads_and_survives_as_json() -> None:
+    span = Span(Position(StreamID(5, 0), 10), Position(StreamID(9, 3), 14))
+
+    offset = end_offset({"s": span})
+
+    assert offset == {"s": {"from": "5-0", "added_from": 10, "to": "9-3", "added_to": 14}}
+    assert spans_of(offset) == {"s": span}
+    assert positions_of(offset) == {"s": span.end}
+
+
+def test_the_offset_before_the_first_batch_differs_from_every_later_one() -> None:
+    before = initial_offset({"s": AT})
+
+    assert before != end_offset({"s": Span(AT, AT)})
+    assert positions_of(before) == {"s": AT}
+    assert spans_of(before) == {}
+
+
+@pytest.mark.parametrize("strange", [{"s": 5}, {"s": {"to": "x", "added_to": 1}}, {"s": {"to": 3}}])
+def test_another_sources_checkpoint_is_refused(strange: dict[str, object]) -> None:
+    with pytest.raises(DeclarationError, match="checkpointLocation"):
+        positions_of(strange)

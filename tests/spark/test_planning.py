@@ -1,0 +1,225 @@
+"""What planning says of a stream equals what counting its entries says, on every server."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headwater.errors import DeclarationError, Disconnected, HeadwaterError
+from headwater.model import MAX_ID, MIN_ID, StreamID
+from headwater.spark.offsets import Position, Span
+from headwater.spark.options import parse_options
+from headwater.spark.planning import LuaPlanner, Planner, SplitPlanner, after, before, planner
+from headwater.spark.store import Store
+from tests.spark.stores import Shop
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture
+def store(shop: Shop) -> Iterator[Store]:
+    opened = Store(parse_options({"url": shop.url, "stream": "s"}))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def plans(store: Store) -> Planner:
+    return planner(store)
+
+
+def ids_in(shop: Shop, start: StreamID, end: StreamID) -> list[StreamID]:
+    """The obvious way to know what lives in a range (start excluded)."""
+    if start >= end:
+        return []
+    found: Any = shop.client.xrange("s", str(after(start)), str(end))
+    return [StreamID.parse(id_) for id_, _fields in found]
+
+
+def test_our_server_is_planned_by_xsplit_and_others_by_lua(shop: Shop, plans: Planner) -> None:
+    assert isinstance(plans, SplitPlanner if shop.name == "headwater" else LuaPlanner)
+
+
+def test_a_look_counts_what_lives_after_a_place(shop: Shop, plans: Planner) -> None:
+    shop.add("s", range(1, 101))
+    shop.delete("s", 40, 41, 99)
+    shop.client.xtrim("s", maxlen=90, approximate=False)
+
+    for place in (0, 7, 40, 98, 100):
+        at = StreamID(place, 1) if place else MIN_ID
+        look = plans.look("s", Position(at, 0), None)
+        assert look is not None
+        assert look.to == StreamID(100, 1)
+        assert look.total == look.taken == len(ids_in(shop, at, MAX_ID))
+        assert look.state.length == 90
+        assert look.state.entries_added == 100
+        assert look.state.max_deleted_id == StreamID(99, 1)
+
+
+def test_a_look_up_to_an_earlier_end_takes_what_was_there_then(shop: Shop, plans: Planner) -> None:
+    shop.add("s", range(1, 11))
+    then = Position(StreamID(10, 1), 10)
+    shop.add("s", range(11, 31))
+
+    for _again in range(2):
+        look = plans.look("s", Position(StreamID(4, 1), 4), then)
+        assert look is not None
+        assert (look.to, look.total, look.taken) == (StreamID(10, 1), 26, 6)
+
+
+def test_nothing_is_seen_of_a_stream_that_is_not_there(plans: Planner) -> None:
+    assert plans.look("s", Position(MIN_ID, 0), None) is None
+    assert plans.cut("s", Span(Position(MIN_ID, 0), Position(StreamID(9, 0), 9)), 3).state is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 1499, 2999])
+def test_a_limit_ends_behind_exactly_so_many(shop: Shop, plans: Planner, count: int) -> None:
+    shop.add("s", range(1, 3101))
+    shop.delete("s", *range(50, 3000, 61))
+    start = Position(StreamID(20, 1), 20)
+    look = plans.look("s", start, None)
+    assert look is not None
+
+    limited = plans.limit("s", start, look, count)
+
+    assert limited is not None
+    assert limited.taken == count
+    assert len(ids_in(shop, start.id, limited.to)) == count
+
+
+def test_parts_cover_the_range_once_and_their_counts_are_true(shop: Shop, plans: Planner) -> None:
+    chance = random.Random(8)
+    shop.add("s", sorted(chance.sample(range(1, 100_000), 2000)))
+    entries = ids_in(shop, MIN_ID, MAX_ID)
+    for _case in range(20):
+        first, last = sorted(chance.sample(range(len(entries)), 2))
+        start, end = entries[first], entries[last]
+        parts = chance.choice([1, 2, 3, 7, 1000, 5000])
+
+        cut = plans.cut("s", Span(Position(start, first + 1), Position(end, last + 1)), parts)
+
+        assert cut.entries == last - first
+        assert len(cut.parts) == min(parts, last - first)
+        assert cut.parts[0][0].start == after(start)
+        assert cut.parts[-1][0].end == end
+        for (left, _), (right, _) in itertools.pairwise(cut.parts):
+            assert right.start == after(left.end)
+        sizes = [size for _ids, size in cut.parts]
+        assert max(sizes) - min(sizes) <= 1
+        for ids, size in cut.parts:
+            assert len(ids_in(shop, before(ids.start), ids.end)) == size
+
+
+def test_what_went_after_it_was_counted_shows_in_the_cut(shop: Shop, plans: Planner) -> None:
+    shop.add("s", range(1, 101))
+    span = Span(Position(StreamID(10, 1), 10), Position(StreamID(90, 1), 90))
+    shop.delete("s", 11, 50, 51, 90)
+
+    cut = plans.cut("s", span, 8)
+
+    assert cut.entries == 76
+    for ids, size in cut.parts:
+        assert len(ids_in(shop, before(ids.start), ids.end)) == size
+
+
+def test_the_greatest_id_is_no_stumbling_block(shop: Shop, plans: Planner) -> None:
+    shop.client.xadd("s", {"n": 1}, id="5-1")
+    shop.client.xadd("s", {"n": 2}, id=str(MAX_ID))
+
+    look = plans.look("s", Position(StreamID(5, 1), 1), None)
+    assert look is not None
+    assert (look.to, look.taken) == (MAX_ID, 1)
+    beyond = plans.look("s", Position(MAX_ID, 2), None)
+    assert beyond is not None
+    assert beyond.total == 0
+    cut = plans.cut("s", Span(Position(StreamID(5, 1), 1), Position(MAX_ID, 2)), 4)
+    assert cut.entries == 1
+
+
+@pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
+def test_lua_walks_only_when_something_may_have_gone(
+    shop: Shop, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = LuaPlanner(store)
+    walks: list[str] = []
+    run = store.run
+
+    def counted(*arguments: Any) -> Any:
+        walks.append("walk")
+        return run(*arguments)
+
+    monkeypatch.setattr(store, "run", counted)
+
+    def total_after(number: int) -> int:
+        walks.clear()
+        look = plans.look("s", Position(StreamID(number, 1), number), None)
+        assert look is not None
+        return look.total
+
+    shop.add("s", range(1, 51))
+    assert (total_after(10), walks) == (40, ["walk"])
+    shop.add("s", range(51, 61))
+    assert (total_after(30), walks) == (30, [])  # nothing was removed since
+    shop.delete("s", 5)
+    assert (total_after(30), walks) == (30, ["walk"])  # it might have been one that is to come
+    shop.client.xtrim("s", maxlen=15, approximate=False)
+    assert (total_after(30), walks) == (15, [])  # the first entry lies after our place
+    assert (total_after(50), walks) == (10, ["walk"])
+
+
+def test_a_pattern_finds_streams_and_leaves_out_what_is_ours(shop: Shop) -> None:
+    for key in ("orders", "orders.eu", "{orders}:hw:stage:1", "payments"):
+        shop.client.xadd(key, {"n": 1})
+    shop.client.set("orders.text", "no stream")
+
+    store = Store(parse_options({"url": shop.url, "stream": "*orders*"}))
+
+    assert store.streams() == ["orders", "orders.eu"]
+    store.close()
+
+
+def test_a_stream_whose_name_is_no_text_is_refused(shop: Shop) -> None:
+    shop.client.xadd(b"orders\xff", {"n": 1})
+    store = Store(parse_options({"url": shop.url, "stream": "orders*"}))
+
+    with pytest.raises(DeclarationError, match="no UTF-8"):
+        store.streams()
+    store.close()
+
+
+def test_a_key_of_another_type_is_named(shop: Shop, plans: Planner) -> None:
+    shop.client.set("s", "text")
+
+    with pytest.raises(DeclarationError, match="the key 's' holds a string, not a stream"):
+        plans.look("s", Position(MIN_ID, 0), None)
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headwater.spark.store.PATIENCE_SECONDS", 0.0)
+    store = Store(parse_options({"url": "redis://:hunter2@127.0.0.1:1", "stream": "s"}))
+
+    with pytest.raises(
+        Disconnected, match=r"redis://\*\*\*@127.0.0.1:1: .*headwater serve"
+    ) as gone:
+        store.state("s")
+
+    assert "hunter2" not in str(gone.value)
+
+
+@pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
+def test_a_wrong_password_is_said_and_not_repeated(shop: Shop) -> None:
+    shop.client.config_set("requirepass", "right")
+    try:
+        url = shop.url.replace("://", "://:hunter2@")
+        store = Store(parse_options({"url": url, "stream": "s"}))
+        with pytest.raises(HeadwaterError, match="refused the password") as refused:
+            store.state("s")
+        assert "hunter2" not in str(refused.value)
+    finally:
+        shop.client.execute_command("CONFIG SET", "requirepass", "")  # type: ignore[no-untyped-call]

@@ -1,0 +1,418 @@
+"""The readers as Spark calls them, without Spark: offsets, replays, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from headwater.errors import DataLoss, DeclarationError
+from headwater.spark.offsets import Offset
+from headwater.spark.partitions import EntryRange
+from headwater.spark.pipeline.ddl import parse_schema
+from headwater.spark.source import HeadwaterSource
+from headwater.spark.streaming import StreamReader, shares
+from tests.spark.stores import Shop
+
+pytestmark = pytest.mark.peer
+
+SCHEMA = parse_schema("stream string, id string, n bigint")
+
+
+class Query:
+    """What Spark does with a reader, step by step; offsets go through JSON as in its log."""
+
+    def __init__(self, shop: Shop, *, log: list[Offset] | None = None, **options: str) -> None:
+        given = {"url": shop.url, "stream": "s"} | options
+        self.reader: StreamReader = HeadwaterSource(given).streamReader(SCHEMA)
+        self.log = log if log is not None else []
+        self.start: Offset = self.log[-1] if self.log else self.ask("initialOffset")
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        return json.loads(json.dumps(getattr(self.reader, method)(*arguments)))
+
+    def plan(self) -> bool:
+        """Plan and log a batch; whether there was one."""
+        limit = self.reader.getDefaultReadLimit()
+        end = self.ask("latestOffset", self.start, limit)
+        if end == self.start:
+            return False
+        self.log.append(end)
+        self.start = end
+        return True
+
+    def read(self, end: Offset | None = None) -> list[int]:
+        """The numbers of the batch that ends at ``end``, or of the last one."""
+        partitions = self.reader.partitions({"what": "never asked"}, end or self.log[-1])
+        executor: StreamReader = pickle.loads(pickle.dumps(self.reader))
+        return [
+            number
+            for partition in pickle.loads(pickle.dumps(partitions))
+            for batch in executor.read(partition)
+            for number in batch.column("n").to_pylist()
+        ]
+
+    def batches(self) -> list[list[int]]:
+        """All batches there are."""
+        found = []
+        while self.plan():
+            found.append(self.read())
+        return found
+
+
+@pytest.fixture
+def warned(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.WARNING, "headwater.spark"):
+        yield caplog
+
+
+def test_batches_hold_each_entry_once_and_in_order(shop: Shop) -> None:
+    shop.add("s", range(1, 8001))
+    query = Query(shop)
+
+    first = query.batches()
+    shop.add("s", range(8001, 8003))
+
+    assert first == [list(range(1, 8001))]
+    assert query.batches() == [[8001, 8002]]
+    assert query.batches() == []
+
+
+def test_max_entries_per_trigger_is_exact(shop: Shop) -> None:
+    shop.add("s", range(1, 1001))
+    shop.delete("s", *range(100, 200))
+
+    sizes = [len(batch) for batch in Query(shop, maxEntriesPerTrigger="64").batches()]
+
+    assert sizes == [64] * 14 + [4]
+
+
+def test_max_entries_per_trigger_is_dealt_out_among_streams(shop: Shop) -> None:
+    shop.add("a", range(1, 101))
+    shop.add("b", range(1, 4))
+    shop.add("c", range(1, 101))
+
+    query = Query(shop, stream="a,b,c", maxEntriesPerTrigger="11")
+    query.plan()
+
+    assert {name: at["added_to"] for name, at in query.log[0].items()} == {"a": 4, "b": 3, "c": 4}
+    assert len(query.read()) == 11
+    assert sum(map(len, query.batches())) == 203 - 11
+
+
+def test_shares_leave_nobody_waiting() -> None:
+    assert shares({"a": 10**6, "b": 1}, 10) == {"a": 9, "b": 1}
+    assert shares({"a": 5, "b": 5, "c": 5}, 2) == {"a": 1, "b": 1, "c": 0}
+    assert shares({"a": 2}, 10) == {"a": 2}
+    assert shares({}, 10) == {}
+
+
+def test_a_replay_equals_the_first_run_whatever_was_added_since(shop: Shop) -> None:
+    shop.add("s", range(1, 500))
+    query = Query(shop, maxEntriesPerTrigger="200")
+    query.plan()
+    first = query.read()
+    shop.add("s", range(500, 900))
+
+    again = Query(shop, log=query.log, maxEntriesPerTrigger="7", minPartitions="5")
+
+    assert again.read() == first == list(range(1, 201))
+    again.plan()
+    assert again.read() == list(range(201, 208))
+
+
+def test_min_partitions_cuts_evenly(shop: Shop) -> None:
+    shop.add("s", range(1, 1001))
+    query = Query(shop, minPartitions="7")
+    query.plan()
+
+    parts = query.reader.partitions({}, query.log[-1])
+
+    assert sorted(part.count for part in parts if isinstance(part, EntryRange)) == [
+        142,
+        143,
+    ] * 0 + [
+        142,
+        143,
+        143,
+        143,
+        143,
+        143,
+        143,
+    ]
+
+
+def test_latest_is_settled_once_for_a_reader_and_then_by_the_log(shop: Shop) -> None:
+    shop.add("s", range(1, 11))
+    query = Query(shop, startingId="latest")
+    shop.add("s", range(11, 21))
+
+    assert query.ask("initialOffset") == query.start
+    assert query.plan()
+    assert query.read() == list(range(11, 21))
+    # A run that failed before it read anything begins where the first began.
+    assert Query(shop, log=query.log[:1], startingId="latest").read() == list(range(11, 21))
+
+
+def test_latest_is_logged_even_when_there_is_nothing_to_read(shop: Shop) -> None:
+    shop.add("s", range(1, 11))
+    query = Query(shop, startingId="latest")
+
+    assert query.plan()
+    assert query.read() == []
+    assert not query.plan()
+    shop.add("s", range(11, 13))
+    assert Query(shop, log=query.log, startingId="latest").batches() == [[11, 12]]
+
+
+@pytest.mark.parametrize(
+    ("starting", "first"), [("earliest", 3), ("0-0", 3), ("50", 50), ("50-2", 51), ("101-0", None)]
+)
+def test_reading_begins_at_starting_id(shop: Shop, starting: str, first: int | None) -> None:
+    shop.add("s", range(1, 101))
+    shop.delete("s", 1, 2)
+
+    query = Query(shop, startingId=starting)
+    shop.add("s", [101])
+
+    assert query.batches() == [list(range(first or 101, 102))]
+
+
+def test_available_now_ends_where_the_streams_ended_when_it_began(shop: Shop) -> None:
+    shop.add("a", range(1, 101))
+    query = Query(shop, stream="[ab]", maxEntriesPerTrigger="40")
+    query.reader.prepareForTriggerAvailableNow()
+    shop.add("a", range(101, 201))
+    shop.add("b", range(1, 11))
+
+    assert query.batches() == [
+        list(range(1, 41)),
+        list(range(41, 81)),
+        list(range(81, 101)),
+    ]
+    later = Query(shop, log=query.log, stream="[ab]")
+    assert sorted(later.batches()[0]) == sorted([*range(101, 201), *range(1, 11)])
+
+
+def test_a_stream_that_appears_later_under_a_pattern_is_read_from_its_beginning(
+    shop: Shop,
+) -> None:
+    shop.add("orders.a", [1])
+    query = Query(shop, stream="orders.*", startingId="latest")
+    query.plan()
+    shop.add("orders.b", [2, 3])
+    shop.add("orders.a", [4])
+
+    assert sorted(query.batches()[0]) == [2, 3, 4]
+
+
+def test_a_stream_that_is_not_there_yet_is_waited_for(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    query = Query(shop, startingId="latest")
+    assert "does not exist yet" in warned.messages[0]
+    query.plan()
+    shop.add("s", [1, 2])
+
+    assert query.batches() == [[1, 2]]
+
+
+def test_a_stream_that_is_no_longer_asked_for_keeps_its_place(shop: Shop) -> None:
+    shop.add("a", [1])
+    shop.add("b", [2])
+    both = Query(shop, stream="a,b")
+    both.plan()
+    only_a = Query(shop, log=both.log, stream="a")
+    shop.add("a", [3])
+    shop.add("b", [4])
+
+    assert only_a.batches() == [[3]]
+    assert Query(shop, log=only_a.log, stream="a,b").batches() == [[4]]
+
+
+# --- what is missing ------------------------------------------------------------------------------
+
+
+def test_trimming_what_was_read_is_no_loss(shop: Shop) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop)
+    query.batches()
+
+    shop.client.xtrim("s", maxlen=0, approximate=False)
+    shop.add("s", range(101, 104))
+    shop.delete("s", 50)
+
+    assert query.batches() == [[101, 102, 103]]
+
+
+def test_trimming_what_was_not_read_is_loss(shop: Shop) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop, maxEntriesPerTrigger="10")
+    query.plan()
+    shop.client.xtrim("s", maxlen=60, approximate=False)
+
+    with pytest.raises(DataLoss, match=r"30 of 90 entries after .* were trimmed"):
+        query.plan()
+
+
+def test_accepted_loss_is_said_once_and_counted(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop, maxEntriesPerTrigger="10", failOnDataLoss="false")
+    query.plan()
+    shop.client.xtrim("s", maxlen=60, approximate=False)
+
+    numbers = [number for batch in query.batches() for number in batch]
+
+    assert numbers == list(range(41, 101))
+    assert len(warned.messages) == 1
+    assert "30 of 90" in warned.messages[0]
+    assert query.log[1]["s"]["added_from"] == 40
+    assert query.log[-1]["s"]["added_to"] == 100
+
+
+def test_loss_of_all_that_was_left_is_said_once_and_logged(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 11))
+    query = Query(shop, failOnDataLoss="false")
+    query.plan()
+    shop.add("s", range(11, 21))
+    shop.client.xtrim("s", maxlen=0, approximate=False)
+
+    assert query.batches() == [[]]
+    assert Query(shop, log=query.log, failOnDataLoss="false").batches() == []
+    assert len(warned.messages) == 1
+
+
+def test_deletions_are_an_error_unless_they_are_accepted(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 11))
+    query = Query(shop)
+    query.plan()
+    shop.add("s", range(11, 21))
+    shop.delete("s", 12, 13)
+
+    with pytest.raises(DataLoss, match=r"2 of 10 entries .*ignoreDeletes=true"):
+        query.plan()
+    accepting = Query(shop, log=query.log, ignoreDeletes="true")
+    assert accepting.batches() == [[11, *range(14, 21)]]
+    assert len(warned.messages) == 1
+    assert "2 of 10" in warned.messages[0]
+
+
+def test_what_goes_between_planning_and_reading_is_seen(shop: Shop) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop, minPartitions="4")
+    query.plan()
+    partitions = query.reader.partitions({}, query.log[-1])
+    shop.client.xtrim("s", maxlen=95, approximate=False)
+
+    with pytest.raises(DataLoss, match=r"5 of 25 entries after 0-0"):
+        list(query.reader.read(partitions[0]))
+    with pytest.raises(DataLoss, match="5 of 100 entries"):
+        query.read()
+
+
+@pytest.mark.parametrize("numbers", [range(1, 6), range(200, 206)])
+def test_a_stream_made_anew_is_loss(
+    shop: Shop, numbers: range, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop)
+    query.batches()
+    shop.client.delete("s")
+    shop.add("s", numbers)
+
+    with pytest.raises(DataLoss, match="made anew"):
+        query.plan()
+    going_on = Query(shop, log=query.log, failOnDataLoss="false")
+    assert going_on.batches() == [list(numbers)]
+    assert len(warned.messages) == 1
+
+
+def test_a_stream_that_is_gone_is_loss_and_begins_anew(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 11))
+    query = Query(shop)
+    query.batches()
+    shop.client.delete("s")
+
+    with pytest.raises(DataLoss, match="the key is gone"):
+        query.plan()
+    going_on = Query(shop, log=query.log, failOnDataLoss="false")
+    assert going_on.batches() == [[]]
+    assert len(warned.messages) == 1
+    shop.add("s", [3, 4])
+    assert going_on.batches() == [[3, 4]]
+    assert len(warned.messages) == 1
+
+
+def test_a_stream_made_anew_is_loss_for_available_now_too(shop: Shop) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop)
+    query.batches()
+    shop.client.delete("s")
+    shop.add("s", [5])
+
+    later = Query(shop, log=query.log)
+    later.reader.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLoss, match="made anew"):
+        later.plan()
+
+
+def test_a_batch_reads_what_is_there(shop: Shop) -> None:
+    shop.add("a", range(1, 3001))
+    shop.add("b", [5])
+    shop.delete("a", 7)
+    source = HeadwaterSource({"url": shop.url, "stream": "a,b,none", "minPartitions": "4"})
+
+    reader = source.reader(SCHEMA)
+    rows = [
+        (stream, number)
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+        for stream, number in zip(
+            batch.column("stream").to_pylist(), batch.column("n").to_pylist(), strict=True
+        )
+    ]
+
+    assert rows == [("a", n) for n in range(1, 3001) if n != 7] + [("b", 5)]
+    with pytest.raises(DeclarationError, match="latest reads nothing"):
+        HeadwaterSource({"url": shop.url, "stream": "a", "startingId": "latest"}).reader(SCHEMA)
+
+
+def test_the_driver_reports_how_far_the_streams_reach(shop: Shop) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop, maxEntriesPerTrigger="10")
+    assert query.reader.reportLatestOffset() is None
+
+    query.plan()
+
+    assert query.ask("reportLatestOffset")["s"] == {
+        "from": "0-0",
+        "added_from": 0,
+        "to": "100-1",
+        "added_to": 100,
+    }
+    everything = query.ask("latestOffset", query.start, ReadAllAvailable())
+    assert everything["s"]["added_to"] == 100
+
+
+def test_big_entries_come_in_smaller_pages_and_whole(shop: Shop) -> None:
+    shop.add("s", range(1, 41), body="x" * 300_000)
+    query = Query(shop)
+    query.plan()
+
+    (partition,) = query.reader.partitions({}, query.log[-1])
+    sizes = [batch.num_rows for batch in query.reader.read(partition)]
+
+    assert sum(sizes) == 40
