@@ -70,7 +70,7 @@ class _Claims:
         self.min_idle = min_idle
         self.records: list[tuple[int, int, int, int]] = []
         self.wires: list[bytes] = []
-        self.gone: list[tuple[int, int]] = []
+        self.gone: dict[tuple[int, int], None] = {}
         self._state: dict[tuple[int, int], tuple[int, int]] = {}
         """Delivery time and count of ids that this command has claimed already."""
 
@@ -81,14 +81,19 @@ class _Claims:
             return pel.id(at) in self.group.delayed
         return self.min_idle > 0 and self.now_ms - pel.time(at) < self.min_idle
 
+    def all_too_young(self, min_time: int) -> bool:
+        """No record whose time is ``min_time`` or later may be claimed; that of a released one,
+        which always may, is 0."""
+        return 0 < self.min_idle > self.now_ms - min_time and min_time > 0
+
     def claim(self, entry_id: tuple[int, int], options: ClaimOptions) -> None:
         """What XCLAIM does with one id."""
         group = self.group
         at = group.pel.find(*entry_id)
         wire = group.stream.log.get(*entry_id)
         if wire is None:
-            if at != NOWHERE and entry_id not in self.gone:
-                self.gone.append(entry_id)
+            if at != NOWHERE:
+                self.gone[entry_id] = None
             return
         if entry_id in self._state:
             time, count = self._state[entry_id]
@@ -117,7 +122,7 @@ class _Claims:
         group = self.group
         consumer = meet_consumer(group, name, self.now_ms)
         if self.gone:
-            group.acknowledge(self.gone)
+            group.acknowledge(list(self.gone))
         if self.records:
             group.own(consumer, self.records, self.now_ms, self.now_ms)
         else:
@@ -234,7 +239,7 @@ def _scan(
         entry_id = pel.id(at)
         wire = stream.log.get(*entry_id)
         if wire is None:
-            claims.gone.append(entry_id)
+            claims.gone[entry_id] = None
             count -= 1
         elif not claims.too_young(at):
             deliveries = pel.delivery_count(at)
@@ -248,12 +253,11 @@ def _scan(
 
 def _passes_over(claims: _Claims, stream: Stream, block: PendingBlock) -> bool:
     """Nothing in ``block`` is idle enough, and no entry of it can be gone."""
-    if claims.min_idle == 0 or claims.now_ms - block.min_time >= claims.min_idle:
+    if not claims.all_too_young(block.min_time):
         block.settle_min_time()
-        if claims.min_idle == 0 or claims.now_ms - block.min_time >= claims.min_idle:
+        if not claims.all_too_young(block.min_time):
             return False
-    first = (block.words[0], block.words[1])
-    return first >= stream.log.first() != (0, 0) and first > stream.max_deleted_id
+    return (block.words[0], block.words[1]) > stream.max_gone_id
 
 
 def xpending(call: Call) -> None:
@@ -276,7 +280,8 @@ def xpending(call: Call) -> None:
     start, end = range_start(arguments, index), range_end(arguments, index + 1)
     name = arguments.bytes(index + 3) if index + 3 < arguments.count else None
     _, group = pending_group(call)
-    rows = _rows(group, start, end, count, name, call.now_ms - min_idle)
+    delivered_by = call.now_ms - min_idle if min_idle > 0 else None
+    rows = _rows(group, start, end, count, name, delivered_by)
     call.reply.array(len(rows))
     for at in rows:
         _write_row(call, group, at)
@@ -307,10 +312,10 @@ def _rows(
     end: tuple[int, int],
     count: int,
     name: bytes | None,
-    delivered_by: int,
+    delivered_by: int | None,
 ) -> list[int]:
     """Positions of the records from ``start`` to ``end`` that were delivered by ``delivered_by``
-    (Unix ms) or are unowned, of one consumer or of all."""
+    (Unix ms, None: whenever) or are unowned, of one consumer or of all."""
     pel = group.pel
     found: list[int] = []
     consumer = None if name is None else group.consumers.get(name)
@@ -320,7 +325,7 @@ def _rows(
     while at != NOWHERE and len(found) < count and pel.id(at) <= end:
         owner = pel.owner(at)
         if (consumer is None or owner == consumer.cid) and (
-            owner == NOBODY or pel.time(at) <= delivered_by
+            delivered_by is None or owner == NOBODY or pel.time(at) <= delivered_by
         ):
             found.append(at)
         at = pel.after(at)

@@ -10,7 +10,6 @@ from headwater.commands.call import Call
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.model import id_after
 from headwater.resp.arguments import Arguments
 
 KEEPREF, DELREF, ACKED = b"KEEPREF", b"DELREF", b"ACKED"
@@ -99,7 +98,7 @@ class Trim:
             return 0
         gone, bound, ids = self._plan(stream)
         if bound is not None:
-            stream.trim_below(*bound)
+            stream.trim_through(*bound)
         if ids:
             if self.mode == DELREF:
                 forget(stream, ids)
@@ -107,7 +106,7 @@ class Trim:
         return gone
 
     def _plan(self, stream: Stream) -> tuple[int, tuple[int, int] | None, list[tuple[int, int]]]:
-        """How many go; the first id that stays if they are the oldest; else their ids."""
+        """How many go; the last of them if they are the oldest; else their ids."""
         nodes, keeps_references = stream.nodes, self.mode in (b"", KEEPREF)
         gone, bound = 0, None
         ids: list[tuple[int, int]] = []
@@ -120,7 +119,7 @@ class Trim:
             whole = self._covers(stream.length - gone - live, nodes.last(node))
             if whole and keeps_references:
                 gone += live
-                bound = id_after(*nodes.last(node))
+                bound = nodes.last(node)
                 continue
             if keeps_references and self.approximate:
                 break
@@ -132,7 +131,7 @@ class Trim:
                     continue
                 gone += 1
                 if keeps_references:
-                    bound = id_after(*entry_id)
+                    bound = entry_id
                 else:
                     ids.append(entry_id)
             if not whole:

@@ -32,7 +32,7 @@ class DeliveryOrder:
         self.times: array[int] = array("Q")
         self.ids: array[int] = array("Q")
         """Four words a run: ms and seq of the first id, ms and seq of the last."""
-        self._top = (0, 0)
+        self.top = (0, 0)
         """Greatest id covered by the runs of the latest time."""
 
     def __len__(self) -> int:
@@ -42,20 +42,20 @@ class DeliveryOrder:
         """The record ``ms-seq`` is owned and has just got the delivery time ``time``."""
         times, ids = self.times, self.ids
         if not times or time > times[-1]:
-            self._top = (0, 0)
+            self.top = (0, 0)
         elif time < times[-1]:
             self._cut(time, ms, seq)
             self._insert(bisect_right(times, time), time, ms, seq, ms, seq)
             return
-        elif (ms, seq) <= self._top:
+        elif (ms, seq) <= self.top:
             self._cut(time, ms, seq)
-        elif (ids[-2], ids[-1]) == self._top:
+        elif (ids[-2], ids[-1]) == self.top:
             ids[-2], ids[-1] = ms, seq
-            self._top = (ms, seq)
+            self.top = (ms, seq)
             return
         times.append(time)
         ids.extend((ms, seq, ms, seq))
-        self._top = max(self._top, (ms, seq))
+        self.top = max(self.top, (ms, seq))
         self._tidy()
 
     def runs(self) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
@@ -85,7 +85,7 @@ class DeliveryOrder:
         """Forget all runs; the pending list is empty."""
         del self.times[:]
         del self.ids[:]
-        self._top = (0, 0)
+        self.top = (0, 0)
 
     def _run(self, at: int) -> tuple[tuple[int, int], tuple[int, int]]:
         ids, base = self.ids, at * _WORDS
@@ -126,7 +126,7 @@ class DeliveryOrder:
             self.times = array("Q", (time for time, _, _ in kept))
             self.ids = array("Q", (word for _, a, b in kept for word in (*a, *b)))
             latest = self.times[-1] if kept else 0
-            self._top = max((b for time, _, b in kept if time == latest), default=(0, 0))
+            self.top = max((b for time, _, b in kept if time == latest), default=(0, 0))
 
     def _alive(self, time: int, first: tuple[int, int], last: tuple[int, int]) -> bool:
         pel = self.pel

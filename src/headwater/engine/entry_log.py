@@ -10,8 +10,9 @@ r"""The entries of one stream, stored as the bytes of their replies.
 Rule 1. Bytes are written once, by `append`; every reader takes slices. An entry is the same in RESP2
         and RESP3: an array of its id and the flat array of its fields.
 Rule 2. A block knows how many of its entries live; a block without a live entry does not exist.
-Rule 3. A trim moves ``head``; a deletion in the middle marks ``dead``. A block whose dead bytes
-        outweigh the live ones is compacted.
+Rule 3. A trim moves ``head``; a deletion in the middle marks ``dead``; one at the end takes the
+        entry off. So a block begins (at ``head``) and ends with a live entry. A block whose dead
+        bytes outweigh the live ones is compacted.
 
 Ids rise strictly, so blocks and the entries in them are searched by halving.
 """
@@ -58,17 +59,36 @@ class EntryBlock:
         return low
 
     def kill(self, index: int) -> None:
-        """Mark the live entry ``index`` dead."""
+        """Remove the live entry ``index``; a block whose last one went is thrown away."""
+        self.live -= 1
+        self.dead_bytes += self.start(index + 1) - self.offsets[index]
+        if self.live == 0:
+            return
         if index == self.head:
             self.head += 1
-            while self.head < self.count and self.dead is not None and self.dead[self.head]:
+            while not self.lives(self.head):
                 self.head += 1
+        elif index == self.count - 1:
+            self._cut_tail()
         else:
             if self.dead is None:
                 self.dead = bytearray(self.count)
             self.dead[index] = 1
-        self.live -= 1
-        self.dead_bytes += self.start(index + 1) - self.offsets[index]
+
+    def _cut_tail(self) -> None:
+        """Take off the last entry and the dead before it, so that ids rise however ``last_id``
+        was set back."""
+        count = self.count - 1
+        while not self.lives(count - 1):
+            count -= 1
+        end = self.offsets[count]
+        self.dead_bytes -= len(self.data) - end
+        del self.data[end:]
+        del self.offsets[count:]
+        del self.ids[2 * count :]
+        if self.dead is not None:
+            del self.dead[count:]
+        self.count = count
 
     def compact(self) -> None:
         """Drop the bytes of the dead."""
@@ -146,11 +166,8 @@ class EntryLog:
         """Id of the last live entry, (0, 0) when there is none."""
         if not self.blocks:
             return 0, 0
-        block = self.blocks[-1]
-        index = block.count - 1
-        while not block.lives(index):
-            index -= 1
-        return block.ids[2 * index], block.ids[2 * index + 1]
+        ids = self.blocks[-1].ids
+        return ids[-2], ids[-1]
 
     def get(self, ms: int, seq: int) -> bytes | None:
         """The bytes of the live entry ``ms-seq``, None when there is none."""
@@ -184,8 +201,8 @@ class EntryLog:
             block.compact()
         return True
 
-    def trim_below(self, ms: int, seq: int) -> int:
-        """Remove all entries whose id is less than ``ms-seq``; how many lived."""
+    def trim_through(self, ms: int, seq: int) -> int:
+        """Remove all entries whose id is at most ``ms-seq``; how many lived."""
         gone = 0
         at = self._block_of(ms, seq)
         for block in self.blocks[:at]:
@@ -193,8 +210,7 @@ class EntryLog:
         del self.blocks[:at]
         if self.blocks:
             block = self.blocks[0]
-            bound = block.lower_bound(ms, seq)
-            for index in range(block.head, bound):
+            for index in range(block.head, self._behind(block, (ms, seq))):
                 if block.lives(index):
                     block.kill(index)
                     gone += 1

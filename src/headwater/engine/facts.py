@@ -17,7 +17,7 @@ bytes; an id is two u64. Kinds below 0x10 belong to the journal.
                                                                              last id, count, read, noack
     0x20 appended         sid, id, opens u8, pairs,    0x41 acknowledged     gid, n, id*
                           wire fields                  0x42 owned            gid, cid, seen, active, n,
-    0x21 trimmed          sid, id (first that stays)                         (id, time, count)*
+    0x21 trimmed          sid, id (last that goes)                           (id, time, count)*
     0x22 deleted          sid, marks u8, n, id*        0x43 released         gid, n, (id, count)*
     0x23 stream_set_id    sid, last, added, deleted    0x44 delayed          gid, n, (id, due, count)*
                                                        0x45 came_due         gid, n, id*

@@ -63,7 +63,7 @@ class ConsumerGroup:
         self.order = DeliveryOrder(self.pel)
         self.released: dict[tuple[int, int], None] = {}
         self.delayed: dict[tuple[int, int], int] = {}
-        self._due: list[tuple[int, int, int]] = []
+        self.due_order: list[tuple[int, int, int]] = []
         """(due, ms, seq) of the delayed, sorted."""
 
     # --- reading --------------------------------------------------------------------------------
@@ -84,12 +84,12 @@ class ConsumerGroup:
 
     def next_due(self) -> int | None:
         """The earliest due time of a delayed entry, Unix ms."""
-        return self._due[0][0] if self._due else None
+        return self.due_order[0][0] if self.due_order else None
 
     def due(self, now_ms: int) -> list[tuple[int, int]]:
         """Delayed ids whose time has come, by (due, id)."""
-        end = bisect_right(self._due, now_ms, key=lambda item: item[0])
-        return [(ms, seq) for _, ms, seq in self._due[:end]]
+        end = bisect_right(self.due_order, now_ms, key=lambda item: item[0])
+        return [(ms, seq) for _, ms, seq in self.due_order[:end]]
 
     def lag(self) -> int | None:
         """Entries that the group has still to read, None where it cannot be told (streams.md 8)."""
@@ -221,7 +221,7 @@ class ConsumerGroup:
         for ms, seq, due, count in records:
             self._put(ms, seq, NOBODY, due, count)
             self.delayed[ms, seq] = due
-            insort(self._due, (due, ms, seq))
+            insort(self.due_order, (due, ms, seq))
         self.facts.delayed(self.gid, records)
         self.keyspace.delaying[self.gid] = self
 
@@ -268,6 +268,6 @@ class ConsumerGroup:
             del self.released[ms, seq]
         else:
             due = self.delayed.pop((ms, seq))
-            del self._due[bisect_left(self._due, (due, ms, seq))]
-            if not self._due:
+            del self.due_order[bisect_left(self.due_order, (due, ms, seq))]
+            if not self.due_order:
                 self.keyspace.delaying.pop(self.gid, None)

@@ -28,30 +28,30 @@ class KeyOrder:
 
     def __init__(self, present: Container[bytes]) -> None:
         self._present = present
-        self._names: list[bytes] = []
-        self._numbers: array[int] = array("Q")
-        self._next = 1
+        self.names: list[bytes] = []
+        self.numbers: array[int] = array("Q")
+        self.next_number = 1
 
     def add(self, key: bytes, keys: int) -> None:
         """``key`` has appeared; there are ``keys`` now."""
-        self._names.append(key)
-        self._numbers.append(self._next)
-        self._next += 1
-        if len(self._names) > 2 * keys + _SLACK:
+        self.names.append(key)
+        self.numbers.append(self.next_number)
+        self.next_number += 1
+        if len(self.names) > 2 * keys + _SLACK:
             kept = {
                 name: number
-                for name, number in zip(self._names, self._numbers, strict=True)
+                for name, number in zip(self.names, self.numbers, strict=True)
                 if name in self._present
             }
             ordered = sorted((number, name) for name, number in kept.items())
-            self._names = [name for _, name in ordered]
-            self._numbers = array("Q", (number for number, _ in ordered))
+            self.names = [name for _, name in ordered]
+            self.numbers = array("Q", (number for number, _ in ordered))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """At most ``count`` keys from ``cursor`` (0: the start) on, and the next cursor, 0 at the
         end."""
-        names = self._names
-        at = bisect_left(self._numbers, cursor)
+        names = self.names
+        at = bisect_left(self.numbers, cursor)
         end = min(at + count, len(names))
-        found = [name for name in names[at:end] if name in self._present]
-        return (self._numbers[end] if end < len(names) else 0), found
+        found = [name for name in dict.fromkeys(names[at:end]) if name in self._present]
+        return (self.numbers[end] if end < len(names) else 0), found

@@ -57,14 +57,14 @@ class Keyspace:
         """(database, key) that waiters have to look at again, in order of their first signal."""
         self.dirty = 0
         """Changes by Redis's count (INFO rdb_changes_since_last_save)."""
-        self._expiries: list[tuple[int, int, bytes]] = []
+        self.expiry_notes: list[tuple[int, int, bytes]] = []
         """Heap of (at, database, key); an entry that the database no longer confirms is stale."""
 
     # --- reading --------------------------------------------------------------------------------
 
     def next_expiry(self) -> int | None:
         """The earliest time at which a key ends, Unix ms."""
-        heap = self._expiries
+        heap = self.expiry_notes
         while heap:
             at, db, key = heap[0]
             if self.databases[db].expiries.get(key) == at:
@@ -100,15 +100,15 @@ class Keyspace:
 
     def note_expiry(self, at_ms: int, db: int, key: bytes) -> None:
         """Remember when to look; stale notes are swept when they outnumber the true ones."""
-        heappush(self._expiries, (at_ms, db, key))
+        heappush(self.expiry_notes, (at_ms, db, key))
         true = sum(len(database.expiries) for database in self.databases)
-        if len(self._expiries) > 2 * true + 64:
-            self._expiries = [
+        if len(self.expiry_notes) > 2 * true + 64:
+            self.expiry_notes = [
                 (at, database.index, name)
                 for database in self.databases
                 for name, at in database.expiries.items()
             ]
-            heapify(self._expiries)
+            heapify(self.expiry_notes)
 
     # --- mutators -------------------------------------------------------------------------------
 

@@ -3,11 +3,12 @@
 Redis keeps a stream's entries in nodes of a radix tree, each a listpack of at most
 ``stream-node-max-entries`` entries and ``stream-node-max-bytes`` bytes. Our blocks are larger and
 shaped otherwise; what clients can see of Redis's nodes is kept here: for each node its first and
-last id, how many entries it took and how many live.
+last id, how many entries it took and how many live, its field names and its size.
 
 Rule 1. A node opens when a command says so (``opens`` is part of the fact), because the bounds in
         force then may not be those in force when the fact is applied again.
-Rule 2. A node whose last live entry goes vanishes; if it was the newest, the next entry opens one.
+Rule 2. A node whose last live entry goes vanishes; the next entry goes to the newest that is left,
+        if its bounds allow that.
 
 Sources: Redis, t_stream.c (streamAppendItem, streamTrim) and listpack.c for the sizes; streams.md 2.1.
 """
@@ -16,7 +17,11 @@ from __future__ import annotations
 
 from array import array
 
-_WORDS = 6
+from headwater.limits import MAX_ENTRY_BYTES
+from headwater.model import id_before
+
+_WORDS = 7
+_TAKEN, _LIVE = 4, 5
 _LISTPACK_FRAME = 7
 """Header of six bytes, end mark of one."""
 
@@ -88,17 +93,19 @@ class NodeIndex:
 
     def __init__(self) -> None:
         self._words: array[int] = array("Q")
-        """Six a node: first ms and seq, last ms and seq, entries taken, entries alive."""
-        self._open = False
-        """The newest node may take more."""
-        self._fields: list[bytes] = []
-        self._bytes = 0
+        """Seven a node: first ms and seq, last ms and seq, entries taken, entries alive, bytes."""
+        self.names: list[tuple[bytes, ...]] = []
+        """Field names that each node was opened with; nodes with the same names share them."""
 
     def __len__(self) -> int:
         return len(self._words) // _WORDS
 
     def live(self, node: int) -> int:
-        return self._words[node * _WORDS + 5]
+        return self._words[node * _WORDS + _LIVE]
+
+    def taken(self, node: int) -> int:
+        """How many entries the node took, alive or not."""
+        return self._words[node * _WORDS + _TAKEN]
 
     def first(self, node: int) -> tuple[int, int]:
         """Id that the node was opened with, alive or not."""
@@ -108,60 +115,71 @@ class NodeIndex:
         """Id of the last entry that the node took, alive or not."""
         return self._words[node * _WORDS + 2], self._words[node * _WORDS + 3]
 
+    def size(self, node: int) -> int:
+        """Bytes of the listpack that Redis would hold."""
+        at = node * _WORDS
+        taken, live, rest = self._words[at + _TAKEN : at + _WORDS]
+        return rest + integer_bytes(live) + integer_bytes(taken - live)
+
     def opens(self, wire: bytes, *, max_bytes: int, max_entries: int) -> bool:
         """Whether an entry of these fields would start a new node; 0 lifts a bound."""
-        if not self._open:
+        newest = len(self) - 1
+        if newest < 0:
             return True
-        if max_entries and self._words[-2] >= max_entries:
+        if max_entries and self.taken(newest) >= max_entries:
             return True
-        return bool(max_bytes) and self._bytes + _content_bytes(wire) >= max_bytes
+        most = min(max_bytes, MAX_ENTRY_BYTES) if max_bytes else MAX_ENTRY_BYTES
+        return self.size(newest) + _content_bytes(wire) >= most
 
     def add(self, ms: int, seq: int, wire: bytes, *, opens: bool) -> None:
         """An entry was appended."""
         fields = elements(wire)
-        names = fields[0::2]
+        names = tuple(fields[0::2])
         words = self._words
         if opens:
-            words.extend((ms, seq, ms, seq, 1, 1))
-            self._open = True
-            self._fields = names
-            self._bytes = _LISTPACK_FRAME + 2 + 2 + integer_bytes(len(names)) + 2
-            self._bytes += sum(map(element_bytes, names))
+            self._open(ms, seq, names)
         else:
-            self._bytes += integer_bytes(words[-2] + 1) - integer_bytes(words[-2])
-            words[-4], words[-3] = ms, seq
+            words[-5], words[-4] = ms, seq
+            words[-3] += 1
             words[-2] += 1
-            words[-1] += 1
-        same = names == self._fields
+        same = names == self.names[-1]
         stored = fields[1::2] if same else fields
-        size = 2 + integer_bytes(_signed(ms - words[-6])) + integer_bytes(_signed(seq - words[-5]))
+        size = 2 + integer_bytes(_signed(ms - words[-7])) + integer_bytes(_signed(seq - words[-6]))
         size += sum(map(element_bytes, stored))
         if not same:
             size += integer_bytes(len(names))
         parts = 3 + len(stored) + (0 if same else 1)
-        self._bytes += size + integer_bytes(parts)
+        words[-1] += size + integer_bytes(parts)
+
+    def _open(self, ms: int, seq: int, names: tuple[bytes, ...]) -> None:
+        words = self._words
+        if words and (words[-5], words[-4]) >= (ms, seq):
+            # Only after XSETID went back below entries that are gone: ranges of nodes stay apart.
+            words[-5], words[-4] = id_before(ms, seq)
+        size = _LISTPACK_FRAME + integer_bytes(len(names)) + 2 + sum(map(element_bytes, names))
+        words.extend((ms, seq, ms, seq, 1, 1, size))
+        known = self.names[-1] if self.names else None
+        self.names.append(known if known is not None and known == names else names)
 
     def drop(self, ms: int, seq: int) -> None:
         """A live entry went away."""
         node = self._node_of(ms, seq)
-        self._words[node * _WORDS + 5] -= 1
-        if self._words[node * _WORDS + 5] == 0:
-            if node == len(self) - 1:
-                self._open = False
+        self._words[node * _WORDS + _LIVE] -= 1
+        if self._words[node * _WORDS + _LIVE] == 0:
             del self._words[node * _WORDS : (node + 1) * _WORDS]
+            del self.names[node]
 
     def drop_first(self, gone: int) -> None:
         """The ``gone`` oldest live entries went away."""
         node = 0
         words = self._words
-        while gone and gone >= words[node * _WORDS + 5]:
-            gone -= words[node * _WORDS + 5]
+        while gone and gone >= words[node * _WORDS + _LIVE]:
+            gone -= words[node * _WORDS + _LIVE]
             node += 1
         if gone:
-            words[node * _WORDS + 5] -= gone
-        if node and node == len(self):
-            self._open = False
+            words[node * _WORDS + _LIVE] -= gone
         del words[: node * _WORDS]
+        del self.names[:node]
 
     def radix_tree_nodes(self) -> int:
         """Nodes of the compressed radix tree that Redis would keep over the first ids (XINFO)."""

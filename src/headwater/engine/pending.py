@@ -75,7 +75,7 @@ class PendingList:
     def __init__(self) -> None:
         self.blocks: list[PendingBlock] = []
         self.length = 0
-        self._big_counts: dict[tuple[int, int], int] = {}
+        self.big_counts: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
         return self.length
@@ -143,7 +143,7 @@ class PendingList:
 
     def delivery_count(self, at: int) -> int:
         count = self.blocks[at >> _SHIFT].words[(at & _MASK) * _WORDS + 3] & _BIG
-        return count if count != _BIG else self._big_counts[self.id(at)]
+        return count if count != _BIG else self.big_counts[self.id(at)]
 
     # --- changing -------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class PendingList:
         """Give the record at ``at`` another owner, time and delivery count."""
         block = self.blocks[at >> _SHIFT]
         index = (at & _MASK) * _WORDS
-        if self._big_counts or count >= _BIG:
+        if self.big_counts or count >= _BIG:
             self._keep_big(self.id(at), count)
         block.words[index + 2] = time
         block.words[index + 3] = (owner << 32) | min(count, _BIG)
@@ -180,8 +180,8 @@ class PendingList:
         number = at >> _SHIFT
         block = self.blocks[number]
         index = (at & _MASK) * _WORDS
-        if self._big_counts:
-            self._big_counts.pop(self.id(at), None)
+        if self.big_counts:
+            self.big_counts.pop(self.id(at), None)
         del block.words[index : index + _WORDS]
         self.length -= 1
         if not block.words:
@@ -191,9 +191,9 @@ class PendingList:
 
     def _keep_big(self, id: tuple[int, int], count: int) -> None:
         if count >= _BIG:
-            self._big_counts[id] = count
+            self.big_counts[id] = count
         else:
-            self._big_counts.pop(id, None)
+            self.big_counts.pop(id, None)
 
     def _block_of(self, ms: int, seq: int) -> int:
         """Number of the first block whose last id is at least ``ms-seq``; maybe past the last."""

@@ -128,7 +128,7 @@ def _appended(keyspace: Keyspace, reader: _Reader) -> None:
 
 def _trimmed(keyspace: Keyspace, reader: _Reader) -> None:
     _, sid, ms, seq = reader.take(TRIMMED)
-    keyspace.streams[sid].trim_below(ms, seq)
+    keyspace.streams[sid].trim_through(ms, seq)
 
 
 def _deleted(keyspace: Keyspace, reader: _Reader) -> None:

@@ -4,6 +4,8 @@ Rule 1. ``last_id`` never falls but by XSETID; every id ever appended is at most
 Rule 2. ``entries_added`` counts what was ever appended; ``max_deleted_id`` is the greatest id that
         was deleted by name (XDEL and its kin). A trim changes neither.
 Rule 3. An empty stream is a stream: it goes only when its key does.
+Rule 4. ``max_gone_id`` is at least the id of every pending entry that is gone from the stream, so a
+        scan for idle entries may pass over what lies above it (ownership.py).
 
 Methods from `append` on are mutators: they obey, and write one fact each.
 """
@@ -33,6 +35,7 @@ class Stream:
         self.nodes = NodeIndex()
         self.last_id = (0, 0)
         self.max_deleted_id = (0, 0)
+        self.max_gone_id = (0, 0)
         self.entries_added = 0
         self.groups: dict[bytes, ConsumerGroup] = {}
 
@@ -91,19 +94,22 @@ class Stream:
         self.keyspace.facts.appended(self.sid, ms, seq, opens_node, pairs, wire)
         self.db.signal(self.key)
 
-    def trim_below(self, ms: int, seq: int) -> None:
-        """Remove the entries below ``ms-seq``; pending lists keep theirs."""
-        self.nodes.drop_first(self.log.trim_below(ms, seq))
+    def trim_through(self, ms: int, seq: int) -> None:
+        """Remove the entries up to ``ms-seq``; pending lists keep theirs."""
+        self.nodes.drop_first(self.log.trim_through(ms, seq))
+        self.max_gone_id = max(self.max_gone_id, (ms, seq))
         self.keyspace.facts.trimmed(self.sid, ms, seq)
 
     def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool) -> None:
-        """Remove these live entries; ``marks`` raises ``max_deleted_id`` (a trim does not)."""
+        """Remove these live entries; ``marks`` raises ``max_deleted_id`` (a trim does not, and
+        comes here only with what no group has pending)."""
         for ms, seq in ids:
             found = self.log.delete(ms, seq)
             assert found, f"{ms}-{seq} is not there to be deleted"
             self.nodes.drop(ms, seq)
         if marks:
             self.max_deleted_id = max(self.max_deleted_id, *ids)
+            self.max_gone_id = max(self.max_gone_id, *ids)
         self.keyspace.facts.deleted(self.sid, marks, ids)
 
     def set_id(

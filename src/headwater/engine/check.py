@@ -1,0 +1,313 @@
+"""The invariants of the engine, recounted from nothing: `broken_invariants` says what does not hold.
+
+Every rule in the docstrings of this package that a state can break is checked here, the slow and
+obvious way. Tests ask after every step, ``headwater check`` asks about a data directory.
+
+    >>> from headwater.engine.keyspace import Keyspace
+    >>> keyspace = Keyspace()
+    >>> stream = keyspace.databases[0].create_stream(b"orders", keyspace.next_sid)
+    >>> stream.entries_added = -1
+    >>> broken_invariants(keyspace)
+    ["database 0, stream b'orders': entries_added is -1, below the 0 entries that are there"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from headwater.engine.entry_log import EntryBlock
+from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
+from headwater.engine.keyspace import Database, Keyspace
+from headwater.engine.nodes import elements
+from headwater.engine.pending import NOBODY, NOWHERE, PendingBlock
+from headwater.engine.stream import Stream
+from headwater.limits import BLOCK_MAX_BYTES, MAX_DELIVERY_COUNT, PENDING_BLOCK_RECORDS
+
+_BIG = 2**32 - 1
+"""A delivery count in a record that says: look into the side table."""
+
+ID = tuple[int, int]
+
+
+def broken_invariants(keyspace: Keyspace) -> list[str]:
+    """What is wrong with ``keyspace``, a sentence each; an empty list for a sound one."""
+    found = list(_names(keyspace))
+    for database in keyspace.databases:
+        found += _database(database)
+        for key, value in database.values.items():
+            if isinstance(value, Stream):
+                where = f"database {database.index}, stream {key!r}"
+                found += [f"{where}: {sentence}" for sentence in _stream(value)]
+    return found
+
+
+def _shown(entry_id: ID) -> str:
+    return f"{entry_id[0]}-{entry_id[1]}"
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def _names(keyspace: Keyspace) -> Iterator[str]:
+    """The short names that facts use, and the lists over all databases."""
+    streams = {
+        value.sid: value
+        for database in keyspace.databases
+        for value in database.values.values()
+        if isinstance(value, Stream)
+    }
+    groups = {group.gid: group for s in streams.values() for group in s.groups.values()}
+    if keyspace.streams != streams:
+        yield f"streams by number are {sorted(keyspace.streams)}, those in place {sorted(streams)}"
+    if keyspace.groups != groups:
+        yield f"groups by number are {sorted(keyspace.groups)}, those in place {sorted(groups)}"
+    if max(streams, default=0) >= keyspace.next_sid or max(groups, default=0) >= keyspace.next_gid:
+        yield f"the next numbers, {keyspace.next_sid} and {keyspace.next_gid}, are taken"
+    delaying = {gid for gid, group in groups.items() if group.delayed}
+    if set(keyspace.delaying) != delaying:
+        yield f"groups {sorted(keyspace.delaying)} are listed as delaying, {sorted(delaying)} are"
+    for gid, cid in keyspace.unseen:
+        if gid not in groups or cid not in groups[gid].by_cid:
+            yield f"consumer {cid} of group {gid} is to be written down and does not exist"
+    noted = set(keyspace.expiry_notes)
+    for database in keyspace.databases:
+        for key, at in database.expiries.items():
+            if (at, database.index, key) not in noted:
+                yield f"database {database.index}: nobody will look when {key!r} ends at {at}"
+
+
+def _database(database: Database) -> Iterator[str]:
+    where = f"database {database.index}"
+    for key, value in database.values.items():
+        if isinstance(value, Stream):
+            if value.db is not database or value.key != key:
+                yield f"{where}: the stream at {key!r} believes it stands at {value.key!r}"
+        elif isinstance(value, dict) and not value:
+            yield f"{where}: {key!r} is a hash without fields"
+    for key in database.expiries.keys() - database.values.keys():
+        yield f"{where}: {key!r} has a time to end and does not exist"
+    for key in database.values.keys() - set(database.order.names):
+        yield f"{where}: SCAN would never find {key!r}"
+    numbers = list(database.order.numbers)
+    if numbers != sorted(set(numbers)) or numbers[-1:] > [database.order.next_number - 1]:
+        yield f"{where}: the order of keys does not rise"
+    for key, count in database.waited.items():
+        if count < 1:
+            yield f"{where}: {count} clients wait for {key!r}"
+    for key, tokens in database.watched.items():
+        if not tokens or any((database, key) not in token.keys for token in tokens):
+            yield f"{where}: {key!r} is watched by clients that do not know of it"
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def _stream(stream: Stream) -> Iterator[str]:
+    yield from _log(stream)
+    yield from _nodes(stream)
+    last = stream.log.last()
+    if stream.last_id < max(last, stream.max_deleted_id):
+        yield (
+            f"last_id {_shown(stream.last_id)} is below the last entry {_shown(last)} or the "
+            f"deleted {_shown(stream.max_deleted_id)}"
+        )
+    if stream.entries_added < stream.length:
+        yield (
+            f"entries_added is {stream.entries_added}, below the {stream.length} entries that "
+            "are there"
+        )
+    for name, group in stream.groups.items():
+        if group.stream is not stream or group.name != name:
+            yield f"group {name!r} believes it is {group.name!r} of {group.stream.key!r}"
+        yield from (f"group {name!r}: {sentence}" for sentence in _group(group))
+
+
+def _log(stream: Stream) -> Iterator[str]:
+    log = stream.log
+    live = sum(block.live for block in log.blocks)
+    if log.length != live:
+        yield f"the length is {log.length}, its blocks count {live} live entries"
+    before: ID = (-1, 0)
+    for number, block in enumerate(log.blocks):
+        yield from (f"block {number}: {sentence}" for sentence in _block(block))
+        for at in range(block.count):
+            entry_id = (block.ids[2 * at], block.ids[2 * at + 1])
+            if entry_id <= before:
+                yield f"block {number}: {_shown(entry_id)} does not rise"
+            before = entry_id
+
+
+def _block(block: EntryBlock) -> Iterator[str]:
+    dead = block.dead if block.dead is not None else bytes(block.count)
+    if not len(block.offsets) == len(block.ids) // 2 == len(dead) == block.count:
+        yield f"{block.count} entries, {len(block.offsets)} offsets, {len(block.ids)} id halves"
+        return
+    alive = [at for at in range(block.count) if block.lives(at)]
+    if block.live != len(alive) or not alive:
+        yield f"{block.live} entries are said to live, {len(alive)} do"
+        return
+    if alive[0] != block.head or alive[-1] != block.count - 1:
+        yield f"it lives from {alive[0]} to {alive[-1]}, not from its head to its end"
+    dead_bytes = sum(
+        block.start(at + 1) - block.offsets[at] for at in set(range(block.count)) - set(alive)
+    )
+    if block.dead_bytes != dead_bytes or 2 * dead_bytes > len(block.data):
+        yield f"{block.dead_bytes} bytes are said to be dead, {dead_bytes} of {len(block.data)} are"
+    if len(block.data) > BLOCK_MAX_BYTES and block.count > 1:
+        yield f"{len(block.data)} bytes in {block.count} entries are too many for one block"
+    for at in alive:
+        if not _well_written(block, at):
+            yield f"entry {at} is not the reply that it should be"
+
+
+def _well_written(block: EntryBlock, at: int) -> bool:
+    """The bytes of an entry are its id and fields and nothing else."""
+    wire = bytes(block.data[block.offsets[at] : block.start(at + 1)])
+    name = b"%d-%d" % (block.ids[2 * at], block.ids[2 * at + 1])
+    head = b"*2\r\n$%d\r\n%b\r\n*" % (len(name), name)
+    if not wire.startswith(head):
+        return False
+    count, _, fields = wire[len(head) :].partition(b"\r\n")
+    try:
+        found = elements(fields)
+    except ValueError:
+        return False
+    return b"%d" % len(found) == count and bool(found) and len(found) % 2 == 0
+
+
+def _nodes(stream: Stream) -> Iterator[str]:
+    nodes, before = stream.nodes, (-1, 0)
+    if len(nodes.names) != len(nodes):
+        yield f"{len(nodes)} nodes have {len(nodes.names)} sets of field names"
+    for node in range(len(nodes)):
+        first, last = nodes.first(node), nodes.last(node)
+        there = stream.log.count_range(first, last)
+        if not before < first <= last:
+            yield f"node {node} from {_shown(first)} to {_shown(last)} is out of order"
+        if not 0 < nodes.live(node) <= nodes.taken(node) or nodes.live(node) != there:
+            yield f"node {node} counts {nodes.live(node)} entries, {there} are there"
+        before = last
+    counted = sum(nodes.live(node) for node in range(len(nodes)))
+    if counted != stream.length:
+        yield f"the nodes count {counted} entries, the stream has {stream.length}"
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def _group(group: ConsumerGroup) -> Iterator[str]:
+    yield from _pending_list(group)
+    yield from _owners(group)
+    yield from _delivery_order(group)
+    if group.entries_read < 0 and group.entries_read != UNKNOWN:
+        yield f"entries_read is {group.entries_read}"
+    log, most = group.stream.log, group.stream.max_gone_id
+    for at in _positions(group):
+        entry_id = group.pel.id(at)
+        if entry_id > most and not log.contains(*entry_id):
+            yield f"{_shown(entry_id)} is pending and gone, above max_gone_id {_shown(most)}"
+
+
+def _positions(group: ConsumerGroup) -> Iterator[int]:
+    """All positions of the pending list; `_pending_list` checks that it is all."""
+    at = group.pel.seek(0, 0)
+    while at != NOWHERE:
+        yield at
+        at = group.pel.after(at)
+
+
+def _pending_list(group: ConsumerGroup) -> Iterator[str]:
+    pel = group.pel
+    ids = [pel.id(at) for at in _positions(group)]
+    held = sum(block.count() for block in pel.blocks)
+    if not len(pel) == len(ids) == held:
+        yield f"{len(pel)} are said to be pending, blocks hold {held}, {len(ids)} can be reached"
+    if any(a >= b for a, b in pairwise(ids)):
+        yield "pending ids do not rise"
+    for number, block in enumerate(pel.blocks):
+        yield from (f"pending block {number}: {sentence}" for sentence in _pending_block(block))
+    big = {pel.id(at) for at in _positions(group) if _low_half(group, at) == _BIG}
+    if set(pel.big_counts) != big or any(n < _BIG for n in pel.big_counts.values()):
+        yield f"large delivery counts are kept for {sorted(pel.big_counts)}, {sorted(big)} need it"
+    elif any(pel.delivery_count(at) > MAX_DELIVERY_COUNT for at in _positions(group)):
+        yield "a delivery count is past the greatest"
+
+
+def _low_half(group: ConsumerGroup, at: int) -> int:
+    _, block = group.pel.block_at(at)
+    return block.words[4 * group.pel.index_in_block(at) + 3] & _BIG
+
+
+def _pending_block(block: PendingBlock) -> Iterator[str]:
+    if not 0 < block.count() <= PENDING_BLOCK_RECORDS:
+        yield f"{block.count()} records"
+    elif min(block.words[2::4]) < block.min_time:
+        yield f"min_time {block.min_time} is above the earliest, {min(block.words[2::4])}"
+
+
+def _owners(group: ConsumerGroup) -> Iterator[str]:
+    """Owned, released, delayed: each pending entry is exactly one of these."""
+    pel = group.pel
+    owned: dict[int, int] = {}
+    unowned: dict[ID, int] = {}
+    for at in _positions(group):
+        if pel.owner(at) == NOBODY:
+            unowned[pel.id(at)] = pel.time(at)
+        else:
+            owned[pel.owner(at)] = owned.get(pel.owner(at), 0) + 1
+    for cid in owned.keys() - group.by_cid.keys():
+        yield f"{owned[cid]} entries are owned by consumer {cid}, who does not exist"
+    if group.released.keys() & group.delayed.keys():
+        yield "an entry is both released and delayed"
+    stated = dict.fromkeys(group.released, 0) | group.delayed
+    if stated != unowned:
+        yield f"released and delayed are {stated}, nobody owns {unowned}"
+    if group.due_order != sorted((due, *entry_id) for entry_id, due in group.delayed.items()):
+        yield f"the delayed are due as {group.due_order}, not as {group.delayed}"
+    for name, consumer in group.consumers.items():
+        yield from (
+            f"consumer {name!r}: {sentence}"
+            for sentence in _consumer(group, name, consumer, owned.get(consumer.cid, 0))
+        )
+    if len(group.by_cid) != len(group.consumers):
+        yield f"{len(group.consumers)} consumers have {len(group.by_cid)} numbers"
+
+
+def _consumer(group: ConsumerGroup, name: bytes, consumer: Consumer, owned: int) -> Iterator[str]:
+    if consumer.name != name or group.by_cid.get(consumer.cid) is not consumer:
+        yield f"it believes it is {consumer.name!r}, number {consumer.cid}"
+    if not NOBODY < consumer.cid < group.next_cid:
+        yield f"its number {consumer.cid} is not below the next, {group.next_cid}"
+    if consumer.pending != owned:
+        yield f"it counts {consumer.pending} pending entries and owns {owned}"
+    if consumer.active_time < 0 and consumer.active_time != NEVER:
+        yield f"it was active at {consumer.active_time}"
+
+
+def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
+    """The order covers exactly the owned records, once, by time."""
+    pel, order = group.pel, group.order
+    walked = list(order.walk())
+    owned = [at for at in _positions(group) if pel.owner(at) != NOBODY]
+    if sorted(walked) != owned:
+        yield f"the delivery order has {len(walked)} entries, {len(owned)} are owned"
+    times = [pel.time(at) for at in walked]
+    if times != sorted(times):
+        yield "the delivery order does not follow the delivery times"
+    if len(order.times) * 4 != len(order.ids) or list(order.times) != sorted(order.times):
+        yield "the runs of the delivery order are out of order"
+    runs: dict[int, list[tuple[ID, ID]]] = {}
+    for time, first, last in order.runs():
+        runs.setdefault(time, []).append((first, last))
+    for time, covered in runs.items():
+        covered.sort()
+        if any(first > last for first, last in covered) or any(
+            a[1] >= b[0] for a, b in pairwise(covered)
+        ):
+            yield f"runs of the time {time} cover an id twice"
+    latest = runs[max(runs)] if runs else []
+    if order.top != max((last for _, last in latest), default=(0, 0)):
+        yield f"the greatest id of the latest time is not {_shown(order.top)}"
+    if owned and pel.find(*pel.id(owned[0])) == NOWHERE:
+        yield f"{_shown(pel.id(owned[0]))} is pending and cannot be found"

@@ -1,0 +1,176 @@
+"""Blocks of entries against a sorted dict that cannot lie; block sizes far below the real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.engine import entry_log
+from headwater.engine.check import broken_invariants
+from headwater.engine.entry_log import EntryLog
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.stream import Stream
+
+ID = tuple[int, int]
+
+WIRE = b"$1\r\na\r\n$%d\r\n%b\r\n"
+ids = st.tuples(st.integers(0, 12), st.integers(0, 2))
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 3), st.integers(1, 60)),
+        st.tuples(st.just("delete"), ids, st.none()),
+        st.tuples(st.just("trim"), ids, st.none()),
+    ),
+    max_size=60,
+)
+
+
+def wire(size: int) -> bytes:
+    return WIRE % (size, b"x" * size)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only plain Python lets a test change the bound; compiled, the histories stay in one block."""
+    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 200)
+
+
+class Naive:
+    """The same stream as a dict, and the engine's stream beside it."""
+
+    def __init__(self) -> None:
+        self.entries: dict[ID, bytes] = {}
+        self.stream: Stream = Keyspace().databases[0].create_stream(b"s", 1)
+        self.log: EntryLog = self.stream.log
+
+    def append(self, step: int, size: int) -> None:
+        ms, seq = self.stream.last_id
+        entry_id = (ms + step, 0) if step else (ms, seq + 1)
+        opens = self.stream.nodes.opens(wire(size), max_bytes=0, max_entries=3)
+        self.stream.append(*entry_id, wire(size), 1, opens)
+        name = b"%d-%d" % entry_id
+        header = b"*2\r\n$%d\r\n%b\r\n*2\r\n" % (len(name), name)
+        self.entries[entry_id] = header + wire(size)
+
+    def delete(self, entry_id: ID) -> None:
+        there = entry_id in self.entries
+        assert self.log.contains(*entry_id) == there
+        if there:
+            self.stream.delete([entry_id], marks=True)
+            del self.entries[entry_id]
+        else:
+            assert not self.log.delete(*entry_id)
+
+    def trim(self, entry_id: ID) -> None:
+        self.stream.trim_through(*entry_id)
+        self.entries = {at: body for at, body in self.entries.items() if at > entry_id}
+
+    def do(self, what: str, first: Any, second: Any) -> None:
+        if what == "append":
+            self.append(first, second)
+        elif what == "delete":
+            self.delete(first)
+        else:
+            self.trim(first)
+
+
+@given(steps)
+@settings(max_examples=150, deadline=None)
+def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, Any]]) -> None:
+    # Given any history of a stream
+    naive = Naive()
+    for step in steps:
+        naive.do(*step)
+        # Then after each step its counters, ends and nodes agree with a recount
+        assert broken_invariants(naive.stream.keyspace) == []
+        assert naive.log.length == len(naive.entries)
+        assert naive.log.first() == min(naive.entries, default=(0, 0))
+        assert naive.log.last() == max(naive.entries, default=(0, 0))
+    # And each entry is there with its bytes
+    for entry_id, body in naive.entries.items():
+        assert naive.log.get(*entry_id) == body
+
+
+@given(steps, ids, ids, st.sampled_from([-1, 0, 1, 2, 5]))
+@settings(max_examples=300, deadline=None)
+def test_a_range_is_what_a_list_would_give(
+    steps: list[tuple[str, Any, Any]], start: ID, end: ID, count: int
+) -> None:
+    # Given any history
+    naive = Naive()
+    for step in steps:
+        naive.do(*step)
+    inside = [at for at in sorted(naive.entries) if start <= at <= end]
+    most = len(inside) if count < 0 else count
+    # When it is read forward, backward, counted
+    forward, found = naive.log.spans(start, end, count)
+    backward, found_back = naive.log.backward(start, end, count)
+    # Then ids, bytes and numbers are those of the list
+    assert [at for span in forward for at in span.ids()] == inside[:most]
+    assert b"".join(bytes(span.wire()) for span in forward) == b"".join(
+        naive.entries[at] for at in inside[:most]
+    )
+    assert [at for span in backward for at in span.ids()] == inside[::-1][:most]
+    assert found == found_back == len(inside[:most])
+    assert naive.log.count_range(start, end) == len(inside)
+
+
+@given(steps, ids, st.sets(st.integers(0, 20), max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_the_nth_entry_is_found_by_counts(
+    steps: list[tuple[str, Any, Any]], start: ID, wanted: set[int]
+) -> None:
+    naive = Naive()
+    for step in steps:
+        naive.do(*step)
+    there = [at for at in sorted(naive.entries) if at >= start]
+    numbers = sorted(number for number in wanted if number < len(there))
+    assert naive.log.nth(start, numbers) == [there[number] for number in numbers]
+
+
+def test_ids_rise_in_a_block_although_last_id_was_set_back() -> None:
+    # Given a block whose last entry is gone without a mark, and last_id set back below it
+    naive = Naive()
+    for _ in range(5):
+        naive.append(1, 1)
+    naive.stream.delete([(4, 0), (5, 0)], marks=False)
+    naive.stream.set_id((3, 0), 5, (0, 0))
+    # When the next entry gets an id that was there before
+    naive.append(1, 1)
+    # Then it is found, and the block is in order
+    assert naive.log.get(4, 0) is not None
+    assert naive.log.last() == (4, 0)
+    assert broken_invariants(naive.stream.keyspace) == []
+
+
+def test_dead_bytes_never_outweigh_the_live_ones() -> None:
+    # Given a hundred entries in one block
+    log = EntryLog()
+    for seq in range(100):
+        log.append(1, seq, wire(1), 1)
+    before = sum(len(block.data) for block in log.blocks)
+    # When all but every tenth go
+    for seq in range(100):
+        if seq % 10:
+            log.delete(1, seq)
+    # Then so does their place
+    assert sum(len(block.data) for block in log.blocks) < before / 4
+
+
+def test_an_entry_larger_than_a_block_has_one_of_its_own() -> None:
+    log = EntryLog()
+    for seq, size in enumerate((1, 1000, 1)):
+        log.append(1, seq, wire(size), 1)
+    assert log.length == 3
+    assert log.last() == (1, 2)
+
+
+def test_the_greatest_id_can_be_trimmed_away() -> None:
+    most = 2**64 - 1
+    log = EntryLog()
+    log.append(most, most, wire(1), 1)
+    assert log.trim_through(most, most) == 1
+    assert log.blocks == []

@@ -1,0 +1,176 @@
+"""Redis's nodes: sizes by the listpack format, and which entries belong to which node.
+
+Whole histories are compared with a real server in tests/conformance/test_nodes.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.engine.nodes import NodeIndex, element_bytes, elements, integer_bytes
+
+ID = tuple[int, int]
+
+SIZES = {
+    b"": 2,
+    b"a": 3,
+    b"0": 2,
+    b"127": 2,
+    b"128": 3,
+    b"-1": 3,
+    b"4095": 3,
+    b"4096": 4,
+    b"-4096": 3,
+    b"-4097": 4,
+    b"32767": 4,
+    b"32768": 5,
+    b"8388607": 5,
+    b"8388608": 6,
+    b"2147483647": 6,
+    b"2147483648": 10,
+    b"9223372036854775807": 10,
+    b"-9223372036854775808": 10,
+    b"9223372036854775808": 21,
+    b"00": 4,
+    b"01": 4,
+    b"-0": 4,
+    b"+1": 4,
+    b"1.0": 5,
+    b"--1": 5,
+    b"x" * 63: 65,
+    b"x" * 64: 67,
+    b"x" * 125: 128,
+    b"x" * 126: 130,
+    b"x" * 4095: 4099,
+    b"x" * 4096: 4103,
+}
+
+
+def wire(*texts: bytes) -> bytes:
+    return b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts)
+
+
+@pytest.mark.parametrize("text", SIZES, ids=lambda text: repr(text[:24]))
+def test_an_element_takes_what_its_encoding_takes(text: bytes) -> None:
+    assert element_bytes(text) == SIZES[text]
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_number_takes_the_same_as_its_digits(number: int) -> None:
+    assert element_bytes(b"%d" % number) == integer_bytes(number)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=8))
+def test_fields_are_read_back_from_their_wire(texts: list[bytes]) -> None:
+    assert elements(wire(*texts)) == texts
+
+
+class Nodes:
+    """An index with the bounds under test, fed with ids 1-0, 2-0 and so on."""
+
+    def __init__(self, *, max_bytes: int = 0, max_entries: int = 0) -> None:
+        self.index = NodeIndex()
+        self.max_bytes, self.max_entries = max_bytes, max_entries
+        self.next = 1
+
+    def add(self, *texts: bytes) -> bool:
+        body = wire(*texts)
+        opens = self.index.opens(body, max_bytes=self.max_bytes, max_entries=self.max_entries)
+        self.index.add(self.next, 0, body, opens=opens)
+        self.next += 1
+        return opens
+
+    def lives(self) -> list[int]:
+        return [self.index.live(node) for node in range(len(self.index))]
+
+
+def test_a_full_node_is_followed_by_another() -> None:
+    nodes = Nodes(max_entries=3)
+    assert [nodes.add(b"a", b"b") for _ in range(7)] == [True, False, False] * 2 + [True]
+    assert nodes.lives() == [3, 3, 1]
+
+
+def test_the_deleted_count_against_a_full_node() -> None:
+    # Given a node of three, one of them deleted
+    nodes = Nodes(max_entries=3)
+    for _ in range(3):
+        nodes.add(b"a", b"b")
+    nodes.index.drop(2, 0)
+    # Then its place is not used again
+    assert nodes.add(b"a", b"b")
+    assert nodes.lives() == [2, 1]
+
+
+def test_when_the_newest_vanishes_the_one_before_takes_more() -> None:
+    # Given a node that was left because the next entry was too large for it
+    nodes = Nodes(max_bytes=200)
+    nodes.add(b"a", b"b")
+    assert nodes.add(b"a", b"x" * 190)
+    # When that one goes
+    nodes.index.drop(2, 0)
+    # Then the next small one goes where the first one is
+    assert not nodes.add(b"a", b"c")
+    assert nodes.lives() == [2]
+
+
+def test_the_size_is_that_of_the_listpack() -> None:
+    # Given frame 7, count and deleted 2 each, one field: 2 + 3, its end 2
+    nodes = Nodes()
+    nodes.add(b"a", b"b")
+    # Then an entry adds flags 2, differences 2 each, the value 3, its count 2
+    assert nodes.index.size(0) == 7 + 4 + 2 + 3 + 2 + (2 + 2 + 2 + 3 + 2)
+    # And one with another field adds a number of fields and the field, too
+    nodes.add(b"c", b"127")
+    assert nodes.index.size(0) == 29 + (2 + 2 + 2 + 2 + 3 + 2 + 2)
+
+
+def test_counters_above_127_take_a_byte_more() -> None:
+    nodes = Nodes()
+    for _ in range(127):
+        nodes.add(b"a", b"b")
+    before = nodes.index.size(0)
+    nodes.add(b"a", b"b")
+    assert nodes.index.size(0) == before + 11 + 1
+    nodes.index.drop(5, 0)
+    assert nodes.index.size(0) == before + 11
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(0, 40)), max_size=60),
+    st.integers(1, 4),
+    st.integers(0, 10),
+)
+@settings(deadline=None)
+def test_live_counts_are_recounts(steps: list[int | None], max_entries: int, trimmed: int) -> None:
+    # Given entries (None) and deletions by number, each node's ids kept by hand
+    nodes = Nodes(max_entries=max_entries)
+    held: list[set[int]] = []
+    for step in steps:
+        if step is None:
+            if nodes.add(b"a", b"b"):
+                held.append(set())
+            held[-1].add(nodes.next - 1)
+        elif any(step in node for node in held):
+            nodes.index.drop(step, 0)
+            for node in held:
+                node.discard(step)
+            held = [node for node in held if node]
+    # When the oldest are trimmed
+    oldest = sorted(entry for node in held for entry in node)[:trimmed]
+    nodes.index.drop_first(len(oldest))
+    held = [left for node in held if (left := node - set(oldest))]
+    # Then what is left is left in each node
+    assert nodes.lives() == [len(node) for node in held]
+    assert all(
+        nodes.index.first(at) <= (min(node), 0) and (max(node), 0) <= nodes.index.last(at)
+        for at, node in enumerate(held)
+    )
+
+
+def test_an_empty_tree_has_its_root_and_one_key_two_nodes() -> None:
+    index = NodeIndex()
+    assert index.radix_tree_nodes() == 1
+    index.add(5, 0, wire(b"a", b"b"), opens=True)
+    assert index.radix_tree_nodes() == 2
