@@ -38,11 +38,7 @@ def open_journal(
     journal = Journal.open(
         files, policy=policy, file_bytes=file_bytes, seed=seed, flush_interval=1e6
     )
-    try:
-        return journal, [bytes(group.facts) for group in journal.replay()]
-    except BaseException:
-        journal.close()
-        raise
+    return journal, [bytes(group.facts) for group in journal.replay()]
 
 
 def turn_of(journal: Journal, facts: Sequence[bytes], *, turn: int) -> bytearray:

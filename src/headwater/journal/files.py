@@ -171,9 +171,12 @@ class DiskFiles:
         self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
         for path in missing:
             _sync_directory(path.parent)
-        # A directory that was there may be in one that others own and we may not even read.
-        with contextlib.suppress(*[OSError] * there):
+        try:
             _sync_directory(self.directory.parent)
+        except OSError:
+            # A directory that was there may be in one that others own and we may not even read.
+            if not there:
+                raise
 
     def unlock(self) -> None:
         for name in list(self._open):

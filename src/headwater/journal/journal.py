@@ -125,17 +125,22 @@ class Journal:
         the next is asked for. When it ends, tails are cut off and the journal can be written.
 
         Raises `JournalDamaged` at a damaged place, with nothing on disk changed, and
-        `StoreUnusable` when the disk cannot be read or written.
+        `StoreUnusable` when the disk cannot be read or written. A replay that does not reach its
+        end, for whatever reason, closes the journal.
         """
         assert self._state == "replay", "replayed twice"
         try:
             yield from self.recovery.replay()
             self._begin()
         except OSError as error:
+            self.close()
             raise StoreUnusable(
                 f"the journal in {self._files.path('')} cannot be recovered: {error}. Check the "
                 "disk and start again: nothing that was acknowledged has been given up."
             ) from error
+        except BaseException:
+            self.close()
+            raise
 
     def _begin(self) -> None:
         recovery = self.recovery
