@@ -24,9 +24,6 @@ from headwater.server.sockets import Connection
 
 log = logging.getLogger("headwater.server")
 
-UNAUTHENTICATED_INPUT_BYTES = 1024 * 1024
-"""Most unprocessed input before AUTH. Precedent: Redis, networking.c, readQueryFromClient."""
-
 LAST_BYTES_SECONDS = 60
 """How long a client may take to accept the last bytes that it gets."""
 
@@ -225,12 +222,7 @@ class Driver:
     def _within_input_limit(self, session: Session, connection: Connection) -> bool:
         """Disconnects a client that sent more than it may before it runs."""
         unread = session.scanner.unread
-        if unread <= RECEIVE_BYTES:
-            return True
-        limit = self.node.config.client_query_buffer_limit
-        if not session.authenticated:
-            limit = min(limit, UNAUTHENTICATED_INPUT_BYTES)
-        if unread <= limit:
+        if unread <= self.node.config.client_query_buffer_limit:
             return True
         self.traffic.input_limit_disconnections += 1
         log.warning(
