@@ -128,7 +128,7 @@ def bind_all(config: Config) -> list[Listener]:
                 listeners.append(_bind_tcp(host, config))
             except OSError as error:
                 if word.startswith("-") and error.errno in _ABSENT:
-                    log.info("not listening at %s: %s", host, error.strerror)
+                    log.debug("not listening at %s: %s", host, error.strerror)
                     continue
                 raise _listen_error(show((host, config.port)), error) from None
         if config.unixsocket:

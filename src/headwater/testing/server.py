@@ -64,6 +64,7 @@ class ServerProcess:
         self.ready_line = ""
         self.port = 0
         self.unixsocket: Path | None = None
+        self._log_begin = 0
 
     @property
     def data(self) -> Path:
@@ -100,6 +101,7 @@ class ServerProcess:
         """Start the process without waiting for it."""
         assert self.process is None or self.process.poll() is not None, "it is running"
         with (self.directory / "log").open("ab") as log:
+            self._log_begin = log.tell()
             self.process = subprocess.Popen(
                 self.command(),
                 stdin=subprocess.DEVNULL,
@@ -115,7 +117,7 @@ class ServerProcess:
         process = self.launch()
         self.ready_line = _first_line(process)
         if not self.ready_line:
-            raise ServerFailed(self.wait(), self.log())
+            raise ServerFailed(self.wait(), self.log(begin=self._log_begin))
         where = self.ready_line.split(" ready at ", 1)[1].split(", ")[0]
         for address in where.split(" and "):
             if address.startswith("unix:"):
@@ -123,9 +125,9 @@ class ServerProcess:
             else:
                 self.port = int(address.rpartition(":")[2])
 
-    def log(self) -> str:
-        """What all its processes said on standard error."""
-        return (self.directory / "log").read_text(errors="replace")
+    def log(self, *, begin: int = 0) -> str:
+        """What all its processes said on standard error, from byte ``begin`` on."""
+        return (self.directory / "log").read_bytes()[begin:].decode(errors="replace")
 
     def wait(self, *, within: float = START_SECONDS) -> int:
         """Wait for its end; the exit status, below 0 for a signal."""

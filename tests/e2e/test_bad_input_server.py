@@ -1,0 +1,286 @@
+"""Whatever is wrong gets one clear error, and nothing that was acknowledged is lost by it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from headwater.testing.server import ServerFailed, ServerProcess, server_process
+from tests.conformance.wire import connected, encode, exchange
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A directory for a server; its path is short enough for a unix socket."""
+    return tmp_path
+
+
+def refused(home: Path, *flags: str, environment: dict[str, str] | None = None) -> str:
+    """The one line that a server says which cannot start; its exit status is 1."""
+    server = ServerProcess(*flags, directory=home, environment=environment)
+    with pytest.raises(ServerFailed) as caught:
+        server.start()
+    assert caught.value.status == 1
+    line = caught.value.said
+    assert line.startswith("headwater: ")
+    assert line.endswith("\n")
+    assert line.count("\n") == 1, "one line, no traceback"
+    return line.removeprefix("headwater: ").strip()
+
+
+# --- it does not start ------------------------------------------------------------------------------
+
+
+def test_a_port_in_use_is_named_and_the_data_is_not_touched(home: Path) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        said = refused(home, "--port", str(port))
+    assert said == (
+        f"cannot listen at 127.0.0.1:{port}: Address already in use; another server listens there, "
+        "choose another --port (0 picks a free one)"
+    )
+    assert not (home / "data").exists()
+
+
+def test_an_address_that_is_not_this_machines_is_named(home: Path) -> None:
+    said = refused(home, "--bind", "192.0.2.1")
+    assert re.match(r"cannot listen at 192\.0\.2\.1:\d+: Cannot assign requested address; ", said)
+
+
+def test_an_optional_address_may_be_missing_but_not_every_one(home: Path) -> None:
+    with server_process("--bind", "127.0.0.1 -192.0.2.1", directory=home) as server:
+        assert exchange(server.port, encode("PING")) == b"+PONG\r\n"
+    assert refused(home, "--bind", "-192.0.2.1").startswith("there is nowhere to listen")
+    assert refused(home, "--bind", "").startswith("there is nowhere to listen")
+
+
+def test_a_directory_held_by_another_server_is_named_and_the_other_goes_on(home: Path) -> None:
+    with server_process(directory=home) as first:
+        with redis.Redis.from_url(first.url) as client:
+            client.xadd("s", {"a": "1"})
+            second = home / "second"
+            second.mkdir()
+            said = refused(second, "--dir", str(first.data))
+            assert str(first.data) in said
+            assert re.search(r"held|use", said)
+            assert client.xlen("s") == 1
+
+
+def test_a_directory_that_cannot_be_written_is_named(home: Path) -> None:
+    (home / "file").write_text("not a directory")
+    for directory in (home / "file", home / "file" / "below"):
+        assert str(directory) in refused(home, "--dir", str(directory))
+    assert (home / "file").read_text() == "not a directory"
+
+
+def test_a_damaged_journal_is_named_by_file_and_offset_and_left_as_it_is(home: Path) -> None:
+    # Given a journal in which a byte in the middle was changed after it was synced
+    with server_process("--appendfsync", "always", directory=home) as server:
+        with redis.Redis.from_url(server.url) as client:
+            for number in range(100):
+                client.xadd("s", {"n": number})
+    (journal,) = [path for path in server.data.iterdir() if path.name == "journal-000001"]
+    whole = bytearray(journal.read_bytes())
+    place = whole.index(b"$1\r\nn\r\n$2\r\n50\r\n")
+    whole[place] ^= 0xFF
+    journal.write_bytes(whole)
+
+    # When a server is to start on it
+    said = refused(home)
+
+    # Then it says where, and changes nothing
+    assert "journal-000001" in said
+    assert re.search(r"offset \d+|byte \d+|at \d+", said), said
+    assert journal.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("prot 1", "line 2: 'prot' is no setting of Headwater; did you mean 'port'?"),
+        ("port one", "line 2: 'port' cannot be 'one': argument couldn't be parsed into an integer"),
+        (
+            "databases 32",
+            "line 2: 'databases' cannot be '32': it stays 16; there are 16 databases, always",
+        ),
+    ],
+)
+def test_a_wrong_line_of_the_configuration_is_named(home: Path, line: str, said: str) -> None:
+    file = home / "headwater.conf"
+    file.write_text(f"# first\n{line}\n")
+    assert refused(home, "--config", str(file)) == f"{file}, {said}"
+
+
+def test_wrong_flags_and_variables_are_named(home: Path) -> None:
+    assert refused(home, "--maxclient", "5").startswith("flag --maxclient: 'maxclient' is no set")
+    assert refused(home, "--maxclients").startswith("flag --maxclients: a value is missing")
+    assert refused(home, "--port", "x").startswith("flag --port: 'port' cannot be 'x'")
+    assert refused(home, "serve").startswith("'serve' is no flag")
+    environment = {"HEADWATER_APPENDFSYNC": "sometimes"}
+    assert refused(home, environment=environment) == (
+        "environment, HEADWATER_APPENDFSYNC: 'appendfsync' cannot be 'sometimes': argument(s) must "
+        "be one of the following: everysec, always, no"
+    )
+    missing = home / "missing.conf"
+    assert refused(home, "--config", str(missing)) == (
+        f"{missing}: cannot be read: No such file or directory; check the path given with --config"
+    )
+
+
+def test_a_unix_socket_in_use_is_named_and_a_dead_ones_name_is_taken_over(home: Path) -> None:
+    path = home / "socket"
+    with server_process("--unixsocket", str(path), directory=home) as first:
+        second = home / "second"
+        second.mkdir()
+        assert refused(second, "--unixsocket", str(path)) == (
+            f"cannot listen at unix:{path}: another server answers there; choose another "
+            "--unixsocket"
+        )
+        first.kill()
+        assert path.exists()
+        first.start()
+        with redis.Redis.from_url(first.unix_url) as client:
+            assert client.ping()
+    assert not path.exists()
+    path.write_text("a letter")
+    assert refused(home, "--unixsocket", str(path)).endswith("a file of that name is no socket")
+    assert path.read_text() == "a letter"
+    too_long = home / ("x" * 120)
+    assert "path too long" in refused(home, "--unixsocket", str(too_long))
+
+
+# --- it runs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[ServerProcess]:
+    with server_process("--appendfsync", "always", directory=home) as started:
+        yield started
+
+
+BAD_REQUESTS = {
+    b"*1\r\n$4\r\nNOPE\r\n": b"-ERR unknown command 'NOPE', with args beginning with: \r\n",
+    encode("XGROUP", "NOPE", "s"): b"-ERR unknown subcommand 'NOPE'. Try XGROUP HELP.\r\n",
+    encode("XADD", "s"): b"-ERR wrong number of arguments for 'xadd' command\r\n",
+    encode("XGROUP", "CREATE"): b"-ERR wrong number of arguments for 'xgroup|create' command\r\n",
+    encode("XADD", "text", "*", "a", "b"): b"-WRONGTYPE Operation against a key holding the wrong "
+    b"kind of value\r\n",
+    encode("GET", "s"): b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+    encode("XADD", "s", "0-1", "a", "b"): b"-ERR The ID specified in XADD is equal or smaller than "
+    b"the target stream top item\r\n",
+    b"*x\r\n": b"-ERR Protocol error: invalid multibulk length\r\n",
+    b"*1\r\n$-7\r\n": b"-ERR Protocol error: invalid bulk length\r\n",
+    b"*1\r\nGET\r\n": b"-ERR Protocol error: expected '$', got 'G'\r\n",
+    b'XADD "s\r\n': b"-ERR Protocol error: unbalanced quotes in request\r\n",
+    b"\x00" * 100_000: b"-ERR Protocol error: too big inline request\r\n",
+}
+
+
+def test_every_bad_request_gets_its_error_and_loses_nothing(server: ServerProcess) -> None:
+    # Given a stream, a text and a client that is in the middle of its work
+    with redis.Redis.from_url(server.url) as client:
+        client.set("text", "kept")
+        client.xadd("s", {"n": 0}, id="5-0")
+
+        # When bad requests come, each between good ones
+        for number, (bad, said) in enumerate(BAD_REQUESTS.items(), 1):
+            assert exchange(server.port, encode("PING") + bad) == b"+PONG\r\n" + said
+            assert client.xadd("s", {"n": number}) is not None
+
+        # Then nothing is lost, neither now nor after a crash
+        expected = [b"%d" % number for number in range(len(BAD_REQUESTS) + 1)]
+        assert [fields[b"n"] for _, fields in client.xrange("s")] == expected
+        server.kill()
+        server.start()
+        assert [fields[b"n"] for _, fields in client.xrange("s")] == expected
+        assert client.get("text") == b"kept"
+
+
+def test_a_transaction_with_a_bad_command_does_nothing(server: ServerProcess) -> None:
+    with connected(server.port) as wire:
+        assert wire.ask("MULTI") == b"+OK\r\n"
+        assert wire.ask("XADD", "s", "*", "a", "b") == b"+QUEUED\r\n"
+        assert wire.ask("XADD", "s").startswith(b"-ERR wrong number of arguments")
+        assert wire.ask("EXEC").startswith(b"-EXECABORT ")
+        assert wire.ask("EXISTS", "s") == b":0\r\n"
+
+
+# --- it ends ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(home: Path, number: signal.Signals) -> None:
+    with server_process("--appendfsync", "no", directory=home) as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.xadd("s", {"a": "1"})
+            assert server.signal(number) == 0
+            server.start()
+            assert client.xlen("s") == 1
+        assert "cut" not in server.log()
+
+
+def test_shutdown_ends_it_cleanly_and_the_client_sees_the_end(home: Path) -> None:
+    with server_process(directory=home) as server:
+        assert exchange(server.port, encode("SET", "k", "v") + encode("SHUTDOWN")) == b"+OK\r\n"
+        assert server.wait() == 0
+        server.start()
+        assert exchange(server.port, encode("GET", "k")) == b"$1\r\nv\r\n"
+
+
+def test_the_ready_line_says_where_and_how_safely(home: Path) -> None:
+    path = home / "socket"
+    with server_process("--unixsocket", str(path), directory=home) as server:
+        assert re.fullmatch(
+            rf"headwater \S+ ready at 127\.0\.0\.1:{server.port} and unix:{re.escape(str(path))}, "
+            rf"journal {re.escape(str(server.data))} appendfsync everysec, (plain|compiled)",
+            server.ready_line,
+        )
+        assert exchange(server.port, encode("CONFIG", "GET", "port")).endswith(
+            f"{server.port}\r\n".encode()
+        )
+    with server_process("--appendonly", "no", directory=home / "data") as server:
+        assert ", no journal (appendonly no), nothing is kept, " in server.ready_line
+        assert server.log() == ""
+
+
+def test_a_torn_tail_is_cut_and_reported(home: Path) -> None:
+    # Given a server that was killed while it wrote a record
+    with server_process("--appendfsync", "no", directory=home) as server:
+        with redis.Redis.from_url(server.url) as client:
+            first = client.xadd("s", {"n": "1"})
+            client.xadd("s", {"n": "torn away"})
+            server.kill()
+            journal = server.data / "journal-000001"
+            data = bytearray(journal.read_bytes())
+            place = data.rindex(b"torn away")
+            data[place + 4 :] = bytes(len(data) - place - 4)
+            journal.write_bytes(data)
+
+            # When it starts again
+            server.start()
+
+            # Then it has what was whole, and says what it cut
+            assert [found for found, _ in client.xrange("s")] == [first]
+    assert re.search(
+        r"WARNING the journal's tail was torn .* cut \d+ bytes at offset \d+", server.log()
+    )
+
+
+def test_config_rewrite_keeps_a_changed_setting_over_a_restart(home: Path) -> None:
+    file = home / "headwater.conf"
+    file.write_text("# kept\nmaxclients 50\n")
+    with server_process("--config", str(file), directory=home) as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.config_set("maxclients", 60, "appendfsync", "always")
+            client.config_rewrite()
+    lines = file.read_text().splitlines()
+    assert lines[:2] == ["# kept", "maxclients 60"]
+    assert "appendfsync always" in lines
