@@ -2,23 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
+import redis.asyncio
 
+from headwater.testing.clock import ManualClock
+from headwater.testing.server import ServerThread, server_process, server_thread
 from tests import peers
+from tests.worker.apps import Store
 from tests.worker.core import Core
 
 SharedPeer = Callable[[str], peers.Peer]
 
-CORE_STORES = ("redis-8.2", "redis-8.4", "redis-7.0", "valkey-9.1")
+CORE_STORES = ("headwater", "redis-8.2", "redis-8.4", "redis-7.0", "valkey-9.1")
+
+STORES = ("headwater", "redis-8.2")
+"""What every promise of a worker is shown on: our own verbs, and the fallback."""
+
+
+@pytest.fixture(scope="session")
+def headwater_url() -> Iterator[str]:
+    """A Headwater server that all tests of a process share."""
+    with server_process("--appendonly", "no") as server:
+        yield server.url
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """The address of a store by its name, started when it is first asked for."""
+
+    def give(name: str) -> str:
+        if name == "headwater":
+            url: str = request.getfixturevalue("headwater_url")
+            with redis.Redis.from_url(url) as client:
+                client.flushall()
+            return url
+        shared: SharedPeer = request.getfixturevalue("shared_peer")
+        return shared("redis-8.2" if name == "redis-8.4" else name).url
+
+    return give
+
+
+@pytest.fixture(scope="session")
+def timeless() -> Iterator[ServerThread]:
+    """A Headwater server in which time passes only as a test says."""
+    with server_thread(clock=ManualClock()) as server:
+        yield server
 
 
 @pytest.fixture(params=CORE_STORES)
-def core(request: pytest.FixtureRequest, shared_peer: SharedPeer) -> Iterator[Core]:
+def core(request: pytest.FixtureRequest, store_url: Callable[[str], str]) -> Iterator[Core]:
     """The first member of a new group, on each store in turn."""
-    emulated = request.param == "redis-8.4"
-    url = shared_peer("redis-8.2" if emulated else request.param).url
-    found = Core.joined(url, claim_reads=emulated)
+    if request.param == "headwater":
+        server: ServerThread = request.getfixturevalue("timeless")
+        with redis.Redis.from_url(server.url) as client:
+            client.flushall()
+        found = Core.joined(server.url)
+        found.advance = server.advance
+    else:
+        found = Core.joined(store_url(request.param), claim_reads=request.param == "redis-8.4")
     yield found
     found.close()
+
+
+@pytest.fixture(params=STORES)
+async def store(
+    request: pytest.FixtureRequest, store_url: Callable[[str], str]
+) -> AsyncIterator[Store]:
+    """An empty store, each in turn."""
+    url = store_url(request.param)
+    async with redis.asyncio.Redis.from_url(url) as look:
+        yield Store(request.param, url, look)

@@ -6,7 +6,7 @@ be had without building it, and the level between is ours to keep.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +48,8 @@ class Core:
     member: Member
     reader: Reader
     now: float = 1_000.0
+    advance: Callable[[float], None] | None = None
+    """Lets seconds pass in the store, where a test holds its clock."""
 
     @classmethod
     def joined(
@@ -73,7 +75,7 @@ class Core:
     def beside(self, consumer: str) -> Core:
         """Another consumer of the same group."""
         member = replace(self.member, consumer=consumer)
-        return Core(self.client, member, Reader(member), self.now)
+        return Core(self.client, member, Reader(member), self.now, self.advance)
 
     def do(self, operation: Operation[Any]) -> Any:
         """Carry out an operation; a reading one never waits, so that a test decides what is next."""

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from headwater.errors import DeclarationError
-from headwater.groups.member import join, rejoin, retire
+from headwater.groups.member import join, look_again, rejoin, retire
 from headwater.groups.operation import GroupVanished, Refused, run, single
 from headwater.groups.settling import Addition, How, Settlement, settle
 from headwater.messages import due_key, group_settings_key
@@ -215,11 +215,16 @@ def test_a_delayed_entry_waits_in_the_pending_list_and_comes_when_due(
     # When it is not due, then nobody gets it, however long it has been idle
     assert core.read() == []
     assert other.read() == []
-    if core.client.exists(due_key("s", "g")):  # an idle time alone does not say when it is due
-        core.age(entry_id, RIPE)
+    if core.advance is not None:
+        core.advance(delay_ms / 1000 - 1)
         assert other.read() == []
-        core.client.hset(due_key("s", "g"), entry_id.decode(), 1)
-    core.age(entry_id, RIPE)
+        core.advance(1)
+    else:
+        if core.client.exists(due_key("s", "g")):  # an idle time alone does not say when it is due
+            core.age(entry_id, RIPE)
+            assert other.read() == []
+            core.client.hset(due_key("s", "g"), entry_id.decode(), 1)
+        core.age(entry_id, RIPE)
 
     # When it is due, then it comes with its honest count, and no trace is left
     (again,) = other.read()
@@ -323,7 +328,7 @@ def test_a_destroyed_group_is_made_again_from_below_what_is_unsettled(core: Core
 
     # When the worker joins again with what it has not settled
     unsettled = [(two.id, 4), (third, 1)]
-    core.do(rejoin(core.member, unsettled=unsettled, seen=third))
+    core.do(rejoin(core.member, unsettled=unsettled, seen=third, mark="m1"))
 
     # Then it owns those with their counts, and what was settled does not come again
     assert core.pending(second) == ("one", 4)
@@ -341,7 +346,7 @@ def test_a_group_with_nothing_unsettled_goes_on_behind_what_was_seen(core: Core)
     core.settle(one)
     core.client.xgroup_destroy("s", "g")
 
-    core.do(rejoin(core.member, unsettled=[], seen=first))
+    core.do(rejoin(core.member, unsettled=[], seen=first, mark="m1"))
 
     assert core.read() == []
 
@@ -351,11 +356,42 @@ def test_a_stream_made_anew_with_smaller_ids_is_read_from_its_beginning(core: Co
     core.client.delete("s")
     core.client.xadd("s", {"v": "new"}, id="1-1")
 
-    core.do(rejoin(core.member, unsettled=[(first, 1)], seen=first))
+    core.do(rejoin(core.member, unsettled=[(first, 1)], seen=first, mark="m1"))
 
     assert [one.id for one in core.read()] == [b"1-1"]
 
 
+def test_a_member_learns_that_another_made_the_group_again(core: Core) -> None:
+    # Given two members that hold an entry each, and a group that vanishes
+    first, second = add(core, b"a", b"b")
+    (one,) = core.read(limit=1)
+    other = core.beside("two")
+    (two,) = other.read(limit=1)
+    core.client.xgroup_destroy("s", "g")
+
+    # When the second makes the group again, behind the first's entry
+    core.do(rejoin(other.member, unsettled=[(two.id, 1)], seen=second, mark="m1"))
+    assert not core.settle(one).done
+
+    # Then the first sees by the mark what happened, and owns its entry again
+    mark, kept = core.do(look_again(core.member, unsettled=[(one.id, 1)], mark=None))
+    assert (mark, kept) == (b"m1", {first})
+    assert core.settle(one).done
+    assert core.do(look_again(core.member, unsettled=[(one.id, 1)], mark=mark)) == (mark, set())
+
+
+def test_registering_again_takes_nothing_from_a_living_owner(core: Core) -> None:
+    add(core, b"a")
+    (one,) = core.read()
+    other = core.beside("two")
+
+    _mark, kept = other.do(look_again(other.member, unsettled=[(one.id, 7)], mark=b"older"))
+
+    assert kept == set()
+    assert core.pending(one.id) == ("one", 1)
+
+
+@pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
 def test_a_script_that_the_server_forgot_is_sent_again(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()

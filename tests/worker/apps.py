@@ -1,0 +1,144 @@
+"""Apps that run inside a test, against a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import msgspec
+import redis.asyncio
+import redis.exceptions
+
+from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
+from headwater.worker import App, Stream
+from headwater.worker.clocks import LoopClock
+from headwater.worker.connections import Connections
+from headwater.worker.running import Running
+
+PATIENCE_SECONDS = 30.0
+"""How long a test waits for what must happen; reached only when it fails."""
+
+
+class Order(msgspec.Struct):
+    id: int
+
+
+class Invoice(msgspec.Struct):
+    order: int
+
+
+orders: Stream[Order] = Stream("orders", Order)
+invoices: Stream[Invoice] = Stream("invoices", Invoice)
+
+
+def elapsed(seconds: float) -> Callable[[], bool]:
+    """A condition for `eventually`: this much real time has passed, for what a store does by its
+    own clock."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+@dataclass
+class Store:
+    """An empty store, and the test's own connection to look with."""
+
+    name: str
+    url: str
+    look: redis.asyncio.Redis
+
+    def app(self, **options: Any) -> App:
+        return App(self.url, name="test", **options)
+
+    async def pending(self, group: str = "g", stream: str = "orders") -> list[Any]:
+        """Rows (id, consumer, idle, count) of the group's pending list."""
+        try:
+            rows: Any = await self.look.xpending_range(stream, group, "-", "+", 10_000)
+        except redis.exceptions.ResponseError:
+            return []  # no worker has made the group yet
+        return [
+            (
+                row["message_id"].decode(),
+                row["consumer"].decode(),
+                row["time_since_delivered"],
+                row["times_delivered"],
+            )
+            for row in rows
+        ]
+
+    async def dead(self, stream: str = "orders") -> list[DeadLetter]:
+        records: Any = await self.look.xrange(dead_letter_stream(stream))
+        return [
+            parse_dead_letter(entry_id.decode(), [part for pair in fields.items() for part in pair])
+            for entry_id, fields in records
+        ]
+
+    async def results(self, stream: Stream[Any] = invoices) -> list[Any]:
+        entries: Any = await self.look.xrange(stream.name)
+        return [stream.codec.decode(list(fields.items())) for _entry_id, fields in entries]
+
+    async def consumers(self, group: str = "g", stream: str = "orders") -> list[str]:
+        """Names of the group's consumers but the parking place."""
+        found = await self.look.xinfo_consumers(stream, group)
+        names = [one["name"].decode() for one in found]
+        return [name for name in names if name != "hw.parked"]
+
+    async def settled(self, group: str = "g", stream: str = "orders") -> bool:
+        """Everything was delivered and nothing is pending."""
+        if not await self.look.exists(stream):
+            return False
+        info = await self.look.xinfo_stream(stream)
+        return any(
+            found["name"] == group.encode()
+            and found["pending"] == 0
+            and found["last-delivered-id"] == info["last-generated-id"]
+            for found in await self.look.xinfo_groups(stream)
+        )
+
+
+async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
+    """Wait until ``condition``, which may be asynchronous, holds; its value."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        value = condition()
+        if asyncio.iscoroutine(value):
+            value = await value
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"it never came to be: {what or condition}"
+        await asyncio.sleep(0.005)
+
+
+def worker(app: App) -> Running:
+    """A worker of this app, in this process; several are as several processes."""
+    return Running(
+        app.consumers, connections=Connections(app.url), clock=LoopClock(), chance=Random(1)
+    )
+
+
+@asynccontextmanager
+async def working(app: App, *, grace: float = 10.0) -> AsyncIterator[Running]:
+    """A worker that runs while the block does."""
+    running = worker(app)
+    running.start()
+    try:
+        async with app:
+            yield running
+    finally:
+        await running.stop(grace)
+
+
+def killed(running: Running) -> None:
+    """The worker vanishes as at SIGKILL: nothing more comes from it."""
+    for loop in running.loops.values():
+        loop.abandon()
+
+
+async def buried(running: Running) -> None:
+    """Let go of what a killed worker held in this process."""
+    for loop in running.loops.values():
+        await loop.close()
