@@ -118,7 +118,8 @@ class NodeIndex:
     def size(self, node: int) -> int:
         """Bytes of the listpack that Redis would hold."""
         at = node * _WORDS
-        taken, live, rest = self._words[at + _TAKEN : at + _WORDS]
+        taken, live = self._words[at + _TAKEN], self._words[at + _LIVE]
+        rest = self._words[at + _WORDS - 1]
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
     def opens(self, wire: bytes, *, max_bytes: int, max_entries: int) -> bool:
