@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headwater.clock import Clock
+from headwater.journal.files import Files
 from headwater.server.commands.configuration import LOG_LEVELS
 from headwater.server.config import Config
 from headwater.server.driver import Driver
@@ -40,10 +41,12 @@ class Server:
         config: Config,
         *,
         clock: Clock | None = None,
+        files: Files | None = None,
         make: Callable[..., Driver] = make_loop,
     ) -> None:
         self.config = config
         self._clock = clock
+        self._files = files
         self._make = make
         self._listeners: list[Listener] = []
         self._end = asyncio.Event()
@@ -71,7 +74,7 @@ class Server:
         """Bind, read the data, listen."""
         self._listeners = bind_all(self.config)
         try:
-            self._node = open_node(self.config, clock=self._clock)
+            self._node = open_node(self.config, clock=self._clock, files=self._files)
             self._report_recovery()
             self._loop = self._make(self._node, on_stop=self._end.set)
             traffic_of(self._node).listeners = self.addresses
@@ -94,19 +97,28 @@ class Server:
         when the node could not go on."""
         for listener in self._listeners:
             listener.close()
-        failure: BaseException | None = None
-        if self._node is not None and (self._loop is None or self._loop.failure is None):
-            try:
-                self._node.close()
-            except Exception as error:
-                failure = error
-                log.critical("the journal could not be ended cleanly: %s", error)
+        failure = self._close_node()
         if self._loop is not None:
             self._loop.stop()
             failure = failure or self._loop.failure
         if self._node is not None:
             failure = failure or self._node.poisoned
         return 0 if failure is None else 1
+
+    def _close_node(self) -> BaseException | None:
+        """End the journal, with what the node still has to write unless its state may be wrong."""
+        if self._node is None:
+            return None
+        failure: BaseException | None = None
+        try:
+            if self._loop is None or self._loop.failure is None:
+                self._node.close()
+            if self._node.journal is not None:
+                self._node.journal.close()
+        except Exception as error:
+            failure = error
+            log.critical("the journal could not be ended cleanly: %s", error)
+        return failure
 
     def ready_line(self) -> str:
         """What is told once when clients are answered."""

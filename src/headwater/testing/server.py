@@ -28,6 +28,7 @@ from pathlib import Path
 
 from headwater.clock import Clock
 from headwater.errors import HeadwaterError
+from headwater.journal.files import Files
 from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.loop import make_loop
@@ -211,10 +212,12 @@ class ServerThread:
         config: Config,
         *,
         clock: Clock | None = None,
+        files: Files | None = None,
         make: Callable[..., Driver] = make_loop,
     ) -> None:
         self.config = config
         self.clock = clock
+        self._files = files
         self._make = make
         self.status: int | None = None
         self._started: Future[tuple[asyncio.AbstractEventLoop, Server]] = Future()
@@ -278,7 +281,7 @@ class ServerThread:
 
     async def _serve(self) -> None:
         try:
-            server = Server(self.config, clock=self.clock, make=self._make)
+            server = Server(self.config, clock=self.clock, files=self._files, make=self._make)
             server.start()
         except BaseException as error:
             self._started.set_exception(error)
@@ -293,12 +296,15 @@ def server_thread(
     config: Config | None = None,
     *,
     clock: Clock | None = None,
+    files: Files | None = None,
     make: Callable[..., Driver] = make_loop,
 ) -> Iterator[ServerThread]:
-    """A server in a thread, on a free port, without a journal unless ``config`` says otherwise."""
-    server = ServerThread(
-        config if config is not None else Config(port=0, appendonly=False), clock=clock, make=make
-    )
+    """A server in a thread, on a free port, without a journal unless ``config`` says otherwise.
+
+    ``files`` are the disk of its journal, such as `headwater.testing.files.CrashableFiles`.
+    """
+    config = config if config is not None else Config(port=0, appendonly=files is not None)
+    server = ServerThread(config, clock=clock, files=files, make=make)
     server.start()
     try:
         yield server
