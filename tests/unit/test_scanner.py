@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import ProtocolError
 from headwater.limits import MAX_ARGUMENTS, MAX_BULK_BYTES, MAX_INLINE_BYTES
+from headwater.resp import scanner as scanner_module
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
 
@@ -193,7 +194,6 @@ def test_an_announced_length_allocates_nothing() -> None:
     scanner.feed(b"*%d\r\n$%d\r\n" % (MAX_ARGUMENTS, MAX_BULK_BYTES))
     assert not scanner.next(Arguments())
     assert len(scanner.buffer) < 100
-    assert len(scanner._starts) == 0
 
 
 def test_a_pipeline_of_ten_thousand_is_found_in_order() -> None:
@@ -232,6 +232,10 @@ def test_consumed_bytes_are_dropped_and_a_begun_request_stays() -> None:
     assert scanner.unread == 0
 
 
+@pytest.mark.skipif(
+    not (scanner_module.__file__ or "").endswith(".py"),
+    reason="looks are counted in plain Python; what is compiled is the same source",
+)
 def test_a_large_request_in_small_pieces_is_not_scanned_again_from_its_start() -> None:
     # Given a request of 2,000 arguments that arrives argument by argument
     class Counting(bytearray):

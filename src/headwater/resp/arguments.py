@@ -18,6 +18,10 @@ from headwater.limits import MAX_ID_TEXT_BYTES
 INTEGER_ERROR = "ERR value is not an integer or out of range"
 ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
 
+ROOM = bytes(8 * 16)
+"""Offsets of 16 arguments, all 0: what most requests need. Offsets are written by index and never
+appended, because the compiled build holds a view of them, and an array that is viewed cannot grow."""
+
 _MAX_U64 = 2**64 - 1
 _MIN_I64 = -(2**63)
 _MAX_I64 = 2**63 - 1
@@ -35,9 +39,9 @@ class Arguments:
 
     def __init__(self) -> None:
         self.buffer: bytearray = bytearray()
-        self.starts: array[int] = array("Q")
-        """Offset of the first byte of each argument's value."""
-        self.ends: array[int] = array("Q")
+        self.starts: array[int] = array("Q", ROOM)
+        """Offset of the first byte of each argument's value; there may be room for more."""
+        self.ends: array[int] = array("Q", ROOM)
         """Offset behind the last byte of each argument's value."""
         self.count = 0
         self.canonical = True
@@ -54,15 +58,16 @@ class Arguments:
         """Hold exactly these values, in a buffer of our own."""
         buffer = bytearray()
         buffer += b"*%d\r\n" % len(values)
-        starts, ends = array("Q"), array("Q")
-        for value in values:
-            buffer += b"$%d\r\n" % len(value)
-            starts.append(len(buffer))
-            buffer += value
-            ends.append(len(buffer))
+        count = len(values)
+        if count > len(self.starts):
+            self.starts, self.ends = array("Q", bytes(8 * count)), array("Q", bytes(8 * count))
+        for index in range(count):
+            buffer += b"$%d\r\n" % len(values[index])
+            self.starts[index] = len(buffer)
+            buffer += values[index]
+            self.ends[index] = len(buffer)
             buffer += b"\r\n"
-        self.buffer, self.starts, self.ends = buffer, starts, ends
-        self.count, self.canonical = len(values), True
+        self.buffer, self.count, self.canonical = buffer, count, True
 
     def copy(self) -> Arguments:
         """The same arguments, independent of the buffer they were read from."""

@@ -31,7 +31,7 @@ from headwater.limits import (
     MAX_BULK_BYTES_BEFORE_AUTH,
     MAX_INLINE_BYTES,
 )
-from headwater.resp.arguments import Arguments
+from headwater.resp.arguments import ROOM, Arguments
 from headwater.resp.inline import split
 
 _CR = 0x0D
@@ -72,8 +72,8 @@ class Scanner:
         self._count = 0  # arguments that the request announced; 0 between requests
         self._index = 0  # of the argument whose header stands at _position
         self._canonical = True
-        self._starts: array[int] = array("Q")
-        self._ends: array[int] = array("Q")
+        self._starts: array[int] = array("Q", ROOM)
+        self._ends: array[int] = array("Q", ROOM)
         self._error: str | None = None
 
     @property
@@ -167,18 +167,26 @@ class Scanner:
                 break
             if buffer[start - 1] != _LF or buffer[end] != _CR or buffer[end + 1] != _LF:
                 canonical = False
-            if index < room:
-                starts[index] = start
-                ends[index] = end
-            else:
-                starts.append(start)
-                ends.append(end)
+            if index == room:
+                self._grow(room)
+                starts, ends = self._starts, self._ends
+                room = len(starts)
+            starts[index] = start
+            ends[index] = end
             position = end + 2
             index += 1
         self._position = position
         self._index = index
         self._canonical = canonical
         return index == count
+
+    def _grow(self, used: int) -> None:
+        """Room for twice as many offsets, of which the first ``used`` are kept."""
+        starts, ends = array("Q", bytes(16 * used)), array("Q", bytes(16 * used))
+        for index in range(used):
+            starts[index] = self._starts[index]
+            ends[index] = self._ends[index]
+        self._starts, self._ends = starts, ends
 
     def _begin_request(self) -> bool:
         """Read ``*count``; False when the line is not whole. A count below 1 is no request."""
