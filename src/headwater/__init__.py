@@ -21,6 +21,8 @@ if os.environ.get("HEADWATER_PURE") == "1":
     _pure.install()
 
 if TYPE_CHECKING:
+    from headwater import aio as aio
+    from headwater.client.connect import connect as connect
     from headwater.errors import HeadwaterError as HeadwaterError
     from headwater.model import Entry as Entry
     from headwater.model import IDRange as IDRange
@@ -35,8 +37,10 @@ _HOMES = {
     "IDRange": "headwater.model",
     "PendingEntry": "headwater.model",
     "StreamID": "headwater.model",
+    "aio": "headwater.aio",
+    "connect": "headwater.client.connect",
 }
-"""Public name → the module that defines it."""
+"""Public name → the module that defines it, or is it."""
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # the names are strings; ruff cannot see it
 
@@ -47,7 +51,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'headwater' has no attribute {name!r}")
     from importlib import import_module
 
-    value: object = getattr(import_module(home), name)
+    module = import_module(home)
+    value: object = module if home == f"headwater.{name}" else getattr(module, name)
     globals()[name] = value  # the next look-up finds it without coming here
     return value
 

@@ -79,3 +79,7 @@ class EncodeError(HeadwaterError):
 
 class ListenError(HeadwaterError):
     """A server cannot listen where it was told to; names the address, the reason and the remedy."""
+
+
+class StoreClosed(HeadwaterError):
+    """An embedded store was used after its client was closed, or after SHUTDOWN."""

@@ -1,0 +1,7 @@
+"""For asyncio: ``await headwater.aio.connect("redis://localhost:6379").xlen("orders")``."""
+
+from __future__ import annotations
+
+from headwater.client.aio import connect
+
+__all__ = ["connect"]

@@ -1,0 +1,72 @@
+"""`headwater.aio.connect`: a url becomes a `redis.asyncio.Redis`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis.asyncio
+from redis.asyncio.connection import Connection, ConnectionPool, parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.maint_notifications import MaintNotificationsConfig
+
+from headwater.client.connect import (
+    CONNECT_RETRIES,
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    SERVER_SCHEMES,
+    enter,
+    refuse_clock,
+)
+from headwater.client.embedded_aio import EmbeddedPool
+from headwater.client.guarded import RESPONSE_SECONDS
+from headwater.client.guarded_aio import guarded
+from headwater.clock import Clock
+from headwater.server.node import Node
+
+
+def connect(
+    url: str | None = None, *, node: Node | None = None, clock: Clock | None = None, **options: Any
+) -> redis.asyncio.Redis:
+    """`headwater.connect` for asyncio: the same urls, options, timeouts and retries.
+
+    >>> import asyncio
+    >>> async def main() -> int:
+    ...     async with connect("headwater://memory") as client:
+    ...         await client.xadd("orders", {"item": "tea"})
+    ...         return await client.xlen("orders")
+    >>> asyncio.run(main())
+    1
+
+    A store in this process is opened here and now: what its journal holds is read before this
+    returns. Its commands run in the event loop's thread, an fsync included.
+    """
+    single = bool(options.pop("single_connection_client", False))
+    if node is None and url is not None and url.startswith(SERVER_SCHEMES):
+        refuse_clock(url, clock)
+        pool = _server_pool(url, options)
+    else:
+        door, url_options = enter(url, node, clock)
+        pool = EmbeddedPool(door=door, **{"retry": _retry(), **options, **url_options})
+    client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=single)
+    client.auto_close_connection_pool = True
+    return client
+
+
+def _retry() -> Retry:
+    return Retry(
+        ExponentialWithJitterBackoff(base=FIRST_PAUSE_S, cap=LONGEST_PAUSE_S), CONNECT_RETRIES
+    )
+
+
+def _server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
+    arguments: dict[str, Any] = {
+        "socket_timeout": RESPONSE_SECONDS,
+        "retry": _retry(),
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+        **options,
+        **parse_url(url),
+    }
+    wanted = options.get("connection_class") or arguments.get("connection_class", Connection)
+    arguments["connection_class"] = guarded(wanted)
+    return ConnectionPool(**arguments)

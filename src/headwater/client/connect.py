@@ -1,0 +1,151 @@
+"""`headwater.connect`: a url becomes a `redis.Redis`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.connection import Connection, ConnectionPool, parse_url
+from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
+
+from headwater.client.address import EXAMPLES, SCHEME, Address, parse
+from headwater.client.doors import Door, door_to, open_door
+from headwater.client.embedded import EmbeddedPool
+from headwater.client.guarded import RESPONSE_SECONDS, guarded
+from headwater.client.stores import Store
+from headwater.clock import Clock
+from headwater.errors import ConfigError, StoreInUse
+from headwater.server.node import Node
+from headwater.server.opening import open_node
+
+CONNECT_RETRIES = 10
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 1.0
+"""How often and after which pauses a lost connection is tried again: as redis-py does by default,
+about four seconds together, which a server that is restarted rarely needs."""
+
+SERVER_SCHEMES = ("redis://", "rediss://", "unix://")
+
+
+def connect(
+    url: str | None = None, *, node: Node | None = None, clock: Clock | None = None, **options: Any
+) -> redis.Redis:
+    """A client of the store at ``url``: redis-py's own, with timeouts and retries that are safe for
+    streams.
+
+    ``redis://``, ``rediss://`` and ``unix://`` reach a server, as with `redis.Redis.from_url`;
+    ``headwater:///path`` and ``headwater://memory`` open a store in this process. ``options`` are
+    those of ``from_url`` (``decode_responses``, ``protocol``, ``max_connections``, ``ssl_…``).
+
+    >>> client = connect("headwater://memory", decode_responses=True)
+    >>> client.xlen(client.xadd("orders", {"item": "tea"}) and "orders")
+    1
+    >>> client.close()
+
+    - A command that may have run is not sent twice, unless it is a read, XACK, or XADD with an
+      idempotent id; the error says so. Connecting is tried again for some seconds.
+    - An answer may take 30 seconds (``socket_timeout``) beyond what BLOCK asked to wait.
+
+    ``node`` is a store that the caller has opened and will close; ``clock`` is the clock of one that
+    is opened here. Raises `ConfigError` for a url that says nothing, `StoreInUse`, `StoreUnusable`
+    and `JournalDamaged` for a directory.
+    """
+    single = bool(options.pop("single_connection_client", False))
+    if node is None and url is not None and url.startswith(SERVER_SCHEMES):
+        refuse_clock(url, clock)
+        pool = _server_pool(url, options)
+    else:
+        door, url_options = enter(url, node, clock)
+        pool = EmbeddedPool(door=door, **{"retry": _retry(), **options, **url_options})
+    client = redis.Redis(connection_pool=pool, single_connection_client=single)
+    client.auto_close_connection_pool = True
+    return client
+
+
+def node_of(client: Any) -> Node:
+    """The node behind a client, sync or asyncio, of a store in this process.
+
+    Raises `ConfigError` for a client of a server.
+    """
+    door = getattr(client.connection_pool, "door", None)
+    if not isinstance(door, Door):
+        raise ConfigError(
+            f"{client!r} is a client of a server; only a store in this process has a node"
+        )
+    return door.store.node
+
+
+def _retry() -> Retry:
+    return Retry(
+        ExponentialWithJitterBackoff(base=FIRST_PAUSE_S, cap=LONGEST_PAUSE_S), CONNECT_RETRIES
+    )
+
+
+def _server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
+    arguments: dict[str, Any] = {
+        "socket_timeout": RESPONSE_SECONDS,
+        "retry": _retry(),
+        # A round trip at each connect that only Redis's own cloud answers; while it is on, redis-py
+        # also takes a connection that holds an unread answer for a good one.
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+        **options,
+        **parse_url(url),
+    }
+    wanted = options.get("connection_class") or arguments.get("connection_class", Connection)
+    arguments["connection_class"] = guarded(wanted)
+    return ConnectionPool(**arguments)
+
+
+# --- what sync and asyncio share --------------------------------------------------------------------
+
+
+def refuse_clock(url: str, clock: Clock | None) -> None:
+    """A server has its own clock. Raises `ConfigError`."""
+    if clock is not None:
+        raise ConfigError(f"clock= is for a store in this process, and {url!r} names a server")
+
+
+def enter(url: str | None, node: Node | None, clock: Clock | None) -> tuple[Door, dict[str, Any]]:
+    """A door to the store in this process, and what the url says to the client."""
+    if node is not None:
+        if url is not None or clock is not None:
+            raise ConfigError("node= is a store with its clock: give neither url nor clock with it")
+        return door_to(node), {}
+    if url is None or not url.startswith(f"{SCHEME}:"):
+        known = ", ".join(f"{scheme}…" for scheme in SERVER_SCHEMES)
+        raise ConfigError(f"{url!r} names no store. Write {EXAMPLES}, or for a server {known}.")
+    address = parse(url)
+    door = open_door(address.key, lambda: _open(address, clock))
+    try:
+        _refuse_other_settings(address, clock, door.store)
+    except BaseException:
+        door.leave()
+        raise
+    return door, address.options
+
+
+def _open(address: Address, clock: Clock | None) -> Store:
+    try:
+        node = open_node(address.config(), clock=clock)
+    except StoreInUse as error:
+        raise StoreInUse(
+            f"{error} A directory is held by one process; to share it, let that be "
+            f"`headwater serve --dir {address.directory}` and connect to it over redis:// or unix://."
+        ) from None
+    return Store(node, address=address.shown)
+
+
+def _refuse_other_settings(address: Address, clock: Clock | None, store: Store) -> None:
+    """A store that is open has its settings. Raises `ConfigError`."""
+    wanted = address.config()
+    for name in address.settings:
+        there, here = store.node.config.get(name), wanted.get(name)
+        if there != here:
+            raise ConfigError(
+                f"{address.shown} is open in this process with {name} {there}, and {address.url!r} "
+                f"asks for {here}. Close the other client first, or ask for the same."
+            )
+    if clock is not None and store.node.clock is not clock:
+        raise ConfigError(f"{address.shown} is open in this process with another clock")

@@ -1,0 +1,237 @@
+"""A socket without a network: redis-py's connection to a store in this process.
+
+    redis.Redis ─ EmbeddedPool ─ EmbeddedConnection ─ EmbeddedSocket ─ Store ─ Node
+                                                      sendall: runs the turn
+                                                      recv:    takes what was delivered, or waits
+
+Rule 1. `EmbeddedSocket` keeps what redis-py relies on in a socket: timeouts, partial reads, end of
+        stream as ``b""``. It has no file descriptor; what would be asked of that, the connection
+        answers.
+Rule 2. A socket is read by one thread at a time. Any thread may deliver to it, and close it.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any, NoReturn
+
+from redis.connection import ConnectionPool
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.maint_notifications import MaintNotificationsConfig
+
+from headwater.client.doors import Door
+from headwater.client.guarded import GuardedConnection
+from headwater.client.turns import INSIDE
+from headwater.limits import MAX_CLIENTS
+from headwater.server.session import Session
+
+READ_BYTES = 64 * 1024
+"""redis-py's read buffer: a copy of memory has no packet size to respect."""
+
+
+class EmbeddedSocket:
+    """What `redis.connection` takes for a connected socket."""
+
+    def __init__(self, door: Door, timeout: float | None) -> None:
+        self._store = door.store
+        self._arrived: deque[bytearray] = deque()
+        self._reading = memoryview(b"")
+        self._ended = False
+        self._timeout = timeout
+        self._condition = threading.Condition(door.store.node.lock)
+        self._waits = False
+        self._session = door.connect(self)
+
+    # --- the store's side -----------------------------------------------------------------------
+
+    def deliver(self, session: Session) -> None:
+        """Take the session's output; called under the node's lock."""
+        output = session.take_output()
+        if output:
+            self._arrived.append(output)
+        self.wake()
+
+    def end(self) -> None:
+        """The end of the stream, behind what was delivered; called under the node's lock."""
+        self._ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Whoever waits looks again; called under the node's lock."""
+        if self._waits:
+            self._condition.notify_all()
+
+    # --- redis-py's side ------------------------------------------------------------------------
+
+    def sendall(self, data: bytes | Sequence[bytes]) -> None:
+        """Run the requests in ``data`` (chunks are one turn) in this thread."""
+        chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+        self._store.exchange(self._session, chunks)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """At most ``size`` bytes; empty at the end of the stream."""
+        assert not flags, "redis-py asks with flags only where there is a file descriptor"
+        if not self._await_input(self._timeout):
+            self._time_out()
+        taken = bytes(self._reading[:size])
+        self._reading = self._reading[len(taken) :]
+        return taken
+
+    def recv_into(self, buffer: bytearray | memoryview) -> int:
+        """Fill ``buffer`` as far as there is something; 0 at the end of the stream."""
+        if not self._await_input(self._timeout):
+            self._time_out()
+        count = min(len(buffer), len(self._reading))
+        buffer[:count] = self._reading[:count]
+        self._reading = self._reading[count:]
+        return count
+
+    def readable(self, timeout: float | None) -> bool:
+        """Whether there is something to read, or will be within ``timeout`` seconds.
+
+        Raises `ConnectionResetError` at the end of the stream.
+        """
+        if not self._await_input(timeout):
+            return False
+        if not self._reading:
+            raise ConnectionResetError(errno.ECONNRESET, "the store has closed this connection")
+        return True
+
+    def settimeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+    def gettimeout(self) -> float | None:
+        return self._timeout
+
+    def getpeername(self) -> str:
+        return self._store.address
+
+    def getsockname(self) -> str:
+        return f"{self._store.address}#{self._session.id}"
+
+    def shutdown(self, _how: int) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session: what it waited for, watched or queued is forgotten."""
+        self._store.retire(self._session)
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # the session was never made
+            self._store.retire(self._session)
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def _await_input(self, timeout: float | None) -> bool:
+        """Whether there is something to read, the end included, within ``timeout`` seconds."""
+        if self._reading:
+            return True
+        if not self._arrived and not self._ended:
+            if timeout == 0:
+                return False
+            self._wait(timeout)
+        if self._arrived:
+            self._reading = memoryview(self._arrived.popleft())
+            return True
+        return self._ended
+
+    def _wait(self, timeout: float | None) -> None:
+        until = inf if timeout is None else time.monotonic() + timeout
+        store = self._store
+        store.check_process()
+        with INSIDE, self._condition:
+            self._waits = True
+            try:
+                store.sleep(self, self._condition, until, woken=self._has_input)
+            finally:
+                self._waits = False
+
+    def _has_input(self) -> bool:
+        return bool(self._arrived) or self._ended
+
+    def _time_out(self) -> NoReturn:
+        if self._timeout == 0:
+            raise BlockingIOError(errno.EWOULDBLOCK, "nothing to read yet")
+        raise TimeoutError(f"nothing to read within {self._timeout} seconds")
+
+
+class EmbeddedConnection(GuardedConnection):
+    """A connection of redis-py to a store in this process."""
+
+    def __init__(self, *, door: Door, **kwargs: Any) -> None:
+        self._door = door
+        self._address = door.store.address
+        self.port = 0
+        kwargs.setdefault("socket_timeout", None)
+        kwargs.setdefault("socket_read_size", READ_BYTES)
+        super().__init__(**kwargs)
+
+    @property
+    def host(self) -> str:
+        """Where a connection to a server has its address."""
+        return self._address
+
+    @host.setter
+    def host(self, value: str) -> None:
+        self._address = value
+
+    def repr_pieces(self) -> list[tuple[str, Any]]:
+        return [("store", self._address), ("db", self.db)]
+
+    def _connect(self) -> Any:
+        return EmbeddedSocket(self._door, self.socket_timeout)
+
+    def _host_error(self) -> str:
+        return self._address
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
+        # As one item, which redis-py gives to one `sendall`: a pipeline is one turn, one fsync.
+        chunks = [command.encode()] if isinstance(command, str) else command
+        super().send_packed_command([chunks], check_health)
+
+    def can_read(self, timeout: float = 0) -> bool:
+        """Whether there is something to read. redis-py would ask the file descriptor."""
+        if self._sock is None:
+            self.connect()
+        parser: Any = self._parser
+        if hasattr(parser, "_reader"):  # hiredis
+            unread = parser._reader.has_data()  # noqa: SLF001 - there is no public way to ask
+        else:
+            unread = parser._buffer.unread_bytes()  # noqa: SLF001
+        sock: Any = self._sock
+        try:
+            return bool(unread or sock.readable(timeout))
+        except OSError as error:
+            self.disconnect()
+            raise RedisConnectionError(
+                f"Error while reading from {self._address}: {error}"
+            ) from None
+
+
+class EmbeddedPool(ConnectionPool):
+    """Connections to a store in this process; closing it is leaving the store."""
+
+    def __init__(self, *, door: Door, **kwargs: Any) -> None:
+        self.door = door
+        kwargs.setdefault("max_connections", MAX_CLIENTS)
+        kwargs.setdefault("maint_notifications_config", MaintNotificationsConfig(enabled=False))
+        super().__init__(connection_class=EmbeddedConnection, door=door, **kwargs)
+
+    def close(self) -> None:
+        """Close every connection; the store too, when this was its last client."""
+        try:
+            super().close()
+        finally:
+            self.door.leave()
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            super().__del__()
+        with suppress(Exception):
+            self.door.leave()

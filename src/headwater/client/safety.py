@@ -1,0 +1,262 @@
+"""What may be sent twice, and how long an answer may take.
+
+Rule 1. A command is *repeatable* when running it twice leaves what running it once leaves: reads,
+        what a connection says about itself, XACK, XADD with an idempotent id. Every other command,
+        and every one that is not known here, may have run once it was sent and is not sent again.
+Rule 2. EXEC is repeatable with its MULTI and all that stands between, never alone.
+Rule 3. A connection that holds a WATCH or an open MULTI holds what no other connection does:
+        nothing is repeated on a new one.
+Rule 4. An answer may take as long as its command asked to wait (BLOCK), and the usual time more.
+
+Nothing here knows a client library: a command is the tuple of its arguments, as it was given to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from math import inf, isfinite
+from typing import Any
+
+from headwater.commands.table import COMMANDS, CommandRow
+
+Command = Sequence[Any]
+"""A command's name and arguments; the first may hold several words (``"XINFO STREAM"``)."""
+
+Attempt = tuple[int, str, float, bool]
+"""What `Sent` knew of the attempt around the one that begins."""
+
+_OF_CONNECTIONS = (
+    "PING ECHO HELLO AUTH SELECT QUIT RESET READONLY READWRITE MULTI DISCARD WATCH UNWATCH MONITOR "
+    "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE"
+)
+_QUESTIONS = "TIME INFO ROLE LASTSAVE COMMAND"
+_SUBCOMMANDS = {
+    "ACL": "CAT GETUSER LIST USERS WHOAMI",
+    "CLIENT": "GETNAME ID INFO LIST MAINT_NOTIFICATIONS NO-EVICT NO-TOUCH SETINFO SETNAME TRACKING",
+    "CLUSTER": "INFO NODES SHARDS SLOTS",
+    "COMMAND": "COUNT DOCS GETKEYS GETKEYSANDFLAGS INFO LIST",
+    "CONFIG": "GET",
+    "FUNCTION": "DUMP LIST STATS",
+    "LATENCY": "DOCTOR HISTORY LATEST",
+    "MEMORY": "DOCTOR STATS USAGE",
+    "MODULE": "LIST",
+    "OBJECT": "ENCODING FREQ IDLETIME REFCOUNT",
+    "PUBSUB": "CHANNELS NUMPAT NUMSUB SHARDCHANNELS SHARDNUMSUB",
+    "SCRIPT": "EXISTS LOAD",
+    "SLOWLOG": "GET LEN",
+}
+_IDEMPOTENT_WRITES = ("XACK",)
+
+
+def _read_only(rows: Iterable[CommandRow]) -> Iterable[str]:
+    for row in rows:
+        if "readonly" in row.flags:
+            yield row.name.upper().replace("|", " ")
+        yield from _read_only(row.subcommands.values())
+
+
+REPEATABLE = frozenset(
+    [
+        *_read_only(COMMANDS.values()),
+        *_OF_CONNECTIONS.split(),
+        *_QUESTIONS.split(),
+        *_IDEMPOTENT_WRITES,
+        *(f"{name} {word}" for name, words in _SUBCOMMANDS.items() for word in words.split()),
+    ]
+)
+"""Names, in upper case, of the commands that may run twice whatever their arguments."""
+
+_CONTAINERS = frozenset(name.split()[0] for name in REPEATABLE if " " in name)
+
+_XADD_FLAGS = frozenset({"NOMKSTREAM", "KEEPREF", "DELREF", "ACKED"})
+
+
+class Sent:
+    """What one connection has sent since the attempt under way began.
+
+    >>> sent = Sent()
+    >>> sent.note([("XREADGROUP", "GROUP", "g", "c", "BLOCK", 1500, "STREAMS", "orders", ">")])
+    >>> sent.may_repeat, sent.unrepeatable, sent.wait
+    (False, 'XREADGROUP', 1.5)
+    """
+
+    __slots__ = ("_held", "_queueing", "_watching", "count", "unrepeatable", "wait")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many commands were sent."""
+        self.unrepeatable = ""
+        """Name of the first command that must not run twice; empty while there is none."""
+        self.wait = 0.0
+        """Seconds that the commands asked to wait, together; infinity for ever."""
+        self._watching = self._queueing = False
+        self._held = False
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether all that was sent in this attempt may be sent again."""
+        return not self.unrepeatable and not self._held
+
+    @property
+    def only_one(self) -> bool:
+        """Whether this attempt sent a single command, on a connection that held nothing."""
+        return self.count == 1 and not self._held
+
+    def begin(self) -> Attempt:
+        """A new attempt; what is returned goes to `end` when it is over. Attempts nest: a
+        connection is made within the attempt to send."""
+        outer = (self.count, self.unrepeatable, self.wait, self._held)
+        self.count, self.unrepeatable, self.wait = 0, "", 0.0
+        self._held = self._watching or self._queueing
+        return outer
+
+    def end(self, outer: Attempt) -> None:
+        """The attempt that `begin` began is over."""
+        self.count, self.unrepeatable, self.wait, self._held = outer
+
+    def note(self, commands: Sequence[Command] | None) -> None:
+        """From now on these may have run; None for bytes that nobody knows the commands of."""
+        if commands is None:
+            self.count += 2  # at least one, and who knows
+            self.unrepeatable = self.unrepeatable or "a command"
+            return
+        self.count += len(commands)
+        began = False
+        for command in commands:
+            name = command_name(command)
+            if name == "EXEC":
+                repeatable = began
+            else:
+                began = began or name == "MULTI"
+                repeatable = is_repeatable(command)
+            if not repeatable and not self.unrepeatable:
+                self.unrepeatable = name
+            self._follow(name)
+            self.wait += wait_seconds(command)
+
+    def disconnected(self) -> None:
+        """The session is gone, and with it what it held."""
+        self._watching = self._queueing = False
+
+    def _follow(self, name: str) -> None:
+        if name == "WATCH":
+            self._watching = True
+        elif name == "MULTI":
+            self._queueing = True
+        elif name in {"EXEC", "DISCARD", "RESET"}:
+            self._watching = self._queueing = False
+        elif name == "UNWATCH":
+            self._watching = False
+
+
+def command_name(command: Command) -> str:
+    """The first word, in upper case.
+
+    >>> command_name((b"xinfo stream", "orders"))
+    'XINFO'
+    """
+    return _words(command[0])[0]
+
+
+def is_repeatable(command: Command) -> bool:
+    """Whether running the command twice is as good as once; EXEC never is by itself.
+
+    >>> is_repeatable(("XLEN", "orders")), is_repeatable(("XADD", "orders", "*", "a", "1"))
+    (True, False)
+    """
+    words = _words(command[0])
+    name = words[0]
+    if name in REPEATABLE and (name not in _CONTAINERS or len(words) + len(command) == 2):
+        return True
+    if name in _CONTAINERS:
+        given = [*words[1:2], *map(_word, command[1:2])]
+        return bool(given) and f"{name} {given[0]}" in REPEATABLE
+    if name == "XADD":
+        return _has_idempotent_id(_all_words(command))
+    return False
+
+
+def wait_seconds(command: Command) -> float:
+    """How long the command asks the store to wait for something; infinity for ever.
+
+    >>> wait_seconds(("XREAD", "BLOCK", 0, "STREAMS", "orders", "$"))
+    inf
+    """
+    place = _WAITING.get(command_name(command))
+    return 0.0 if place is None else place(_all_words(command))
+
+
+@lru_cache(maxsize=1024)
+def _words(first: str | bytes) -> tuple[str, ...]:
+    text = first if isinstance(first, str) else bytes(first).decode("latin-1")
+    return tuple(text.upper().split()) or ("",)
+
+
+def _word(argument: Any) -> str:
+    if isinstance(argument, bytes | bytearray | memoryview):
+        return bytes(argument[:64]).decode("latin-1").upper()
+    return str(argument)[:64].upper()
+
+
+def _all_words(command: Command) -> list[str]:
+    return [*_words(command[0]), *map(_word, command[1:])]
+
+
+def _has_idempotent_id(words: list[str]) -> bool:
+    """Whether XADD's options, which stand between key and id, hold IDMP or IDMPAUTO."""
+    index = 2
+    while index < len(words):
+        word = words[index]
+        if word in {"IDMP", "IDMPAUTO"}:
+            return True
+        if word in _XADD_FLAGS:
+            index += 1
+        elif word in {"MAXLEN", "MINID", "LIMIT"}:
+            index += 3 if words[index + 1 : index + 2] in (["="], ["~"]) else 2
+        else:
+            return False
+    return False
+
+
+def _block(words: list[str]) -> float:
+    """XREAD and XREADGROUP: milliseconds behind BLOCK, which stands before STREAMS."""
+    index = 4 if words[1:2] == ["GROUP"] else 1
+    while index + 1 < len(words) and words[index] != "STREAMS":
+        if words[index] == "BLOCK":
+            return _limit(words[index + 1], 1000)
+        index += 1
+    return 0.0
+
+
+def _limit(word: str, per_second: int) -> float:
+    """A time limit, for which 0 is for ever; what is no limit is refused by the store at once."""
+    try:
+        limit = float(word)
+    except ValueError:
+        return 0.0
+    if not isfinite(limit) or limit < 0:
+        return 0.0
+    return limit / per_second if limit else inf
+
+
+def _argument(index: int, *, per_second: int = 1) -> Callable[[list[str]], float]:
+    """A time limit that stands at one place."""
+
+    def limit(words: list[str]) -> float:
+        return _limit(words[index], per_second) if -len(words) <= index < len(words) else 0.0
+
+    return limit
+
+
+_WAITING: dict[str, Callable[[list[str]], float]] = {
+    "XREAD": _block,
+    "XREADGROUP": _block,
+    **dict.fromkeys(
+        ("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"), _argument(-1)
+    ),
+    **dict.fromkeys(("BLMPOP", "BZMPOP"), _argument(1)),
+    "WAIT": _argument(2, per_second=1000),
+    "WAITAOF": _argument(3, per_second=1000),
+    "MONITOR": lambda _words: inf,
+}

@@ -1,0 +1,290 @@
+"""A node in this process, driven by the threads and event loops that use it.
+
+Rule 1. Whoever sends runs the turn. Whoever waits for an answer also watches the time: it ticks at
+        the node's next deadline, so that BLOCK times out and delays end although every client waits.
+Rule 2. After a fork the child has no store: every use is `ForkedStore`, before any lock is tried,
+        because the thread that held it is not there to let it go.
+Rule 3. A store that is closed, was ended by SHUTDOWN or is poisoned ends every connection, so that
+        nobody waits for an answer that will not come.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Any, Protocol
+from weakref import ref
+
+from headwater.client.turns import INSIDE, TURN_GUARD, between_turns
+from headwater.clock import SystemClock
+from headwater.errors import ForkedStore, StoreClosed
+from headwater.server.node import Node
+from headwater.server.session import Session
+
+TURN_BYTES = 1024 * 1024
+"""Input after which a turn is run although there is more: its replies are held in memory until the
+turn is committed, and other threads wait for its end."""
+
+SHORTEST_PAUSE_S = 0.001
+"""What is due and cannot be done yet (a full disk) keeps nobody spinning."""
+
+
+class Transport(Protocol):
+    """The client's end of a session."""
+
+    def deliver(self, session: Session) -> None:
+        """Take the output; called under the node's lock, by whichever thread runs the turn."""
+        ...
+
+    def end(self) -> None:
+        """The store closes the connection; called under the node's lock."""
+        ...
+
+
+class Sleeper(Protocol):
+    """Somebody who waits for an answer and watches the time."""
+
+    def wake(self) -> None:
+        """The next deadline is earlier than it was; called under the node's lock."""
+        ...
+
+
+class Store:
+    """A node in this process and those who wait for it. ``address`` is what errors call it."""
+
+    def __init__(self, node: Node, *, address: str, owned: bool = True) -> None:
+        self.node = node
+        self.address = address
+        self.owned = owned
+        """Whether the last user closes the node; false for one that somebody else made."""
+        self.users = 0
+        self.closed = ""
+        """Why nothing can be done here any more; empty while it can."""
+        self._process_id = os.getpid()
+        self._sleepers: dict[Sleeper, None] = {}
+        self._due = inf
+        """No sleeper will wake later than this (node's monotonic seconds)."""
+        self._real_time = isinstance(node.clock, SystemClock) or not hasattr(
+            node.clock, "call_later"
+        )
+        self._timer: Any = None
+        self.alarms: dict[int, Any] = {}
+        """What watches the time in each event loop, by the loop's identity."""
+
+    def __repr__(self) -> str:
+        return f"<Store {self.address}{', closed' if self.closed else ''}>"
+
+    @property
+    def here(self) -> bool:
+        """Whether this process is the one that opened it."""
+        return self._process_id == os.getpid()
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def connect(self, transport: Transport) -> Session:
+        """A new session whose output goes to ``transport``, as long as somebody holds that.
+
+        Raises `ForkedStore` or `StoreClosed`.
+        """
+        self._check()
+        with INSIDE, self.node.lock:
+            self._check()
+            session = self.node.connect(
+                kind="embedded", address=f"{self.address}:0", on_output=_deliver
+            )
+            session.driver = ref(transport)  # the node keeps no client alive
+            return session
+
+    def exchange(self, session: Session, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Feed ``chunks`` and run the turn, in this thread; the output is delivered before this
+        returns, here and to whoever is woken.
+
+        Raises `BrokenPipeError` when the store has closed the session, `ForkedStore`, `StoreClosed`.
+        """
+        self._check()
+        node = self.node
+        with INSIDE, node.lock:
+            self._check()
+            if session.closed:
+                raise BrokenPipeError(errno.EPIPE, "the store has closed this connection")
+            fed = 0
+            try:
+                for chunk in chunks:
+                    session.feed(chunk)
+                    fed += len(chunk)
+                    if fed >= TURN_BYTES:
+                        self._turn(session)
+                        fed = 0
+                self._turn(session)
+            finally:
+                self._after_turn()
+
+    def _turn(self, session: Session) -> None:
+        with TURN_GUARD:
+            self.node.turn((session,))
+
+    def tick(self) -> None:
+        """Do what time alone asks for."""
+        if self.closed or not self.here:
+            return
+        with INSIDE, self.node.lock:
+            if not self.closed:
+                self._tick()
+
+    def retire(self, session: Session) -> None:
+        """Close a session that its client has closed; harmless at any time."""
+        between_turns(lambda: self._retire(session))
+
+    def _retire(self, session: Session) -> None:
+        if self.here and not session.closed:
+            with INSIDE, self.node.lock:
+                self._end_session(session)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def pause(self) -> float | None:
+        """Seconds until a sleeper has to `tick`, None for never. The caller holds the node's lock
+        and is, or is about to be, among the sleepers."""
+        if not self._real_time:
+            return None  # the clock's own timer ticks
+        due = self._next_deadline()
+        self._announce(due)
+        return None if due == inf else max(due - self.node.clock.monotonic(), 0.0)
+
+    def add_sleeper(self, sleeper: Sleeper) -> None:
+        """``sleeper`` is told of earlier deadlines; the caller holds the node's lock."""
+        self._sleepers[sleeper] = None
+
+    def remove_sleeper(self, sleeper: Sleeper) -> None:
+        """``sleeper`` watches no longer; the caller holds the node's lock."""
+        self._sleepers.pop(sleeper, None)
+
+    def sleep(
+        self,
+        sleeper: Sleeper,
+        condition: threading.Condition,
+        until: float,
+        *,
+        woken: Callable[[], bool],
+    ) -> bool:
+        """Wait on ``condition``, whose lock is the node's, until ``woken()``, at most until the
+        machine's monotonic clock shows ``until``; whether it was woken. The caller holds the lock."""
+        self.add_sleeper(sleeper)
+        try:
+            while not woken():
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                if self.pause() == 0.0:
+                    self._tick()
+                    if woken():
+                        break
+                pause = self.pause()
+                if pause is not None:
+                    left = min(left, max(pause, SHORTEST_PAUSE_S))
+                condition.wait(None if left == inf else min(left, threading.TIMEOUT_MAX))
+            return True
+        finally:
+            self.remove_sleeper(sleeper)
+
+    def _tick(self) -> None:
+        try:
+            with TURN_GUARD:
+                self.node.tick()
+        finally:
+            self._after_turn()
+
+    def _next_deadline(self) -> float:
+        due = self.node.next_deadline()
+        return inf if due is None else due
+
+    def _after_turn(self) -> None:
+        """Whoever watches the time hears of an earlier deadline; an end is an end for all."""
+        if self.node.poisoned is not None:
+            self._end_sessions()
+        elif self.node.stopping:
+            self.close("it was ended by SHUTDOWN")
+        elif not self._real_time:
+            self._set_timer(self._next_deadline())
+        elif self._sleepers:
+            self._announce(self._next_deadline())
+
+    def _announce(self, due: float) -> None:
+        """Every sleeper wakes at ``due`` or before."""
+        earlier, self._due = due < self._due, due
+        if earlier:
+            for sleeper in list(self._sleepers):
+                sleeper.wake()
+
+    def _set_timer(self, due: float) -> None:
+        """A clock that is advanced by hand rings its own timers, in the order of their times."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due != inf:
+            # A hair later than now at the least, or a clock that is advanced would never get on.
+            left = max(due - self.node.clock.monotonic(), 1e-6)
+            self._timer = self.node.clock.call_later(left, self.tick)  # type: ignore[attr-defined]
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def close(self, why: str) -> None:
+        """End every session and, when it is ours, the node, its journal with a clean end.
+
+        Raises `NodePoisoned` when the journal's last writes fail.
+        """
+        if self.closed or not self.here:
+            return
+        with INSIDE, self.node.lock:
+            self.closed = why
+            self._end_sessions()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self.owned:
+                self.node.close()
+
+    def _end_sessions(self) -> None:
+        for session in list(self.node.sessions.values()):
+            if session.kind == "embedded":
+                self._end_session(session)
+
+    def _end_session(self, session: Session) -> None:
+        self.node.close_session(session)
+        transport = _transport_of(session)
+        if transport is not None:
+            transport.end()
+
+    def check_process(self) -> None:
+        """Raises `ForkedStore` in a child of the process that opened the store."""
+        if not self.here:
+            raise ForkedStore(
+                f"{self.address} was opened by process {self._process_id}, and this one was forked "
+                "from it. Connect after the fork, or serve the store (headwater serve) and connect "
+                "over a socket."
+            )
+
+    def _check(self) -> None:
+        self.check_process()
+        if self.closed:
+            raise StoreClosed(f"{self.address} is closed: {self.closed}. Connect again.")
+
+
+def _transport_of(session: Session) -> Transport | None:
+    """The client's end of a session, as long as somebody holds it."""
+    transport: Transport | None = session.driver()
+    return transport
+
+
+def _deliver(session: Session) -> None:
+    transport = _transport_of(session)
+    if transport is None:
+        session.node.close_session(session)
+        return
+    transport.deliver(session)
+    if session.closing:
+        session.node.close_session(session)
+        transport.end()
