@@ -11,8 +11,9 @@
 Rule 1. No reply leaves before the commit of the turn that wrote it (law 4).
 Rule 2. One command, with EXEC all of its commands, is one record group; so is each waiter that is
         served, each end of a delay and each expiry (law 5).
-Rule 3. A commit that fails poisons the node: what the turn wrote is never released, and nothing is
-        read from its state again; every later request is answered with that error.
+Rule 3. A commit that fails, or a turn that is broken off, poisons the node: what the turn wrote is
+        never released, and nothing is read from its state again; every later request is answered
+        with that error.
 Rule 4. Everything here is called under ``lock`` (`turn` and `tick` take it themselves).
 """
 
@@ -91,8 +92,8 @@ class Node:
     ) -> Session:
         """A new session. ``on_output`` is called under the lock, after a commit, when the session
         has output to take or is to be closed."""
+        self._check_process()
         with self.lock:
-            self._check_process()
             session = Session(
                 self,
                 next(self._session_ids),
@@ -123,35 +124,32 @@ class Node:
 
     def turn(self, ready: Iterable[Session]) -> None:
         """Run every whole request of ``ready``, commit, release."""
+        self._check_process()
         with self.lock:
-            self._check_process()
             self._check_journal()
             self.records.turn += 1
-            for session in ready:
-                self._drain(session)
-            self._drain_resumed()
-            self._finish()
+            try:
+                for session in ready:
+                    self._drain(session)
+                self._drain_resumed()
+                self._finish()
+            except BaseException as error:
+                self._break_off(error)
+                raise
 
     def tick(self) -> None:
         """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
+        self._check_process()
         with self.lock:
-            self._check_process()
             self._check_journal()
             self.records.turn += 1
-            if self.poisoned is None:
-                end_delays(self.keyspace, self.records, self.clock.now_ms())
-                expire_keys(self.keyspace, self.records, self.clock.now_ms())
-                for waiter in self.waiting.to_recheck(self.clock.now_ms()):
-                    self._run_waiter(waiter)
-                    if waiter.active:
-                        self.waiting.schedule_recheck(waiter)
-                self._serve_signalled()
-                for waiter in self.waiting.timed_out(self.clock.monotonic()):
-                    self._leave_wait(waiter)
-                    waiter.session.reply.nil_array()
-                self._drain_resumed()
-                self._record_seen()
-            self._finish()
+            try:
+                if self.poisoned is None:
+                    self._do_what_is_due()
+                self._finish()
+            except BaseException as error:
+                self._break_off(error)
+                raise
 
     def next_deadline(self) -> float | None:
         """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
@@ -181,18 +179,31 @@ class Node:
 
     def close(self) -> None:
         """A clean stop: the last seen times and the journal's end are written and synced."""
+        if self.journal is None or self._process_id != os.getpid():
+            return
         with self.lock:
-            if self.journal is None or self.poisoned is not None:
-                return
-            if self._process_id != os.getpid():
-                return
-            self._seen_deadline = 0.0
-            self.records.turn += 1
-            self._record_seen()
-            self._finish()
+            if self.poisoned is None:
+                self._seen_deadline = 0.0
+                self.records.turn += 1
+                self._record_seen()
+                self._finish()
             self.journal.close()
 
     # --- parts of a turn ------------------------------------------------------------------------
+
+    def _do_what_is_due(self) -> None:
+        end_delays(self.keyspace, self.records, self.clock.now_ms())
+        expire_keys(self.keyspace, self.records, self.clock.now_ms())
+        for waiter in self.waiting.to_recheck(self.clock.now_ms()):
+            self._run_waiter(waiter)
+            if waiter.active:
+                self.waiting.schedule_recheck(waiter)
+        self._serve_signalled()
+        for waiter in self.waiting.timed_out(self.clock.monotonic()):
+            self._leave_wait(waiter)
+            waiter.session.reply.nil_array()
+        self._drain_resumed()
+        self._record_seen()
 
     def _check_journal(self) -> None:
         """An fsync in the background may have failed since the last turn (rule 3)."""
@@ -204,6 +215,20 @@ class Node:
             raise ForkedStore(
                 "this store was opened by another process (before a fork); open it in this one"
             )
+
+    def _break_off(self, error: BaseException) -> None:
+        """A turn ended in its middle, by Ctrl-C or by our own fault: what is in memory may be half of
+        a change (rule 3)."""
+        if self.poisoned is None:
+            self.poisoned = NodePoisoned(
+                f"a turn was broken off by {error!r}, and what is in memory may be half of a change. "
+                "Open the store again: what was answered is in its journal"
+            )
+        self.records.drop()
+        self._changed = {}
+        for session in self.sessions.values():
+            session.outbox.clear()
+            session.closing = True
 
     def _drain(self, session: Session) -> None:
         """Run the whole requests that a session has sent, until it blocks or closes."""
@@ -302,7 +327,8 @@ class Node:
     def _block(self, session: Session, wait: Wait) -> None:
         deadline = inf
         if wait.timeout_ms:
-            deadline = self.clock.monotonic() + wait.timeout_ms / 1000
+            # In whole microseconds, so that 0.1 s and 0.2 s more are what a clock shows at 0.3 s.
+            deadline = round(self.clock.monotonic() + wait.timeout_ms / 1000, 6)
         waiter = Waiter(session, session.call.db, wait, deadline)
         session.blocked = waiter
         self.waiting.add(waiter)

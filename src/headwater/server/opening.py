@@ -23,7 +23,11 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
         return Node(config=config, clock=clock)
     door = files if files is not None else DiskFiles(config.dir)
     journal = Journal.open(door, policy=config.appendfsync, clock=clock)
-    keyspace = recovered_keyspace(journal)
+    try:
+        keyspace = recovered_keyspace(journal)
+    except BaseException:
+        journal.close()  # lets the directory go
+        raise
     return Node(keyspace=keyspace, journal=journal, config=config, clock=clock)
 
 
