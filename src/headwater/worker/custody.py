@@ -88,11 +88,13 @@ class Custody:
     def take(self, delivered: Delivered, *, suspect_from: int) -> Held | None:
         """Hold an entry that was read; None when it is held already.
 
-        The latter happens when this process was stopped for so long that it claimed from itself.
+        The latter happens when this process stood still for so long that it claimed from itself.
+        But one that was given up, and comes again before the reply to that has, is a new delivery.
         """
         if not delivered.claimed:
             self.seen = delivered.id
-        if delivered.id in self.held:
+        before = self.held.get(delivered.id)
+        if before is not None and (delivered.from_silent or before.state is not State.SETTLING):
             return None
         member = self.the_member()
         suspect = delivered.id in self._suspects or (

@@ -113,12 +113,12 @@ class Loop:
         await self.reading.quieten()
         self.custody.hand_back(self.custody.unbegun())
         await self._quiet_within(grace, at_once)
-        interrupted = list(self.pool.running.values())
+        interrupted = list(self.pool.running)
         for held in interrupted:
             held.stop(Stop.STOPPING)
         if interrupted:
             await self._quiet_within(CANCELLED_SECONDS)
-        for held in list(self.pool.running.values()):
+        for held in list(self.pool.running):
             # In a thread, or deaf to cancellation: it is handed back while it runs.
             held.delivery.mark_lost()
             held.stopped = Stop.LOST

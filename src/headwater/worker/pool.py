@@ -29,7 +29,7 @@ class Pool:
         self._changes = changes
         self._buffer: asyncio.Queue[Held] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self.running: dict[bytes, Held] = {}
+        self.running: set[Held] = set()
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
         """Make the tasks; the caller watches them."""
@@ -66,11 +66,11 @@ class Pool:
             if held.state is not State.BUFFERED:
                 continue  # lost, or handed back, while it waited here
             held.state = State.RUNNING
-            self.running[held.id] = held
+            self.running.add(held)
             try:
                 await self._run(held)
             finally:
-                del self.running[held.id]
+                self.running.discard(held)
                 self._changes.notify()
             turns += 1
             if turns % TURNS == 0:

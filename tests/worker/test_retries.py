@@ -1,0 +1,345 @@
+"""Retries live in the pending list; deliveries count honestly; what cannot be handled is a dead
+letter, exactly one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from headwater.worker import Again, Backoff, Dead, Delivery
+from tests.worker.apps import (
+    Invoice,
+    Order,
+    Store,
+    buried,
+    elapsed,
+    eventually,
+    invoices,
+    killed,
+    orders,
+    worker,
+    working,
+)
+
+QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
+
+
+async def test_a_failed_entry_comes_again_at_once_without_a_backoff(store: Store) -> None:
+    # FastStream's nack sends nothing: the entry stays where it is until somebody claims it.
+    app = store.app()
+    counts = []
+
+    @app.consumer(orders, group="g", retry=None)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        counts.append(delivery.count)
+        if delivery.count < 3:
+            raise ValueError("not yet")
+
+    async with working(app):
+        await orders.send(Order(17))
+        await eventually(store.settled)
+    assert counts == [1, 2, 3]
+
+
+@pytest.mark.parametrize("delay", ["150ms", "700ms"])
+async def test_a_delayed_retry_is_never_early(store: Store, delay: str) -> None:
+    # Given delays shorter and longer than claim_after
+    app = store.app()
+    at: list[float] = []
+
+    @app.consumer(orders, **QUICK)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        at.append(time.monotonic())
+        if delivery.count < 3:
+            raise Again(after=delay)
+
+    async with working(app):
+        await orders.send(Order(17))
+        await eventually(store.settled)
+
+    # The store counts whole milliseconds: one may be missing at either end.
+    least = int(delay.removesuffix("ms")) / 1000 - 0.002
+    assert all(later - earlier >= least for earlier, later in itertools.pairwise(at))
+    assert len(at) == 3
+
+
+async def test_a_delayed_retry_survives_the_worker_that_asked_for_it(store: Store) -> None:
+    # Given an entry that is to come again after a time longer than claim_after
+    first, second = store.app(), store.app()
+    failed: list[float] = []
+    handled = []
+
+    @first.consumer(orders, **QUICK)
+    async def fail(order: Order) -> None:
+        failed.append(time.monotonic())
+        raise Again(after="800ms")
+
+    @second.consumer(orders, **QUICK)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        handled.append((delivery.count, time.monotonic()))
+
+    async with first:
+        await first.send(orders, Order(17))
+        running = worker(first)
+        running.start()
+        (loop,) = running.loops.values()
+        await eventually(lambda: failed and not loop.custody.held)
+
+    # When its worker is killed and another one works, then it comes when due, counted
+    killed(running)
+    async with working(second):
+        await eventually(store.settled)
+    ((count, at),) = handled
+    assert count == 2
+    assert at - failed[0] > 0.79
+    await buried(running)
+
+
+async def test_retries_back_off(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headwater.worker")
+    app = store.app()
+
+    @app.consumer(orders, **QUICK, retry=Backoff("10ms", factor=3, jitter=0), max_deliveries=4)
+    async def bill(order: Order) -> None:
+        raise ValueError("never")
+
+    async with working(app):
+        await orders.send(Order(17))
+        await eventually(store.dead)
+    again = [r.message for r in caplog.records if "again in" in r.message]
+    assert [m.split("again in ")[1].split(":")[0] for m in again] == ["10 ms", "30 ms", "90 ms"]
+
+
+async def test_an_entry_that_always_fails_is_a_dead_letter_after_max_deliveries(
+    store: Store,
+) -> None:
+    app = store.app()
+    counts = []
+
+    @app.consumer(orders, group="g", retry=None, max_deliveries=3)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        counts.append(delivery.count)
+        raise ValueError("no such customer")
+
+    async with working(app):
+        sent = await orders.send(Order(17))
+        (letter,) = await eventually(store.dead)
+        await eventually(store.settled)
+    assert counts == [1, 2, 3]
+    assert letter.fields == [(b"id", b"17")]
+    assert (letter.stream, letter.group, letter.entry_id) == ("orders", "g", sent)
+    assert letter.deliveries == 3
+    assert letter.error == "ValueError: no such customer"
+    assert 'raise ValueError("no such customer")' in letter.trace
+
+
+async def test_dead_buries_at_once_with_the_reason(store: Store) -> None:
+    app = store.app()
+
+    @app.consumer(orders, group="g", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        if order.id == 13:
+            raise Dead("unknown customer")
+        return Invoice(order.id)
+
+    async with working(app):
+        await orders.send_many([Order(12), Order(13), Order(14)])
+        await eventually(store.settled)
+    (letter,) = await store.dead()
+    assert letter.error == "headwater.worker.endings.Dead: unknown customer"
+    assert letter.deliveries == 1
+    assert sorted(one.order for one in await store.results()) == [12, 14]
+
+
+async def test_an_undecodable_entry_does_not_come_back_for_ever(store: Store) -> None:
+    # FastStream delivers it again after every restart.
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    async with working(app):
+        await store.look.xadd("orders", {"id": "1"})
+        await store.look.xadd("orders", {"id": "seventeen"})
+        await store.look.xadd("orders", {"other": "x"})
+        await store.look.xadd("orders", {"id": "2"})
+        await eventually(store.settled)
+    letters = await store.dead()
+    assert sorted(handled) == [1, 2]
+    assert letters[0].error.endswith("field 'id' = 'seventeen' is no int: Expected int, got str")
+    assert letters[1].error.endswith(
+        "field 'id' (int) is missing; the entry has the fields 'other'"
+    )
+    assert letters[0].fields == [(b"id", b"seventeen")]
+
+
+async def test_a_dead_letter_stream_can_be_named(store: Store) -> None:
+    app = store.app()
+
+    @app.consumer(orders, group="g", dead="graveyard")
+    async def bill(order: Order) -> None:
+        raise Dead("no")
+
+    async with working(app):
+        await orders.send(Order(17))
+        await eventually(lambda: store.look.xlen("graveyard"))
+    assert await store.dead() == []
+
+
+async def test_a_dead_letter_that_cannot_be_written_is_not_lost(store: Store) -> None:
+    # Given a dead-letter stream that is none
+    app = store.app()
+    tries = []
+
+    @app.consumer(orders, **QUICK, dead="text", retry=Backoff("50ms", ceiling="50ms"))
+    async def bill(order: Order, delivery: Delivery) -> None:
+        tries.append(delivery.count)
+        raise Dead("no")
+
+    await store.look.set("text", "x")
+    async with working(app):
+        await orders.send(Order(17))
+        await eventually(lambda: len(tries) > 1)
+
+        # When it is one, then the record is written, once
+        await store.look.delete("text")
+        await eventually(store.settled)
+    assert await store.look.xlen("text") == 1
+
+
+async def test_crashes_end_at_max_deliveries_without_running_again(store: Store) -> None:
+    # Given an entry whose owner fell silent at its last delivery
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, **QUICK, max_deliveries=2)
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
+    entry_id = await store.look.xadd("orders", {"id": "17"})
+    await store.look.xreadgroup("g", "gone", {"orders": ">"})
+    await store.look.xclaim("orders", "g", "gone", 0, [entry_id], retrycount=2)
+
+    async with working(app):
+        (letter,) = await eventually(store.dead)
+        await eventually(store.settled)
+    assert handled == []
+    assert letter.deliveries == 2
+    assert "delivered 2 times without being settled, max_deliveries is 2" in letter.error
+
+
+async def test_a_suspect_runs_alone_with_nothing_else_owned(store: Store) -> None:
+    # Given three entries, of which the middle one was owned by two who fell silent
+    app = store.app()
+    beside: list[tuple[int, int]] = []
+
+    @app.consumer(orders, **QUICK, concurrency=4)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        if delivery.count == 3:
+            await eventually(elapsed(0.05))
+            for _id, owner, _idle, _count in await store.pending():
+                assert owner in {delivery.consumer, "", "hw.parked"}
+            beside.append((order.id, sum(r[1] == delivery.consumer for r in await store.pending())))
+
+    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
+    for number in range(3):
+        await store.look.xadd("orders", {"id": number})
+    await store.look.xreadgroup("g", "gone", {"orders": ">"})
+    ids = [row[0] for row in await store.pending()]
+    await store.look.xclaim("orders", "g", "gone", 0, [ids[1]], retrycount=2)
+
+    async with working(app):
+        await orders.send_many([Order(number) for number in range(3, 9)])
+        await eventually(store.settled)
+
+    # Then it ran while its process owned nothing but it
+    assert beside == [(1, 1)]
+
+
+async def test_a_suspect_waits_for_the_other_consumers_of_its_process(store: Store) -> None:
+    # Given a process with a second consumer that is busy
+    app = store.app()
+    busy, go_on = asyncio.Event(), asyncio.Event()
+    order_of_events: list[str] = []
+
+    @app.consumer(orders, group="g", claim_after="1s")
+    async def bill(order: Order) -> None:
+        order_of_events.append("suspect")
+
+    @app.consumer(invoices, group="other")
+    async def book(invoice: Invoice, delivery: Delivery) -> None:
+        busy.set()
+        await go_on.wait()
+        order_of_events.append("other")
+
+    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
+    entry_id = await store.look.xadd("orders", {"id": "17"})
+    await store.look.xreadgroup("g", "gone", {"orders": ">"}, count=1)
+    async with working(app):
+        await invoices.send(Invoice(1))
+        await busy.wait()
+        await store.look.xclaim("orders", "g", "gone", 0, [entry_id], retrycount=2)
+
+        # When the suspect is claimed, then it runs after the other has ended
+        await eventually(lambda: _owned_by_us(store))
+        assert order_of_events == []
+        go_on.set()
+        await eventually(store.settled)
+        assert order_of_events == ["other", "suspect"]
+
+        # and the other consumer goes on afterwards
+        await invoices.send(Invoice(2))
+        await eventually(lambda: store.settled("other", "invoices"))
+
+
+async def _owned_by_us(store: Store) -> bool:
+    return any(owner not in {"gone", ""} for _id, owner, _idle, _count in await store.pending())
+
+
+async def test_what_runs_longer_than_its_timeout_is_cancelled_and_tried_again(
+    store: Store,
+) -> None:
+    app = store.app()
+    ends = []
+
+    @app.consumer(orders, group="g", timeout="50ms", retry=None, max_deliveries=2)
+    async def bill(order: Order) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("cancelled")
+
+    async with working(app):
+        await orders.send(Order(17))
+        (letter,) = await eventually(store.dead)
+    assert ends == ["cancelled", "cancelled"]
+    assert letter.error == "TimeoutError: it ran longer than 0.05 s"
+
+
+async def test_one_bad_entry_stops_no_other(store: Store) -> None:
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, group="g", concurrency=2, retry=Backoff("1m"))
+    async def bill(order: Order) -> None:
+        if order.id % 10 == 3:
+            raise ValueError("bad one")
+        handled.append(order.id)
+
+    async with working(app):
+        await orders.send_many([Order(number) for number in range(50)])
+        await eventually(lambda: len(handled) == 45)
+        assert len(await eventually(lambda: _only_parked(store))) == 5
+
+
+async def _only_parked(store: Store) -> list[Any]:
+    rows = await store.pending()
+    return rows if all(owner in {"", "hw.parked"} for _id, owner, _idle, _count in rows) else []

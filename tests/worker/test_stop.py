@@ -1,0 +1,359 @@
+"""A stop hands back what was not begun, at once; connection loss and vanished groups lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from headwater.worker import App, Delivery
+from headwater.worker.running import Running
+from tests.worker.apps import (
+    Invoice,
+    Order,
+    Store,
+    elapsed,
+    eventually,
+    invoices,
+    orders,
+    worker,
+    working,
+)
+
+QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
+
+
+async def test_a_graceful_stop_leaves_nothing_with_the_stopped_worker(store: Store) -> None:
+    # FastStream leaves 44 of 50 prefetched entries pending under a consumer that is gone.
+    app = store.app()
+    handled = []
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g", concurrency=6, prefetch=50)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        begun.set()
+        await go_on.wait()
+        handled.append((order.id, delivery.count))
+
+    async with app:
+        await orders.send_many([Order(number) for number in range(50)])
+        running = worker(app)
+        running.start()
+        await begun.wait()
+        await eventually(lambda: _owned(store, 50))
+
+        # When it is told to stop, then the 44 that were not begun go back at once, uncounted
+        stopping = asyncio.create_task(running.stop(10))
+        await eventually(lambda: _owned(store, 6))
+        rows = await store.pending()
+        assert [count for _id, owner, _idle, count in rows if owner in {"", "hw.parked"}] == [
+            0
+        ] * 44
+
+        # and what runs may end; its consumer is gone then
+        go_on.set()
+        await stopping
+        assert len(handled) == 6
+        assert await store.consumers() == []
+
+        # and another gets them in their first delivery, at once
+        async with working(app):
+            await eventually(store.settled)
+    assert sorted(handled) == [(number, 1) for number in range(50)]
+
+
+async def _owned(store: Store, count: int) -> bool:
+    rows = await store.pending()
+    return sum(owner not in {"", "hw.parked"} for _id, owner, _idle, _count in rows) == count
+
+
+async def test_a_second_signal_hands_back_running_ones_uncounted(store: Store) -> None:
+    app = store.app()
+    ends: list[str] = []
+    begun = asyncio.Event()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order, delivery: Delivery) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("cancelled")
+
+    async with app:
+        await orders.send(Order(17))
+        running = worker(app)
+        running.start()
+        await begun.wait()
+        running.ask_to_stop()
+        stopping = asyncio.create_task(running.stop(60))
+        await eventually(lambda: running.loops[app.consumers[0]].reading.stopping)
+        assert ends == []
+
+        running.ask_to_stop()
+        await stopping
+
+    assert ends == ["cancelled"]
+    ((_id, owner, _idle, count),) = await store.pending()
+    assert owner in {"", "hw.parked"}
+    assert count == 0
+    assert await store.consumers() == []
+
+
+async def test_the_end_of_the_grace_time_hands_back_what_runs(store: Store) -> None:
+    app = store.app()
+    begun = asyncio.Event()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with working(app, grace=0.05):
+        await orders.send(Order(17))
+        await begun.wait()
+    ((_id, owner, _idle, count),) = await store.pending()
+    assert owner in {"", "hw.parked"}
+    assert count == 0
+
+
+async def test_a_thread_that_does_not_end_keeps_no_entry(store: Store) -> None:
+    app = store.app()
+    begun, release = threading.Event(), threading.Event()
+    lost = []
+
+    @app.consumer(orders, group="g", into=invoices)
+    def bill(order: Order, delivery: Delivery) -> Invoice:
+        begun.set()
+        release.wait(30)
+        lost.append(delivery.lost)
+        return Invoice(order.id)
+
+    async with working(app, grace=0.05):
+        await orders.send(Order(17))
+        await eventually(begun.is_set)
+    ((_id, owner, _idle, count),) = await store.pending()
+    release.set()
+    await eventually(lambda: lost)
+    assert owner in {"", "hw.parked"}
+    assert count == 0
+    assert await store.results() == []
+
+
+async def test_a_handler_that_failed_at_the_stop_is_counted(store: Store) -> None:
+    app = store.app()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g", retry=None)
+    async def bill(order: Order) -> None:
+        begun.set()
+        await go_on.wait()
+        raise ValueError("at the end")
+
+    async with app:
+        await orders.send(Order(17))
+        running = worker(app)
+        running.start()
+        await begun.wait()
+        stopping = asyncio.create_task(running.stop(10))
+        await eventually(lambda: running.loops[app.consumers[0]].reading.stopping)
+        go_on.set()
+        await stopping
+    ((_id, _owner, _idle, count),) = await store.pending()
+    assert count == 1
+
+
+# --- connections that break -----------------------------------------------------------------------
+
+
+async def _cut(store: Store) -> None:
+    """Close every connection but the one that says so."""
+    for client in await store.look.client_list():
+        if client["cmd"] != "client|list" and client["name"] != "look":
+            try:
+                await store.look.client_kill_filter(_id=client["id"])
+            except redis.exceptions.ResponseError:
+                pass  # it is gone already
+
+
+def _handled(app: App, handled: list[Any]) -> None:
+    @app.consumer(orders, **QUICK)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        handled.append((order.id, delivery.count))
+
+
+async def test_a_worker_comes_back_after_its_connections_were_cut(store: Store) -> None:
+    app = store.app()
+    handled: list[Any] = []
+    _handled(app, handled)
+    async with working(app):
+        await orders.send(Order(1))
+        await eventually(store.settled)
+        await _cut(store)
+        await store.look.xadd("orders", {"id": "2"})
+        await eventually(lambda: handled == [(1, 1), (2, 1)])
+        await eventually(store.settled)
+
+
+async def test_entries_of_a_reply_that_was_lost_are_read_first_after_the_reconnect(
+    store: Store,
+) -> None:
+    # Given an entry that was delivered to this worker in a reply that never arrived
+    app = store.app()
+    handled: list[Any] = []
+    _handled(app, handled)
+    async with working(app) as running:
+        (loop,) = running.loops.values()
+        await eventually(lambda: loop.reading.joined)
+        await loop.reading.quieten()
+        loop.reading.paused = True
+        await eventually(elapsed(0.02))
+        entry_id = await store.look.xadd("orders", {"id": "17"})
+        await store.look.xreadgroup("g", loop.consumer_name, {"orders": ">"})
+
+        # When its connections break and it comes back, then it handles it at once, counted once
+        await _cut(store)
+        loop.resume()
+        await eventually(lambda: handled)
+        await eventually(store.settled)
+    assert handled == [(17, 1)]
+    assert entry_id
+
+
+async def test_a_settlement_whose_reply_was_lost_is_sent_again_and_changes_nothing(
+    store: Store,
+) -> None:
+    app = store.app()
+    cut_at = {5, 25, 45}
+
+    @app.consumer(orders, **QUICK, into=invoices)
+    async def bill(order: Order) -> Invoice:
+        if order.id in cut_at:
+            cut_at.discard(order.id)
+            await _cut(store)
+        return Invoice(order.id)
+
+    async with working(app):
+        async with redis.asyncio.Redis.from_url(store.url) as sender:
+            for number in range(60):
+                await sender.xadd("orders", {"id": number}) if number not in cut_at else None
+                if number in {5, 25, 45}:
+                    await store.look.xadd("orders", {"id": number})
+        await eventually(store.settled)
+    results = sorted(one.order for one in await store.results())
+    assert results == list(range(60))
+
+
+async def test_a_stream_that_is_flushed_does_not_stop_its_worker(store: Store) -> None:
+    # FastStream's subscriber stops for good.
+    app = store.app()
+    handled: list[Any] = []
+    _handled(app, handled)
+    async with working(app):
+        await orders.send(Order(1))
+        await eventually(store.settled)
+        await store.look.flushall()
+        await store.look.xadd("orders", {"id": "2"})
+        await eventually(lambda: (2, 1) in handled)
+        await eventually(store.settled)
+    assert handled == [(1, 1), (2, 1)]
+
+
+async def test_a_stream_made_anew_with_smaller_ids_is_read(store: Store) -> None:
+    app = store.app()
+    handled: list[Any] = []
+    _handled(app, handled)
+    async with working(app):
+        await orders.send(Order(1))
+        await eventually(store.settled)
+        await store.look.delete("orders")
+        await store.look.xadd("orders", {"id": "2"}, id="1-1")
+        await eventually(lambda: (2, 1) in handled)
+
+
+async def test_a_destroyed_group_is_made_again_and_what_runs_stays_owned(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given two workers with a running entry each
+    apps = [store.app(), store.app()]
+    begun: list[int] = []
+    handled: list[int] = []
+    go_on = asyncio.Event()
+    for app in apps:
+
+        @app.consumer(orders, **QUICK, concurrency=1, prefetch=1)
+        async def bill(order: Order) -> None:
+            begun.append(order.id)
+            await go_on.wait()
+            handled.append(order.id)
+
+    async with working(apps[0]), working(apps[1]):
+        await apps[0].send(orders, Order(1))
+        await eventually(lambda: begun == [1])
+        await apps[0].send(orders, Order(2))
+        await eventually(lambda: begun == [1, 2])
+
+        # When somebody destroys the group, and there is more to do
+        await store.look.xgroup_destroy("orders", "g")
+        await apps[0].send(orders, Order(3))
+        go_on.set()
+
+        # Then it is made again, loudly, and both can settle what they had
+        await eventually(store.settled)
+    assert sorted(set(handled)) == [1, 2, 3]
+    assert handled.count(1) == 1
+    assert "was gone and is made again" in caplog.text
+
+
+async def test_a_store_that_is_away_at_the_start_is_waited_for(
+    peer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from tests import peers
+
+    port = peers.free_port()
+    app = App(f"redis://127.0.0.1:{port}", name="early")
+    handled = []
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    async with working(app):
+        await eventually(lambda: "trying again" in caplog.text)
+        server = peer("redis-8.2", "--port", str(port))
+        await orders.send(Order(17))
+        await eventually(lambda: handled == [17])
+        assert server.port
+
+
+async def test_a_store_that_goes_away_does_not_hold_up_a_stop(peer: Any) -> None:
+    server = peer("redis-8.2")
+    app = App(server.url, name="late")
+    begun = asyncio.Event()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        begun.set()
+
+    running: Running
+    async with app:
+        await orders.send(Order(17))
+        running = worker(app)
+        running.start()
+        await begun.wait()
+        server.kill()
+        await asyncio.wait_for(running.stop(0.1), 20)
+
+
+async def test_a_wrong_password_ends_the_worker_with_one_error(peer: Any) -> None:
+    from headwater.errors import HeadwaterError
+
+    server = peer("redis-8.2", "--requirepass", "secret")
+    app = App(server.url.replace("redis://", "redis://:wrong@"), name="stranger")
+    app.consumer(orders, group="g")(lambda order: None)
+    with pytest.raises(HeadwaterError, match="does not let this worker in") as raised:
+        await app.run()
+    assert "wrong@" not in str(raised.value)
