@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,27 @@ def test_a_unix_socket_in_use_is_named_and_a_dead_ones_name_is_taken_over(home: 
     assert path.read_text() == "a letter"
     too_long = home / ("x" * 120)
     assert "path too long" in refused(home, "--unixsocket", str(too_long))
+
+
+class FewFiles(ServerProcess):
+    """A server that may open a hundred files."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", 'ulimit -n 100 && exec "$@"', "sh", *super().command()]
+
+
+def test_where_few_files_may_be_open_fewer_clients_are_let_in(home: Path) -> None:
+    server = FewFiles(directory=home)
+    server.start()
+    try:
+        assert "maxclients is 36: the system allows this process 100 open files" in server.log()
+        with ExitStack() as stack:
+            for _ in range(36):
+                assert stack.enter_context(connected(server.port)).ask("PING") == b"+PONG\r\n"
+            too_many = stack.enter_context(connected(server.port))
+            assert too_many.reply() == b"-ERR max number of clients reached\r\n"
+    finally:
+        assert server.stop() == 0
 
 
 # --- it runs ----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from headwater.server.node import Node
 from headwater.server.opening import open_node
 
 log = logging.getLogger("headwater.server")
+
+RESERVED_DESCRIPTORS = 64
+"""For the journal, the listeners, the log and Python itself."""
 
 
 class Server:
@@ -145,6 +149,7 @@ def run(config: Config, *, on_ready: Callable[[str], None]) -> int:
 
 
 async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
+    raise_file_limit(config)
     server = Server(config)
     server.start()
     loop = asyncio.get_running_loop()
@@ -153,6 +158,27 @@ async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
     on_ready(server.ready_line())
     await server.stopped()
     return server.stop()
+
+
+def raise_file_limit(config: Config) -> None:
+    """Let the process have a descriptor for each of ``maxclients``; where it may not have so many,
+    fewer clients are let in, and the log says so. Precedent: Redis, adjustOpenFilesLimit."""
+    wanted = config.maxclients + RESERVED_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (OSError, ValueError):
+        allowed = soft
+    if allowed < wanted:
+        config.maxclients = max(1, allowed - RESERVED_DESCRIPTORS)
+        log.warning(
+            "maxclients is %d: the system allows this process %d open files (ulimit -n)",
+            config.maxclients,
+            allowed,
+        )
 
 
 def configure_logging(config: Config) -> None:
