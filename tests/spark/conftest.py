@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 
+from headwater.testing.server import server_process
 from tests import peers
 from tests.spark.stores import Shop
 
@@ -28,21 +30,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def _headwater_of_this_run() -> Iterator[Callable[[], str]]:
-    from tests.spark.stores import Headwater
+    with ExitStack() as stack:
+        started: list[str] = []
 
-    started: list[Headwater] = []
+        def give() -> str:
+            if not started:
+                server = stack.enter_context(server_process("--appendfsync", "no"))
+                started.append(server.url)
+            return started[0]
 
-    def give() -> str:
-        if not started:
-            started.append(Headwater())
-        return started[0].url
-
-    yield give
-    for server in started:
-        server.stop()
+        yield give
 
 
-@pytest.fixture(params=STORES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of a `Shop` runs on each store, or on those that its module names."""
+    named = [
+        mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "shop"
+    ]
+    if "shop" in metafunc.fixturenames and not named:
+        metafunc.parametrize("shop", getattr(metafunc.module, "STORES", STORES), indirect=True)
+
+
+@pytest.fixture
 def shop(
     request: pytest.FixtureRequest,
     _headwater_of_this_run: Callable[[], str],

@@ -222,4 +222,4 @@ def test_a_wrong_password_is_said_and_not_repeated(shop: Shop) -> None:
             store.state("s")
         assert "hunter2" not in str(refused.value)
     finally:
-        shop.client.execute_command("CONFIG SET", "requirepass", "")  # type: ignore[no-untyped-call]
+        shop.client.execute_command("CONFIG SET", "requirepass", "")

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
 
+STORES = ("headwater",)
+"""What Spark does with a plan does not depend on the server; test_readers.py has all of them."""
+
+BOTH_WAYS = pytest.mark.parametrize("shop", ["headwater", "redis-8.2"], indirect=True)
+"""Planned by XSPLIT and by Lua."""
+
 
 def batch(spark: SparkSession, shop: Shop, schema: str | None = None, **options: Any) -> DataFrame:
     reader = spark.read.format("headwater").options(**({"url": shop.url, "stream": "s"} | options))
@@ -55,6 +61,7 @@ class Copy:
         return sorted(row.n for row in rows)
 
 
+@BOTH_WAYS
 def test_the_source_is_found_without_registration(spark: SparkSession, shop: Shop) -> None:
     shop.add("s", range(1, 6), item="tea")
     shop.add("t", [6])
@@ -114,6 +121,7 @@ def test_a_narrow_schema_and_an_empty_stream_read_alike(spark: SparkSession, sho
     assert batch(spark, shop, "n int", stream="nothing").count() == 0
 
 
+@BOTH_WAYS
 def test_a_query_goes_on_from_its_checkpoint_and_reads_each_entry_once(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
@@ -184,7 +192,6 @@ def test_entries_trimmed_under_a_query_stop_it_unless_loss_is_accepted(
     assert copy.numbers() == [*range(1, 101), *range(161, 201)]
 
 
-@pytest.mark.parametrize("shop", ["headwater"], indirect=True)
 @pytest.mark.parametrize(
     ("options", "said"),
     [

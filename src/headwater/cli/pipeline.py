@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from pathlib import Path
@@ -45,6 +46,7 @@ def run(
     from headwater.spark.pipeline import load
 
     declared = load(file, overrides=set_ or [])
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it logs is raised as well
     stop = _stop_on_signals()
     from headwater.spark.pipeline import run as run_pipeline
 

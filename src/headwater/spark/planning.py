@@ -99,7 +99,10 @@ class SplitPlanner:
         self._store = store
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        start = _excluded(position.id)
+        if position.id == MAX_ID:  # an excluded start that XSPLIT, as XRANGE, refuses
+            state = self._store.state(stream)
+            return state and Look(state, state.last_id, 0, 0)
+        start = f"({position.id}"
         commands: list[Command] = [("XINFO STREAM", stream), ("XSPLIT", stream, start, "+", 1)]
         if upto is not None:
             commands.append(("XSPLIT", stream, start, str(upto.id), 1))
@@ -119,7 +122,7 @@ class SplitPlanner:
 
     def _end_of(self, stream: str, start: StreamID, to: StreamID, count: int) -> StreamID:
         """The greatest id such that at most ``count`` entries live in (start, id]."""
-        begin, skip = _excluded(start), count
+        begin, skip = f"({start}", count
         while True:
             live, starts = _cuts(self._store.ask("XSPLIT", stream, begin, str(to), self._FAN))
             if live <= skip:
@@ -141,16 +144,11 @@ class SplitPlanner:
     def cut(self, stream: str, span: Span, parts: int) -> Cut:
         start, to = span.start.id, span.end.id
         info, reply = self._store.ask_together(
-            ("XINFO STREAM", stream), ("XSPLIT", stream, _excluded(start), str(to), parts)
+            ("XINFO STREAM", stream), ("XSPLIT", stream, f"({start}", str(to), parts)
         )
         live, starts = _cuts(reply)
         sizes = part_sizes(live, len(starts) + 1)
         return Cut(self._store.read_state(stream, info), _parts(start, to, starts, sizes))
-
-
-def _excluded(id_: StreamID) -> str:
-    """An excluded start. After the greatest id there is nothing; XSPLIT, as XRANGE, refuses it."""
-    return f"({id_}" if id_ < MAX_ID else str(MAX_ID)
 
 
 def _cuts(reply: Any) -> tuple[int, list[StreamID]]:

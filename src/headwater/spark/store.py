@@ -89,7 +89,7 @@ class Store:
 
     def ask(self, *words: str | bytes | int) -> Any:
         """The reply to one command, as the server sent it."""
-        return self._patiently(lambda: self.client.execute_command(*words))  # type: ignore[no-untyped-call]
+        return self._patiently(lambda: self.client.execute_command(*words))
 
     def ask_together(self, *commands: Command) -> list[Any]:
         """The replies to commands in one MULTI: one moment of the stream.
@@ -100,7 +100,7 @@ class Store:
         def run() -> list[Any]:
             pipeline = self.client.pipeline(transaction=True)
             for command in commands:
-                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+                pipeline.execute_command(*command)
             replies: list[Any] = pipeline.execute(raise_on_error=False)
             return replies
 

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-_TOKEN: Final = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*')|(\w+)|([<>(),:]))")
+_TOKEN: Final = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.|'')*')|(\w+)|([<>(),:]))")
 
 _PLAIN: Final[dict[str, Callable[[], DataType]]] = {
     "string": StringType,

@@ -57,7 +57,8 @@ def run(
     `DataLoss`, `DecodeError`, `Disconnected`.
     """
     spark = session(app=pipeline.app, master=master or pipeline.master, config=pipeline.conf)
-    spark.sparkContext.setLogLevel("ERROR")
+    # What stops a query is raised here, in one sentence; the JVM would print it in a hundred lines.
+    spark.sparkContext.setLogLevel(pipeline.conf.get("spark.log.level", "FATAL"))
     interval = None if once else pipeline.interval
     return _Run(pipeline, spark, report, stop or threading.Event()).run(interval)
 
@@ -77,6 +78,7 @@ class _Run:
         self._schemas: dict[str, StructType] = {}
         self._made: dict[str, Made] = {}
         self._changed: set[str] = set()
+        self._failures: dict[str, Exception] = {}
         for table in pipeline.tables.values():
             if table.mode == "append":
                 self._appends[table.name] = AppendTable(table.path, table.partition_by)
@@ -123,7 +125,11 @@ class _Run:
 
         def add(batch: DataFrame, number: int) -> None:
             began = time.monotonic()
-            rows = table.write(batch, number)
+            try:
+                rows = table.write(batch, number)
+            except Exception as error:
+                self._failures[name] = error  # on its way through the JVM it becomes a text
+                raise
             seconds = time.monotonic() - began
             if rows > 0:
                 self._note(name, rows, seconds)
@@ -159,7 +165,8 @@ class _Run:
             for name, query in queries.items():
                 error = query.exception()
                 if error is not None:
-                    raise _reason(self._pipeline, f"table {name}", error)
+                    cause = self._failures.get(name, error)
+                    raise _reason(self._pipeline, f"table {name}", cause) from cause
             if interval is None and not any(query.isActive for query in queries.values()):
                 return
             if interval is not None and self._changed:
@@ -258,12 +265,16 @@ def _explain(pipeline: Pipeline, key: str, do: Callable[[], Any]) -> Any:
 
 def _reason(pipeline: Pipeline, place: str, error: Exception) -> HeadwaterError:
     """What went wrong, in a sentence: Headwater's own error out of the traceback that Spark wraps
-    it in, else the first line of Spark's."""
+    it in, else the first line of what Spark or the system says."""
+    from pyspark.errors import PySparkException
+
     text = str(error)
     own = re.findall(r"headwater\.errors\.(\w+): (.+)", text)
     if own:
         kind, sentence = own[-1]
         wrapped: type[HeadwaterError] = getattr(errors, kind, PipelineError)
         return wrapped(f"{pipeline.file}: {place}: {sentence}")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return PipelineError(f"{pipeline.file}: {place}: {lines[0] if lines else type(error).__name__}")
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if not isinstance(error, PySparkException):
+        first = f"{type(error).__name__}: {first}"
+    return PipelineError(f"{pipeline.file}: {place}: {first}")

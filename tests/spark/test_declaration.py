@@ -1,0 +1,221 @@
+"""A pipeline's file is checked in full: each mistake with its key and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import PipelineError
+from headwater.spark.pipeline.declaration import Pipeline, load
+from headwater.spark.pipeline.sql import tables_read
+
+GOOD = """
+[source.orders]
+url = "redis://localhost:6379"
+stream = ["orders", "orders.eu"]
+startingId = { orders = "5-0" }
+maxEntriesPerTrigger = 1000
+failOnDataLoss = false
+schema = "order_id bigint, item string, id string"
+
+[input.items]
+path = "items.csv"
+schema = "item string, category string"
+options = { nullValue = "NA" }
+
+[table.by_category]
+mode = "complete"
+sql = "SELECT category, count(*) AS n FROM Sales GROUP BY category"
+path = "tables/by_category"
+
+[table.sales]
+mode = "append"
+sql = "SELECT o.*, i.category FROM orders o LEFT JOIN items i USING (item)"
+path = "tables/sales"
+partition_by = ["category"]
+
+[trigger]
+interval = "1.5 s"
+
+[spark]
+master = "local[2]"
+conf.spark.sql.ansi.enabled = true
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "items.csv").write_text("item,category\n")
+    return tmp_path
+
+
+def written(directory: Path, text: str) -> Path:
+    file = directory / "orders.toml"
+    file.write_text(text)
+    return file
+
+
+def refused(directory: Path, text: str) -> str:
+    with pytest.raises(PipelineError) as raised:
+        load(written(directory, text))
+    assert str(raised.value).startswith(str(directory / "orders.toml"))
+    return str(raised.value)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+def test_a_whole_declaration_is_understood(directory: Path) -> None:
+    pipeline: Pipeline = load(written(directory, GOOD))
+
+    assert pipeline.sources["orders"].options == {
+        "url": "redis://localhost:6379",
+        "stream": '["orders", "orders.eu"]',
+        "startingId": '{"orders": "5-0"}',
+        "maxEntriesPerTrigger": "1000",
+        "failOnDataLoss": "false",
+    }
+    items = pipeline.inputs["items"]
+    assert (items.path, items.format) == (directory / "items.csv", "csv")
+    assert items.options == {"header": "true", "nullValue": "NA"}
+    assert list(pipeline.tables) == ["sales", "by_category"]
+    assert pipeline.tables["sales"].reads == ("orders", "items")
+    assert pipeline.tables["by_category"].reads == ("sales",)
+    assert pipeline.tables["sales"].path == directory / "tables" / "sales"
+    assert (pipeline.interval, pipeline.master) == (1.5, "local[2]")
+    assert pipeline.conf == {"spark.sql.ansi.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[trigger]", "[triger]", "triger: unknown key. Did you mean 'trigger'?"),
+        ("maxEntriesPerTrigger", "maxEntries", "source.orders.maxEntries: unknown key. Did you"),
+        ("failOnDataLoss = false", 'group = "g"', "source.orders.group: unknown key. Keys here"),
+        ("failOnDataLoss = false", "failOnDataLoss = 3", "'3' is neither true nor false"),
+        ("maxEntriesPerTrigger = 1000", "maxEntriesPerTrigger = 1.5", "cannot be an option's"),
+        ("order_id bigint", "order_id bigit", "source.orders.schema: column 'order_id'"),
+        ("id string", "id bigint", "the column 'id' is the entry's own"),
+        ('url = "redis:', 'url = "http:', "begins with none of redis://"),
+        ("items.csv", "itmes.csv", "input.items.path: there is no"),
+        ('"items.csv"', '"s3://items.csv"', "is a url"),
+        ("partition_by", "partitionBy", "table.sales.partitionBy: unknown key. Did you mean"),
+        ('["category"]', '"category"', "table.sales.partition_by: 'category' is not a list"),
+        ('mode = "append"', 'mode = "update"', "'update' is none of append, complete"),
+        ('mode = "append"\n', "", "table.sales.mode: is missing; one of append, complete"),
+        ('path = "tables/sales"', "", "table.sales.path: is missing"),
+        ('path = "tables/sales"', 'path = "tables/sales"\nsink = "delta"', "is none of parquet"),
+        ('path = "tables/sales"', 'path = "tables/by_category/x"', "lies in table.by_category's"),
+        ("1.5 s", "soon", "trigger.interval: 'soon' is no duration"),
+        ("[spark]", "[spark]\ncores = 2", "spark.cores: unknown key. Keys here are master, app"),
+        ("conf.spark.sql", "conf.sql", "spark.conf.sql.ansi.enabled: names of Spark's"),
+        ("FROM orders o", "FROM ordres o", "reads 'ordres', which is no source, input or table"),
+        ("FROM Sales", "FROM orders", "reads the source 'orders'; what is trimmed there"),
+        ("FROM orders o LEFT JOIN items i", "FROM items o JOIN items i", "reads no source"),
+        ("FROM orders o", "FROM by_category o", "reads 'by_category', a table of mode complete"),
+        ("[table.sales]", "[table.orders]", "source.orders has that name too"),
+        ("[table.sales]", '[table."my sales"]', "a name that SQL can use"),
+        ("[input.items]", "[[input.items]]", "input.items: a table is expected"),
+        ("sql = ", "sq = ", "table.by_category.sql: an SQL query is expected"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key_and_remedy(
+    directory: Path, old: str, new: str, said: str
+) -> None:
+    assert said in refused(directory, changed(old, new))
+
+
+def test_all_mistakes_are_told_at_once(directory: Path) -> None:
+    text = changed("[trigger]", "[triger]").replace("partition_by", "partition")
+
+    said = refused(directory, text)
+
+    assert "2 mistakes" in said
+    assert "triger" in said
+    assert "table.sales.partition:" in said
+
+
+def test_tables_that_read_each_other_in_a_circle_are_refused(directory: Path) -> None:
+    text = changed("FROM Sales", "FROM more") + (
+        '\n[table.more]\nmode = "complete"\nsql = "SELECT * FROM by_category"\npath = "more"\n'
+    )
+
+    assert "in a circle: " in refused(directory, text.replace("[spark]", "[spark]", 1))
+
+
+def test_what_is_no_toml_is_said_with_its_line(directory: Path) -> None:
+    assert "is no TOML: " in refused(directory, "[source.orders\nurl = 1")
+    assert "at line 1" in refused(directory, "[source.orders\nurl = 1")
+    assert "declares no table" in refused(directory, "")
+    with pytest.raises(PipelineError, match="cannot be read: No such file"):
+        load(directory / "none.toml")
+
+
+def test_the_environment_fills_in_what_no_file_should_hold(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = changed("redis://localhost:6379", "redis://:${HW_PASSWORD}@localhost").replace(
+        "SELECT category", "SELECT '${HW_PASSWORD}' AS kept, category"
+    )
+
+    assert "source.orders.url: the environment has no HW_PASSWORD" in refused(directory, text)
+    monkeypatch.setenv("HW_PASSWORD", "hunter2")
+    pipeline = load(written(directory, text))
+    assert pipeline.sources["orders"].options["url"] == "redis://:hunter2@localhost"
+    assert "${HW_PASSWORD}" in pipeline.tables["by_category"].sql
+    assert "hunter2" not in repr(pipeline)
+
+
+def test_values_can_be_put_over_the_files(directory: Path) -> None:
+    file = written(directory, GOOD)
+
+    pipeline = load(
+        file,
+        overrides=[
+            "source.orders.url=redis://127.0.0.1:7000",
+            "source.orders.maxEntriesPerTrigger=5",
+            "spark.conf.spark.sql.ansi.enabled=false",
+            "trigger.interval=2s",
+        ],
+    )
+
+    assert pipeline.sources["orders"].options["url"] == "redis://127.0.0.1:7000"
+    assert pipeline.sources["orders"].options["maxEntriesPerTrigger"] == "5"
+    assert pipeline.conf["spark.sql.ansi.enabled"] == "false"
+    assert pipeline.interval == 2
+    with pytest.raises(PipelineError, match="is no key=value"):
+        load(file, overrides=["source.orders.url"])
+    with pytest.raises(PipelineError, match="url is a value in the file"):
+        load(file, overrides=["source.orders.url.x=1"])
+    with pytest.raises(PipelineError, match=r"source\.orders\.ulr: unknown key"):
+        load(file, overrides=["source.orders.ulr=1"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT * FROM a", ["a"]),
+        ("select * from a, `b c` x, d AS y where z in (select q from e)", ["a", "b c", "d", "e"]),
+        ("SELECT * FROM a JOIN b ON a.x = b.x LEFT JOIN c USING (y)", ["a", "b", "c"]),
+        ("SELECT * FROM (SELECT * FROM a) t CROSS JOIN b", ["a", "b"]),
+        ("SELECT extract(day FROM t), trim(BOTH ' ' FROM u), substring(v FROM 2) FROM a", ["a"]),
+        ("SELECT a IS DISTINCT FROM b, c IS NOT DISTINCT FROM d FROM e", ["e"]),
+        ("SELECT DISTINCT x FROM a", ["a"]),
+        (
+            "WITH x AS (SELECT * FROM a), y(n) AS (SELECT * FROM b) SELECT * FROM x JOIN y",
+            ["a", "b"],
+        ),
+        ("SELECT 'from x' -- from y\n, /* from z */ 1 FROM a UNION ALL SELECT 1 FROM a", ["a"]),
+        ("SELECT * FROM range(10), a", ["a"]),
+        ("SELECT * FROM parquet.`/x` JOIN a", ["a"]),
+        ("SELECT * FROM a LATERAL VIEW explode(l) t AS x", ["a"]),
+        ("SELECT * FROM a, LATERAL (SELECT 1)", ["a"]),
+        ("FROM a SELECT x", ["a"]),
+        ("SELECT 1", []),
+    ],
+)
+def test_the_tables_that_a_query_reads_are_found(sql: str, tables: list[str]) -> None:
+    assert tables_read(sql) == tables

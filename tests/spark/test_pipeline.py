@@ -1,0 +1,393 @@
+"""A pipeline's tables hold each entry once, whatever ended the run before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from headwater.errors import DataLoss, PipelineError
+from headwater.spark.pipeline import Made, load, parquet, run
+from headwater.spark.pipeline.parquet import AppendTable, CompleteTable
+from tests.spark.stores import Shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
+
+STORES = ("headwater",)
+
+FILE = """
+[source.raw]
+url = "${HW_TEST_URL}"
+stream = "s"
+schema = "id string, n bigint, item string"
+maxEntriesPerTrigger = 400
+
+[input.items]
+path = "items.csv"
+
+[table.sales]
+mode = "append"
+sql = "SELECT r.*, i.category FROM raw r LEFT JOIN items i USING (item)"
+path = "tables/sales"
+partition_by = ["category"]
+
+[table.big]
+mode = "append"
+sql = "SELECT id, n FROM sales WHERE n > 900"
+path = "tables/big"
+
+[table.totals]
+mode = "complete"
+sql = "SELECT category, count(*) AS n, sum(s.n) AS total FROM sales s GROUP BY category"
+path = "tables/totals"
+
+[table.best]
+mode = "complete"
+sql = "SELECT category FROM totals ORDER BY total DESC LIMIT 1"
+path = "tables/best"
+
+[spark]
+master = "local[2]"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HW_TEST_URL", shop.url)
+    (tmp_path / "items.csv").write_text("item,category\ntea,drinks\nrice,food\n")
+    path = tmp_path / "sales.toml"
+    path.write_text(FILE)
+    return path
+
+
+def fill(shop: Shop, numbers: range) -> None:
+    pipeline = shop.client.pipeline(transaction=False)
+    for number in numbers:
+        body: Any = {"n": number, "item": ("tea", "rice", "soap")[number % 3]}
+        pipeline.xadd("s", body, id=f"{number}-1")
+    pipeline.execute()
+
+
+def table(file: Path, name: str) -> list[dict[str, Any]]:
+    """The rows, as a reader sees them that knows nothing of us and lists the directory."""
+    rows: list[dict[str, Any]] = (
+        ds.dataset(str(file.parent / "tables" / name), partitioning="hive").to_table().to_pylist()
+    )
+    return rows
+
+
+def made_by(results: list[Made]) -> dict[str, int]:
+    return {made.table: made.rows for made in results}
+
+
+def test_tables_follow_the_stream_and_each_run_goes_on(
+    spark: SparkSession, shop: Shop, file: Path
+) -> None:
+    fill(shop, range(1, 601))
+    lines: list[str] = []
+
+    first = run(load(file), report=lines.append)
+    fill(shop, range(601, 1201))
+    shop.client.xtrim("s", minid="601", approximate=False)
+    second = run(load(file), report=lines.append)
+    third = run(load(file), report=lines.append)
+
+    assert made_by(first) == {"sales": 600, "big": 0, "totals": 3, "best": 1}
+    assert made_by(second) == {"sales": 600, "big": 300, "totals": 3, "best": 1}
+    assert made_by(third) == {"sales": 0, "big": 0, "totals": 3, "best": 1}
+    sales = table(file, "sales")
+    assert sorted(row["n"] for row in sales) == list(range(1, 1201))
+    assert {row["category"] for row in sales} >= {"drinks", "food"}
+    assert sorted(row["n"] for row in table(file, "big")) == list(range(901, 1201))
+    assert {row["category"]: row["n"] for row in table(file, "totals")} == {
+        "food": 400,
+        "drinks": 400,
+        None: 400,
+    }
+    assert table(file, "best") == [{"category": "drinks"}]
+    assert any(line.startswith("sales: batch 0, 400 rows in ") for line in lines)
+    assert any(line.startswith("totals: 3 rows in ") for line in lines)
+    versions = sorted(p.name for p in (file.parent / "tables" / ".totals.versions").iterdir())
+    assert versions == ["00000002", "00000003"]
+
+
+def test_a_pipeline_with_an_interval_keeps_its_tables_fresh_until_it_is_stopped(
+    spark: SparkSession, shop: Shop, file: Path
+) -> None:
+    file.write_text(FILE + '\n[trigger]\ninterval = "100ms"\n')
+    fill(shop, range(1, 11))
+    stop, lines = threading.Event(), list[str]()
+    counted: list[int] = []
+
+    def follow(line: str) -> None:
+        lines.append(line)
+        if line.startswith("best:") and (file.parent / "tables" / "totals").exists():
+            counted.append(sum(row["n"] for row in table(file, "totals")))
+            if counted[-1] == 10:
+                fill(shop, range(11, 31))
+            if counted[-1] == 30:
+                stop.set()
+
+    made = run(load(file), report=follow, stop=stop)
+
+    assert counted[-1] == 30
+    assert made_by(made)["sales"] == 30
+
+
+def test_data_loss_stops_the_run_and_names_table_and_stream(
+    spark: SparkSession, shop: Shop, file: Path
+) -> None:
+    fill(shop, range(1, 11))
+    run(load(file), report=lambda _line: None)
+    fill(shop, range(11, 21))
+    shop.client.xtrim("s", maxlen=3, approximate=False)
+
+    with pytest.raises(DataLoss, match=r"table \w+: stream 's': 7 of 10 entries after 10-1"):
+        run(load(file), report=lambda _line: None)
+
+    accepting = load(file, overrides=["source.raw.failOnDataLoss=false"])
+    assert made_by(run(accepting, report=lambda _line: None))["sales"] == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("i.category FROM", "i.categry FROM", "table.sales.sql: [UNRESOLVED_COLUMN"),
+        ('["category"]', '["town"]', "table.sales.partition_by: 'town' is no column"),
+        (
+            "SELECT category FROM totals",
+            "SELEC category FROM totals",
+            "table.best.sql: [PARSE_SYNTAX",
+        ),
+    ],
+)
+def test_what_only_spark_can_know_is_an_error_with_the_key(
+    spark: SparkSession, file: Path, old: str, new: str, said: str
+) -> None:
+    assert old in FILE
+    file.write_text(FILE.replace(old, new))
+
+    with pytest.raises(PipelineError) as raised:
+        run(load(file), report=lambda _line: None)
+
+    assert str(raised.value).startswith(f"{file}: {said}")
+
+
+# --- the tables' own promises ---------------------------------------------------------------------
+
+
+def checkpoint(kept: AppendTable, query: str = "q") -> None:
+    kept.checkpoint.mkdir(parents=True, exist_ok=True)
+    (kept.checkpoint / "metadata").write_text(json.dumps({"id": query}))
+
+
+def rows_in(kept: AppendTable) -> list[int]:
+    found: list[int] = ds.dataset(str(kept.path)).to_table().column("id").to_pylist()
+    return sorted(found)
+
+
+def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
+    kept = AppendTable(tmp_path / "t", ())
+    kept.prepare()
+    checkpoint(kept)
+
+    assert kept.write(spark.range(0, 5), 0) == 5
+    assert kept.write(spark.range(5, 5), 1) == 0
+    assert kept.write(spark.range(5, 8), 2) == 3
+    assert kept.write(spark.range(5, 8), 2) == -1
+    kept.prepare()
+    assert kept.write(spark.range(0, 100), 1) == -1
+
+    assert rows_in(kept) == list(range(8))
+    assert sorted(kept.files()) == sorted(kept.path.glob("*.parquet"))
+
+
+def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path) -> None:
+    def rows(start: int, end: int) -> DataFrame:
+        return spark.range(start, end).selectExpr("id", "id AS part")
+
+    kept = AppendTable(tmp_path / "t", ("part",))
+    kept.prepare()
+    checkpoint(kept)
+    kept.write(rows(0, 2), 0)
+    # Given a run that was killed when one of its three files was in place and half a line written
+    (kept.path / "part=2").mkdir()
+    victim = kept.path / "part=2" / "batch-00000001-00000.parquet"
+    victim.write_bytes(next(kept.path.rglob("batch-00000000-*.parquet")).read_bytes())
+    (kept.state / "moving.json").write_text('{"batch": 1}')
+    with (kept.state / "manifest.jsonl").open("ab") as manifest:
+        manifest.write(b'{"batch": 1, "qu')
+
+    again = AppendTable(tmp_path / "t", ("part",))
+    again.prepare()
+
+    assert not victim.exists()
+    assert again.write(rows(2, 5), 1) == 3
+    assert [batch.number for batch in again.batches()] == [0, 1]
+    assert rows_in(kept) == [0, 1, 2, 3, 4]
+
+
+def test_another_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    kept = AppendTable(tmp_path / "t", ())
+    kept.prepare()
+    checkpoint(kept)
+    kept.write(spark.range(3), 0)
+
+    checkpoint(kept, "other")
+    with pytest.raises(PipelineError, match="from another checkpoint"):
+        kept.prepare()
+    (kept.checkpoint / "metadata").unlink()
+    with pytest.raises(PipelineError, match="checkpoint that is gone"):
+        kept.prepare()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.parquet").write_text("")
+    with pytest.raises(PipelineError, match="did not write"):
+        AppendTable(tmp_path / "mine", ()).prepare()
+
+
+def test_a_complete_table_is_replaced_whole(spark: SparkSession, tmp_path: Path) -> None:
+    kept = CompleteTable(tmp_path / "t", ())
+    kept.prepare()
+    kept.write(spark.range(3))
+    open_before = sorted((tmp_path / "t").resolve().glob("*.parquet"))
+
+    kept.prepare()
+    assert kept.write(spark.range(3, 8)) == 5
+
+    assert sorted(pq.read_table(tmp_path / "t").column("id").to_pylist()) == [3, 4, 5, 6, 7]
+    assert all(path.exists() for path in open_before)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(PipelineError, match="no table that mode complete made"):
+        CompleteTable(tmp_path / "mine", ()).prepare()
+
+
+# --- killed drivers -------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from headwater.spark.pipeline import load, parquet, run
+
+append = parquet.AppendTable._append
+def append_and_die(self, batch):
+    append(self, batch)
+    if batch.number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+parquet.AppendTable._append = append_and_die
+run(load(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def one_table(file: Path) -> Path:
+    file.write_text(FILE.partition("[table.big]")[0])
+    return file
+
+
+@pytest.mark.slow
+def test_a_driver_killed_between_table_and_commit_leaves_each_entry_once(
+    spark: SparkSession, shop: Shop, one_table: Path
+) -> None:
+    # Given a driver that dies when its second batch is in the table, before Spark has logged that
+    fill(shop, range(1, 1001))
+    child = subprocess.run(
+        [sys.executable, "-c", KILLED, str(one_table)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=one_table.parent,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    assert "batch 0, 400 rows" in child.stdout
+
+    # When the next one goes on
+    fill(shop, range(1001, 1101))
+    lines: list[str] = []
+    made = run(load(one_table), report=lines.append)
+
+    # Then it leaves that batch alone and misses nothing
+    assert lines[0] == "sales: batch 1 was there already, from the run before"
+    assert made_by(made) == {"sales": 300}
+    assert sorted(row["n"] for row in table(one_table, "sales")) == list(range(1, 1101))
+
+
+def test_a_run_that_ended_while_files_were_moved_is_undone_and_replayed(
+    spark: SparkSession, shop: Shop, one_table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(shop, range(1, 301))
+    sync, moved = parquet._sync, list[Path]()
+
+    def die_at_the_third(path: Path) -> None:
+        sync(path)
+        moved.append(path)
+        if sum(path.name.startswith("part-") for path in moved) == 3:
+            raise RuntimeError("the power is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(parquet, "_sync", die_at_the_third)
+        with pytest.raises(PipelineError, match=r"table sales: .*the power is gone"):
+            run(load(one_table), report=lambda _line: None)
+    assert 0 < len(table(one_table, "sales")) < 300
+
+    made = run(load(one_table), report=lambda _line: None)
+
+    assert made_by(made) == {"sales": 300}
+    assert sorted(row["n"] for row in table(one_table, "sales")) == list(range(1, 301))
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command() -> Callable[..., Any]:
+    from headwater.cli.pipeline import app
+
+    def invoke(*words: str) -> Any:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            return CliRunner().invoke(app, list(words))
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    return invoke
+
+
+def test_the_command_runs_a_file_and_says_what_it_made(
+    spark: SparkSession, shop: Shop, file: Path, command: Callable[..., Any]
+) -> None:
+    file.write_text(FILE + '\n[trigger]\ninterval = "1h"\n')
+    fill(shop, range(1, 6))
+
+    result = command("run", str(file), "--once", "--set", "source.raw.stream=s,none")
+
+    assert result.exit_code == 0, result.output
+    assert "sales: batch 0, 5 rows in " in result.output
+    assert "totals: 3 rows" in result.output
+
+
+def test_a_wrong_file_is_refused_before_spark_starts(
+    file: Path, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.spark.pipeline.runner.session", None)
+    file.write_text(FILE.replace("[input.items]", "[inputs.items]"))
+
+    result = command("run", str(file))
+
+    assert isinstance(result.exception, PipelineError)
+    assert "inputs: unknown key. Did you mean 'input'?" in str(result.exception)
