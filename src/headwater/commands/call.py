@@ -41,13 +41,16 @@ class Wait(NamedTuple):
 
     ``keys`` are waited on in the database of the call. ``timeout_ms`` 0 waits for ever. On a wake
     ``arguments`` are run again from the start (``$`` is already an id in them). ``recheck_at_ms``
-    is the Unix time at which to run again although no key was signalled, None if never.
+    is the Unix time at which to run again although no key was signalled, None if never. With
+    ``for_streams`` a signal counts only while its key holds a stream: XREAD waits on when the key
+    goes or becomes something else, XREADGROUP hears of it.
     """
 
     keys: list[bytes]
     timeout_ms: int
     arguments: Arguments
     recheck_at_ms: int | None = None
+    for_streams: bool = False
 
 
 class Missing(NamedTuple):

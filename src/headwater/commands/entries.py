@@ -11,7 +11,7 @@ from headwater.commands.trimming import Trim
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.limits import MAX_ENTRY_BYTES
+from headwater.limits import MAX_ENTRY_BYTES, MAX_ID_TEXT_BYTES
 from headwater.model import MAX_U64, id_after
 from headwater.resp.arguments import Arguments
 
@@ -37,9 +37,10 @@ class Addition:
         text = arguments.bytes(index)
         if text == b"*":
             return
-        if text.endswith(b"-*") and text.count(b"-") == 1:
+        spelled = text.partition(b"\0")[0]
+        if spelled[-2:] == b"-*" and spelled.count(b"-") == 1 and len(text) <= MAX_ID_TEXT_BYTES:
             self.seq_given = False
-            arguments = Arguments.of(text[:-2])
+            arguments = Arguments.of(spelled[:-2])
             index = 0
         self.id = arguments.id(index)
 

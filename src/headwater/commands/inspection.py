@@ -40,6 +40,7 @@ _IDEMPOTENCE = (
 def xinfo_stream(call: Call) -> None:
     """XINFO STREAM key [FULL [COUNT n]] → a map."""
     arguments = call.arguments
+    stream = _existing(call)
     full, count = False, _DEFAULT_FULL_COUNT
     if arguments.count > 3:
         full = True
@@ -51,7 +52,6 @@ def xinfo_stream(call: Call) -> None:
         if arguments.count == 6:
             count = arguments.integer(5)
             count = _DEFAULT_FULL_COUNT if count < 0 else count
-    stream = _existing(call)
     call.reply.map(15 if full else 16)
     _counters(call.reply, stream)
     if full:

@@ -69,8 +69,8 @@ def pexpire(call: Call) -> None:
 
 def _expire(call: Call, name: str, unit_ms: int) -> None:
     arguments, db = call.arguments, call.db
-    at_ms = call.now_ms + arguments.integer(2) * unit_ms
     conditions = _conditions(arguments)
+    at_ms = call.now_ms + arguments.integer(2) * unit_ms
     if not -(2**63) <= at_ms < 2**63:
         raise CommandError(f"ERR invalid expire time in '{name}' command")
     key = arguments.bytes(1)

@@ -154,7 +154,7 @@ def xread(call: Call) -> Wait | None:
         if options.block_ms < 0 or not call.may_block:
             reply.nil_array()
             return None
-        return Wait(keys, options.block_ms, _frozen(arguments, frozen))
+        return Wait(keys, options.block_ms, _frozen(arguments, frozen), for_streams=True)
     _begin_streams(reply, len(found))
     for key, entries in found:
         _begin_stream(reply, key)

@@ -56,7 +56,7 @@ def xackdel(call: Call) -> None:
             index += 1
         elif word == b"IDS" and index + 1 < arguments.count:
             count = arguments.integer(index + 1, default=0)
-            if not 0 < count <= _MAX_NUMIDS:
+            if count < 1:
                 raise CommandError("ERR Number of IDs must be a positive integer")
             if count > arguments.count - index - 2:
                 raise CommandError("ERR The `numids` parameter must match the number of arguments")

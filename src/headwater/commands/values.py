@@ -35,23 +35,25 @@ class _SetOptions:
         self.get = False
         self.keepttl = False
         self.at_ms: int | None = None
+        unit, value_at = b"", 0
         index = 3
         while index < arguments.count:
             word = arguments.token(index)
             more = index + 1 < arguments.count
-            timed = self.keepttl or self.at_ms is not None
             if word in (b"NX", b"XX") and self.condition in (b"", word):
                 self.condition = word
             elif word == b"GET":
                 self.get = True
-            elif word == b"KEEPTTL" and self.at_ms is None:
+            elif word == b"KEEPTTL" and not unit:
                 self.keepttl = True
-            elif word in _TIME_UNITS and more and not timed:
-                self._time(arguments, index + 1, *_TIME_UNITS[word], now_ms)
+            elif word in _TIME_UNITS and more and unit in (b"", word) and not self.keepttl:
+                unit, value_at = word, index + 1
                 index += 1
             else:
                 raise CommandError(SYNTAX)
             index += 1
+        if unit:
+            self._time(arguments, value_at, *_TIME_UNITS[unit], now_ms)
 
     def _time(
         self, arguments: Arguments, index: int, unit_ms: int, absolute: bool, now_ms: int

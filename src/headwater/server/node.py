@@ -29,6 +29,7 @@ from headwater.clock import Clock, SystemClock
 from headwater.commands.call import Missing, Wait
 from headwater.commands.dispatch import FUNCTIONS, find_row
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.stream import Stream
 from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
@@ -345,8 +346,9 @@ class Node:
         while signalled:
             db, key = next(iter(signalled))
             del signalled[db, key]
+            is_stream = isinstance(self.keyspace.databases[db].values.get(key), Stream)
             for waiter in self.waiting.line(db, key):
-                if waiter.active:
+                if waiter.active and (is_stream or not waiter.wait.for_streams):
                     self._run_waiter(waiter)
 
     def _run_waiter(self, waiter: Waiter) -> None:

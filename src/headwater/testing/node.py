@@ -70,6 +70,12 @@ class LocalStore:
         self.clock.advance(seconds)
         self.node.tick()
 
+    def seconds_ahead(self) -> float:
+        """How long it is until something is due; what blocks for ever is an error."""
+        deadline = self.node.next_deadline()
+        assert deadline is not None, "nothing will ever happen by itself"
+        return max(0.0, deadline - self.clock.monotonic())
+
     def crash(self) -> None:
         """Lose power and start again on what the disk held; connections are gone."""
         assert self.files is not None, "there is no journal to come back from"

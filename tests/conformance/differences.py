@@ -1,0 +1,41 @@
+"""Where Headwater differs from a real server on purpose: known_differences.toml, read and checked.
+
+Every difference names the servers that it holds for and why. A difference that no longer differs
+fails the run, so the list cannot rot.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+from tests import peers
+
+PATH = Path(__file__).parent / "known_differences.toml"
+
+
+class Difference(NamedTuple):
+    """``name`` is the tag of lines in cases (``@name``), or the name of a field that a reply of
+    ours has and one of theirs has not."""
+
+    name: str
+    servers: tuple[str, ...]
+    reason: str
+
+
+def _read(kind: str) -> dict[str, Difference]:
+    rows = tomllib.loads(PATH.read_text(encoding="utf-8")).get(kind, [])
+    found = [Difference(**{**row, "servers": tuple(row["servers"])}) for row in rows]
+    assert all(set(one.servers) <= set(peers.PEERS) and one.reason for one in found)
+    assert len({one.name for one in found}) == len(found), f"two {kind}s of one name"
+    return {one.name: one for one in found}
+
+
+LINES = _read("line")
+FIELDS = _read("field")
+
+
+def hidden_fields(server: str) -> frozenset[bytes]:
+    """Fields of replies that are not compared with ``server``."""
+    return frozenset(one.name.encode() for one in FIELDS.values() if server in one.servers)

@@ -1,0 +1,142 @@
+"""Whoever a history is put to: Headwater in this process, or a real server over its socket.
+
+Each gives one connection; replies keep everything the wire said (headwater.testing.replies).
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from headwater.server.config import Config
+from headwater.testing.clock import ManualClock
+from headwater.testing.node import LocalStore, request
+from headwater.testing.replies import Failure, Nil, Reply, ReplyReader
+from tests.peers import Peer
+
+Command = tuple[bytes, ...]
+
+RESET: tuple[Command, ...] = (
+    (b"FLUSHALL",),
+    (b"CONFIG", b"SET", b"stream-node-max-entries", b"100"),
+    (b"CONFIG", b"SET", b"stream-node-max-bytes", b"4096"),
+)
+"""What makes a server that others used as good as new."""
+
+
+class Endpoint(Protocol):
+    """A server that commands can be put to."""
+
+    name: str
+
+    def run(self, history: Sequence[Command], *, resp: int = 2) -> list[Reply]:
+        """The replies to ``history``, from an empty store on."""
+        ...
+
+    def now_ms(self) -> int:
+        """Unix time as the server has it, more or less."""
+        ...
+
+
+class HeadwaterEndpoint:
+    """A fresh store for each history; its clock stands still at the real time."""
+
+    name = "headwater"
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(time.time_ns() // 1_000_000)
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def _store(self) -> LocalStore:
+        config = Config(port=0, appendonly=False)
+        return LocalStore(clock=self.clock, config=config, journaled=False)
+
+    def run(self, history: Sequence[Command], *, resp: int = 2) -> list[Reply]:
+        store = self._store()
+        client = store.client(resp=resp)
+        found: list[Reply] = []
+        for command in history:
+            client.send(*command)
+            while (reply := client.reply()) is None:
+                store.advance(store.seconds_ahead())
+            found.append(reply)
+        return found
+
+
+class PeerEndpoint:
+    """A real server; ``resp`` is chosen by HELLO, which 7.0 and later know."""
+
+    def __init__(self, server: Peer) -> None:
+        self.name = server.name
+        self.connection = Connection(server)
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def run(self, history: Sequence[Command], *, resp: int = 2) -> list[Reply]:
+        self.connection.prepare(resp)
+        return self.connection.run(history)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Connection:
+    """One client's socket to a real server."""
+
+    def __init__(self, server: Peer) -> None:
+        if server.unixsocket is not None:
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(str(server.unixsocket))
+        else:
+            self.socket = socket.create_connection((server.host, server.port))
+        self.socket.settimeout(30)
+        self.reader = ReplyReader()
+        self.resp = 2
+
+    def prepare(self, resp: int) -> None:
+        """An empty store, default node bounds, the version of the protocol."""
+        replies = self.run([(b"HELLO", b"%d" % resp), *RESET])
+        assert not any(isinstance(reply, Failure) for reply in replies), replies
+
+    def send(self, *command: bytes) -> None:
+        self.socket.sendall(request(command))
+
+    def reply(self) -> Reply:
+        """The next reply; waits for it."""
+        while (found := self.reader.next()) is None:
+            received = self.socket.recv(1 << 16)
+            assert received, "the server closed the connection"
+            self.reader.feed(received)
+        return found
+
+    def silent(self, seconds: float) -> bool:
+        """Whether no reply comes within ``seconds``: only a wait can show that a client blocks."""
+        self.socket.settimeout(seconds)
+        try:
+            self.reader.feed(self.socket.recv(1 << 16))
+        except TimeoutError:
+            return not self.reader.buffer
+        finally:
+            self.socket.settimeout(30)
+        return False
+
+    def run(self, history: Sequence[Command]) -> list[Reply]:
+        """Send all in batches, as a pipeline, and take all replies."""
+        found: list[Reply] = []
+        for start in range(0, len(history), 200):
+            batch = history[start : start + 200]
+            self.socket.sendall(b"".join(request(command) for command in batch))
+            found += [self.reply() for _ in batch]
+        return found
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def is_nil(reply: Reply) -> bool:
+    return isinstance(reply, Nil)

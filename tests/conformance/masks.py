@@ -1,0 +1,180 @@
+"""What two servers cannot agree on, made comparable: ages to whole hours, orders to sorted ones.
+
+Histories age entries by hours (XCLAIM IDLE 7200000), so an age that is rounded to the hour says
+whether the entry is old without saying how long the run took. Nothing else is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headwater.testing.replies import Map, Reply, Simple
+
+HOUR_MS = 3_600_000
+
+Command = tuple[bytes, ...]
+
+
+class Circumstances(NamedTuple):
+    """``hidden`` are names of fields that only one of the two servers has, or has otherwise
+    (known_differences.toml)."""
+
+    now_ms: int
+    hidden: frozenset[bytes] = frozenset()
+
+
+def comparable(
+    history: Sequence[Command], replies: Sequence[Reply], circumstances: Circumstances
+) -> list[Reply]:
+    """The replies to ``history`` without what depends on the run; those within EXEC as well."""
+    found: list[Reply] = []
+    queued: list[Command] = []
+    for command, reply in zip(history, replies, strict=True):
+        word = command[0].upper()
+        if reply == Simple(b"QUEUED"):
+            queued.append(command)
+        elif word == b"EXEC" and isinstance(reply, list):
+            reply = [
+                _masked(inner, part, circumstances)
+                for inner, part in zip(queued, reply, strict=True)
+            ]
+        else:
+            reply = _masked(command, reply, circumstances)
+        if word in (b"MULTI", b"EXEC", b"DISCARD"):
+            queued = []
+        found.append(reply)
+    return found
+
+
+def _masked(command: Command, reply: Reply, circumstances: Circumstances) -> Reply:
+    words = tuple(word.upper() for word in command[:2])
+    mask = _MASKS.get(words) or _MASKS.get(words[:1])
+    return reply if mask is None else mask(reply, circumstances)
+
+
+def pairs_of(reply: Reply) -> list[tuple[Reply, Reply]] | None:
+    """A map as pairs, in either version of the protocol; None if it cannot be one."""
+    if isinstance(reply, Map):
+        return list(reply.pairs)
+    if isinstance(reply, list) and len(reply) % 2 == 0:
+        return list(zip(reply[0::2], reply[1::2], strict=True))
+    return None
+
+
+def _hours(age_ms: Reply) -> Reply:
+    """An age in whole hours; -1 means something of its own."""
+    if not isinstance(age_ms, int) or age_ms < 0:
+        return age_ms
+    return b"about %d hours" % round(age_ms / HOUR_MS)
+
+
+def _age(time_ms: Reply, now_ms: int) -> Reply:
+    """A moment as an age; 0 and -1 mean something of their own."""
+    if not isinstance(time_ms, int) or time_ms <= 0:
+        return time_ms
+    return _hours(max(0, now_ms - time_ms))
+
+
+def _changed(
+    reply: Reply, circumstances: Circumstances, change: Callable[[bytes, Reply], Reply]
+) -> Reply:
+    """The same map with each value changed by its name, without what is hidden."""
+    pairs = pairs_of(reply)
+    if pairs is None:
+        return reply
+    left = tuple(
+        (name, change(name, value))
+        for name, value in pairs
+        if isinstance(name, bytes) and name not in circumstances.hidden
+    )
+    if isinstance(reply, Map):
+        return Map(left)
+    return [part for pair in left for part in pair]
+
+
+def _all_changed(
+    reply: Reply, circumstances: Circumstances, change: Callable[[bytes, Reply], Reply]
+) -> Reply:
+    if not isinstance(reply, list):
+        return reply
+    return [_changed(one, circumstances, change) for one in reply]
+
+
+def _xpending(reply: Reply, _circumstances: Circumstances) -> Reply:
+    if not isinstance(reply, list):
+        return reply
+    return [
+        [row[0], row[1], _hours(row[2]), row[3]] if isinstance(row, list) and len(row) == 4 else row
+        for row in reply
+    ]
+
+
+def _xinfo_groups(reply: Reply, circumstances: Circumstances) -> Reply:
+    return _all_changed(reply, circumstances, lambda _name, value: value)
+
+
+def _xinfo_consumers(reply: Reply, circumstances: Circumstances) -> Reply:
+    def change(name: bytes, value: Reply) -> Reply:
+        return _hours(value) if name in (b"idle", b"inactive") else value
+
+    return _all_changed(reply, circumstances, change)
+
+
+def _xinfo_stream(reply: Reply, circumstances: Circumstances) -> Reply:
+    now_ms = circumstances.now_ms
+
+    def consumer(name: bytes, value: Reply) -> Reply:
+        if name in (b"seen-time", b"active-time"):
+            return _age(value, now_ms)
+        if name == b"pending" and isinstance(value, list):
+            return [_aged(row, 1, now_ms) for row in value]
+        return value
+
+    def group(name: bytes, value: Reply) -> Reply:
+        if name == b"pending" and isinstance(value, list):
+            return [_aged(row, 2, now_ms) for row in value]
+        if name == b"consumers":
+            return _all_changed(value, circumstances, consumer)
+        return value
+
+    def stream(name: bytes, value: Reply) -> Reply:
+        return _all_changed(value, circumstances, group) if name == b"groups" else value
+
+    return _changed(reply, circumstances, stream)
+
+
+def _aged(row: Reply, at: int, now_ms: int) -> Reply:
+    if not isinstance(row, list):
+        return row
+    return [*row[:at], _age(row[at], now_ms), *row[at + 1 :]]
+
+
+def _sorted(reply: Reply, _circumstances: Circumstances) -> Reply:
+    return sorted(reply, key=repr) if isinstance(reply, list) else reply
+
+
+def _scan(reply: Reply, circumstances: Circumstances) -> Reply:
+    if not isinstance(reply, list) or len(reply) != 2:
+        return reply
+    return [reply[0], _sorted(reply[1], circumstances)]
+
+
+def _ttl(reply: Reply, _circumstances: Circumstances) -> Reply:
+    return round(reply / 10) * 10 if isinstance(reply, int) and reply > 0 else reply
+
+
+def _pttl(reply: Reply, _circumstances: Circumstances) -> Reply:
+    return round(reply / 10_000) * 10_000 if isinstance(reply, int) and reply > 0 else reply
+
+
+_MASKS: dict[tuple[bytes, ...], Callable[[Reply, Circumstances], Reply]] = {
+    (b"XPENDING",): _xpending,
+    (b"XINFO", b"GROUPS"): _xinfo_groups,
+    (b"XINFO", b"CONSUMERS"): _xinfo_consumers,
+    (b"XINFO", b"STREAM"): _xinfo_stream,
+    (b"KEYS",): _sorted,
+    (b"SCAN",): _scan,
+    (b"TTL",): _ttl,
+    (b"PTTL",): _pttl,
+}

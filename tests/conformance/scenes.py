@@ -1,0 +1,192 @@
+"""Scenes with several clients, some of them blocked, put to Headwater and to real servers alike.
+
+    == what the scene is about [8.2 9.1]
+    A: XREADGROUP GROUP g a BLOCK 0 STREAMS s >     a command of client A; other letters, others
+    B: XADD s 1-1 name value
+    -- A                                            wait until A's time is over
+    @known-difference B: DEL s                      as in written cases
+
+After each line stand what each client has got by then. ``<id-A>`` is the number of A's connection.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from headwater.resp.inline import split
+from headwater.server.config import Config
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Reply
+from tests.conformance.cases import TITLE, VERSIONS
+from tests.conformance.endpoints import Connection
+from tests.peers import Peer
+
+DIRECTORY = Path(__file__).parent / "blocking"
+
+_LINE = re.compile(r"(?:@(?P<tag>\S+) )?(?:(?P<client>[A-Z]): (?P<words>.*)|-- (?P<waits>[A-Z]))$")
+_NUMBER = re.compile(rb"<id-([A-Z])>")
+
+Events = dict[str, list[Reply]]
+
+
+class Line(NamedTuple):
+    """``words`` of ``client``, or a wait for its timeout when there are none."""
+
+    client: str
+    words: tuple[bytes, ...]
+    tag: str
+    number: int
+
+
+class Scene(NamedTuple):
+    """Lines on an empty store, and the servers that play it so."""
+
+    file: str
+    title: str
+    servers: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+def all_scenes() -> list[Scene]:
+    scenes: list[Scene] = []
+    for path in sorted(DIRECTORY.glob("*.txt")):
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if not text or text.startswith("#"):
+                continue
+            if title := TITLE.match(text):
+                servers = tuple(VERSIONS[v] for v in (title["servers"] or "7.0 8.2 9.1").split())
+                scenes.append(Scene(path.stem, title["title"], servers, ()))
+                continue
+            found = _LINE.match(text)
+            assert found, f"{path.name}, line {number}: {text!r} is no line of a scene"
+            words = tuple(split((found["words"] or "").encode()))
+            line = Line(found["client"] or found["waits"], words, found["tag"] or "", number)
+            scenes[-1] = scenes[-1]._replace(lines=(*scenes[-1].lines, line))
+    return scenes
+
+
+class Stage(Protocol):
+    """Where a scene is played."""
+
+    def number(self, client: str) -> int: ...
+    def send(self, client: str, words: tuple[bytes, ...]) -> None: ...
+    def wait(self, client: str) -> None: ...
+    def events(self) -> Events: ...
+
+
+def play(scene: Scene, stage: Stage) -> list[Events]:
+    """What each client has got after each line."""
+    found = []
+    for line in scene.lines:
+        if line.words:
+            words = tuple(
+                _NUMBER.sub(lambda m: b"%d" % stage.number(m[1].decode()), word)
+                for word in line.words
+            )
+            stage.send(line.client, words)
+        else:
+            stage.wait(line.client)
+        found.append(stage.events())
+    return found
+
+
+class LocalStage:
+    """Headwater in this process, its clock in our hand."""
+
+    def __init__(self, *, resp: int = 2) -> None:
+        self.store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+        self.resp = resp
+        self.clients: dict[str, LocalClient] = {}
+
+    def _client(self, name: str) -> LocalClient:
+        if name not in self.clients:
+            self.clients[name] = self.store.client(resp=self.resp)
+        return self.clients[name]
+
+    def number(self, client: str) -> int:
+        return self._client(client).session.id
+
+    def send(self, client: str, words: tuple[bytes, ...]) -> None:
+        self._client(client).send(*words)
+
+    def wait(self, client: str) -> None:
+        assert self.clients[client].session.blocked is not None, f"{client} does not wait"
+        self.store.advance(self.store.seconds_ahead())
+
+    def events(self) -> Events:
+        found: Events = {}
+        for name, client in self.clients.items():
+            while (reply := client.reply()) is not None:
+                found.setdefault(name, []).append(reply)
+        return found
+
+
+class PeerStage:
+    """A real server; `close` hangs up."""
+
+    def __init__(self, server: Peer, *, resp: int = 2) -> None:
+        self.server = server
+        self.resp = resp
+        self.stack = ExitStack()
+        self.control = self._connect()
+        self.control.prepare(2)
+        self.clients: dict[str, Connection] = {}
+        self.numbers: dict[str, int] = {}
+
+    def _connect(self) -> Connection:
+        connection = Connection(self.server)
+        self.stack.callback(connection.close)
+        return connection
+
+    def _client(self, name: str) -> Connection:
+        if name not in self.clients:
+            connection = self._connect()
+            connection.run([(b"HELLO", b"%d" % self.resp)])
+            (number,) = connection.run([(b"CLIENT", b"ID")])
+            assert isinstance(number, int)
+            self.clients[name], self.numbers[name] = connection, number
+        return self.clients[name]
+
+    def number(self, client: str) -> int:
+        self._client(client)
+        return self.numbers[client]
+
+    def send(self, client: str, words: tuple[bytes, ...]) -> None:
+        """Send, and wait until the server has answered or has the client blocked."""
+        connection = self._client(client)
+        connection.send(*words)
+        deadline = time.monotonic() + 30
+        while not self._readable(connection) and not self._blocked(client):
+            assert time.monotonic() < deadline, f"{words} is neither answered nor blocked"
+
+    def wait(self, client: str) -> None:
+        select.select([self.clients[client].socket], [], [], 30)
+
+    def events(self) -> Events:
+        # What the server answers before this is written to its sockets before this is.
+        self.control.run([(b"PING",)])
+        found: Events = {}
+        for name, connection in self.clients.items():
+            while self._readable(connection):
+                connection.reader.feed(connection.socket.recv(1 << 16))
+            while (reply := connection.reader.next()) is not None:
+                found.setdefault(name, []).append(reply)
+        return found
+
+    def close(self) -> None:
+        self.stack.close()
+
+    @staticmethod
+    def _readable(connection: Connection) -> bool:
+        return bool(select.select([connection.socket], [], [], 0)[0])
+
+    def _blocked(self, client: str) -> bool:
+        (rows,) = self.control.run([(b"CLIENT", b"LIST", b"ID", b"%d" % self.numbers[client])])
+        assert isinstance(rows, bytes)
+        flags = re.search(rb" flags=(\S+)", rows)
+        return flags is not None and b"b" in flags[1]

@@ -1,0 +1,44 @@
+"""What is written in blocking/*.txt: who waits, who is served, in which order, on every server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance import differences, scenes
+from tests.conformance.scenes import LocalStage, PeerStage, Scene
+from tests.peers import PEERS, Peer
+
+pytestmark = pytest.mark.peer
+
+SCENES = scenes.all_scenes()
+ON_SERVERS = [(scene, server) for server in PEERS for scene in SCENES if server in scene.servers]
+
+
+@pytest.mark.parametrize("resp", [2, 3], ids=["RESP2", "RESP3"])
+@pytest.mark.parametrize(
+    ("scene", "server"),
+    ON_SERVERS,
+    ids=[f"{server}-{scene.file}: {scene.title}" for scene, server in ON_SERVERS],
+)
+def test_every_client_gets_what_it_gets_from_the_server(
+    scene: Scene, server: str, resp: int, shared_peer: Callable[[str], Peer]
+) -> None:
+    # Given the same scene on both
+    ours = scenes.play(scene, LocalStage(resp=resp))
+    stage = PeerStage(shared_peer(server), resp=resp)
+    try:
+        theirs = scenes.play(scene, stage)
+    finally:
+        stage.close()
+    # Then after each line every client has got the same
+    wrong = []
+    for line, we, they in zip(scene.lines, ours, theirs, strict=True):
+        text = f"line {line.number}: {line.client}: {b' '.join(line.words).decode()}"
+        known = line.tag and server in differences.LINES[line.tag].servers
+        if known and we == they:
+            wrong.append(f"{text}: no longer differs ({line.tag})")
+        elif not known and we != they:
+            wrong.append(f"{text}\n    we:   {we}\n    they: {they}")
+    assert not wrong, "\n".join(wrong)
