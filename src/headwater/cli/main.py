@@ -32,8 +32,12 @@ class Word(NamedTuple):
 
 
 WORDS = {
-    "info": Word("headwater.cli.info", "info", "Say what is installed, and what is compiled."),
     "serve": Word("headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."),
+    "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
+    "dead": Word("headwater.cli.dead", "app", "Look at dead letters, replay them, drop them."),
+    "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
+    "demo": Word("headwater.cli.demo", "demo", "Run the whole path on 336,776 real flights."),
+    "info": Word("headwater.cli.info", "info", "Say what is installed, and what is compiled."),
 }
 
 SETTINGS: dict[str, Any] = {

@@ -118,7 +118,7 @@ class Children:
 
     def headwater(self, name: str, *arguments: str, **env: str) -> Child:
         """Start ``headwater ARGUMENTS`` with this very Python."""
-        return self.start(name, [sys.executable, "-m", "headwater.cli.main", *arguments], **env)
+        return self.start(name, [sys.executable, "-m", "headwater", *arguments], **env)
 
     def start(self, name: str, arguments: list[str], **env: str) -> Child:
         """Start a process called ``name``; its output goes to ``NAME.log``."""

@@ -6,14 +6,16 @@ Nothing here asks a worker or Spark what it believes that it has done.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.demo.data import FLIGHTS, Key
-from headwater.demo.producer import ENRICHED, GROUP, STREAM, Published
+from headwater.demo.names import ENRICHED, GROUP, STREAM
+from headwater.demo.producer import Published
+from headwater.demo.tables import Tables, read_tables
 from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
 
 if TYPE_CHECKING:
@@ -31,18 +33,11 @@ class Settled(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The entries that a worker held at the moment when it was ended."""
+    """What a worker owned, or handed back, when it was ended: id → how often the entry had been
+    delivered by then, as the server counts."""
 
     consumer: str
-    ids: frozenset[str]
-
-
-class Tables(NamedTuple):
-    """What Spark made. ``hourly`` and ``carriers`` are how many flights those tables sum up to."""
-
-    flights: Counter[Key]
-    hourly: int
-    carriers: int
+    entries: Mapping[str, int]
 
 
 class Evidence(NamedTuple):
@@ -110,33 +105,22 @@ def group_counts(client: Redis) -> tuple[int, int]:
     return 0, -1
 
 
-def held(client: Redis, consumer: str) -> Held:
-    """The entries that ``consumer`` owns now; ``""`` asks for those that nobody owns."""
+def pending(client: Redis) -> dict[str, tuple[str, int]]:
+    """Every pending entry of the group: id → its consumer, ``""`` if nobody owns it, and how often
+    it was delivered."""
     rows: Any = client.xpending_range(STREAM, GROUP, min="-", max="+", count=FLIGHTS)
-    wanted = consumer.encode()
-    return Held(
-        consumer,
-        frozenset(row["message_id"].decode() for row in rows if row["consumer"] == wanted),
+    return {
+        row["message_id"].decode(): (row["consumer"].decode(), row["times_delivered"])
+        for row in rows
+    }
+
+
+def held(client: Redis, consumer: str) -> Held:
+    """The entries that ``consumer`` owns now."""
+    rows: Any = client.xpending_range(
+        STREAM, GROUP, min="-", max="+", count=FLIGHTS, consumername=consumer
     )
-
-
-def read_tables(directory: Path) -> Tables:
-    """The keys in the table of flights, and what the two summaries sum up to."""
-    import pyarrow as pa
-    from pyarrow import compute, dataset
-
-    table = dataset.dataset(directory / "flights", format="parquet", partitioning="hive").to_table(
-        columns=["carrier", "flight", "time_hour", "origin"]
-    )
-    seconds = table["time_hour"].cast(pa.timestamp("s", tz="UTC")).cast(pa.int64())
-    columns = [table["carrier"], table["flight"], seconds, table["origin"]]
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-
-    def total(name: str) -> int:
-        counted = dataset.dataset(directory / name, format="parquet").to_table(columns=["flights"])
-        return int(compute.sum(counted["flights"]).as_py() or 0)
-
-    return Tables(Counter(Key(*row) for row in rows), total("hourly"), total("carriers"))
+    return Held(consumer, {row["message_id"].decode(): row["times_delivered"] for row in rows})
 
 
 def collect(
@@ -147,14 +131,14 @@ def collect(
     dead = read_dead(client)
     for letter in dead:
         settled.setdefault(letter.entry_id, Settled(letter.consumer, letter.deliveries))
-    pending, unread = group_counts(client)
+    unsettled, unread = group_counts(client)
     return Evidence(
         published=published,
         in_stream=int(client.xlen(STREAM)),
         enriched=enriched,
         dead=dead,
         settled=settled,
-        pending=pending,
+        pending=unsettled,
         unread=unread,
         killed=killed,
         stopped=stopped,

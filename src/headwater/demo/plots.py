@@ -5,21 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headwater.demo.sampling import Event, Sample
+from headwater.demo.tables import Delays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#718096"
-
-
-class Delays(NamedTuple):
-    """Mean departure delays in minutes: by scheduled hour of the day, and by airline."""
-
-    by_hour: Sequence[tuple[int, float]]
-    by_airline: Sequence[tuple[str, float]]
 
 
 def drawn(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:

@@ -40,8 +40,10 @@ def lines(evidence: Evidence) -> list[Line]:
         Line("flights in the carriers table", len(published.unspoiled), evidence.tables.carriers),
         Line("entries still pending", 0, evidence.pending),
         Line("entries never read", 0, evidence.unread),
-        claimed(evidence),
-        redelivered(evidence),
+        delivered_again(
+            "owned by the killed worker = claimed by others", evidence, evidence.killed
+        ),
+        delivered_again("handed back at the stop = redelivered", evidence, evidence.stopped),
         *dead_letters(evidence),
     ]
 
@@ -56,27 +58,16 @@ def exactly_once(place: str, wanted: set[Key], found: Counter[Key]) -> Line:
     return Line(f"each unspoiled flight exactly once in {place}", len(wanted), found.total(), note)
 
 
-def claimed(evidence: Evidence) -> Line:
-    """What the killed worker owned was delivered again, to another worker, and counted again."""
-    done = settled_by_others(evidence, evidence.killed)
-    again = sum(evidence.settled[entry_id].deliveries > 1 for entry_id in done)
-    return Line("owned by the killed worker = claimed by others", len(evidence.killed.ids), again)
-
-
-def redelivered(evidence: Evidence) -> Line:
-    """What the stopped worker handed back was delivered to another worker."""
-    done = settled_by_others(evidence, evidence.stopped)
-    return Line("handed back at the stop = redelivered", len(evidence.stopped.ids), len(done))
-
-
-def settled_by_others(evidence: Evidence, held: Held) -> list[str]:
-    """Those entries of ``held`` that some other consumer settled."""
-    settled = evidence.settled
-    return [
-        entry_id
-        for entry_id in held.ids
-        if entry_id in settled and settled[entry_id].consumer != held.consumer
-    ]
+def delivered_again(promise: str, evidence: Evidence, held: Held) -> Line:
+    """What a worker owned or gave back was delivered once more than it had been, to another one,
+    which settled it."""
+    again = 0
+    for entry_id, deliveries in held.entries.items():
+        end = evidence.settled.get(entry_id)
+        if end is not None and end.consumer != held.consumer and end.deliveries > deliveries:
+            again += 1
+    note = "" if held.entries else "nothing to show it by"
+    return Line(promise, len(held.entries), again, note)
 
 
 def dead_letters(evidence: Evidence) -> list[Line]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headwater.demo import plots
-from headwater.demo.plots import Delays
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Event, Sample
+from headwater.demo.tables import Delays
 
 
 class Story(NamedTuple):

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from headwater.demo.evidence import group_counts
-from headwater.demo.producer import ENRICHED, STREAM
+from headwater.demo.names import ENRICHED, STREAM
 from headwater.messages import dead_letter_stream
 
 if TYPE_CHECKING:

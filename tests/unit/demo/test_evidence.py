@@ -11,7 +11,8 @@ import redis
 
 from headwater.demo import data, evidence
 from headwater.demo.enrich import Enriched, enrich
-from headwater.demo.producer import ENRICHED, GROUP, STREAM, publish
+from headwater.demo.names import ENRICHED, GROUP, STREAM
+from headwater.demo.producer import publish
 from headwater.demo.sampling import Sampler
 from headwater.messages import codec_for, dead_letter_fields, dead_letter_stream
 from tests.peers import Peer
@@ -81,7 +82,11 @@ def test_what_a_consumer_holds_is_what_it_read_and_did_not_settle(client: redis.
     client.xreadgroup(GROUP, "a", {STREAM: ">"}, count=3)
     client.xreadgroup(GROUP, "b", {STREAM: ">"}, count=1)
     client.xack(STREAM, GROUP, ids[0])
-    assert evidence.held(client, "a").ids == {str(entry_id, "ascii") for entry_id in ids[1:3]}
+    owned = [str(entry_id, "ascii") for entry_id in ids[1:3]]
+    assert evidence.held(client, "a") == evidence.Held("a", dict.fromkeys(owned, 1))
+    assert evidence.pending(client) == dict.fromkeys(owned, ("a", 1)) | {
+        str(ids[3], "ascii"): ("b", 1)
+    }
     assert evidence.group_counts(client) == (3, 1)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from headwater.demo.data import Key
-from headwater.demo.evidence import Evidence, Held, Settled, Tables
+from headwater.demo.evidence import Evidence, Held, Settled
 from headwater.demo.producer import Published
 from headwater.demo.reconcile import lines, text
 from headwater.demo.spoil import REASONS, Kind
+from headwater.demo.tables import Tables
 from headwater.messages import DeadLetter
 
 
@@ -35,8 +36,8 @@ def sound() -> Evidence:
         settled=settled,
         pending=0,
         unread=0,
-        killed=Held("a", frozenset({"1-0", "2-0"})),
-        stopped=Held("b", frozenset({"3-0"})),
+        killed=Held("a", {"1-0": 1, "2-0": 1}),
+        stopped=Held("b", {"3-0": 0}),
         tables=Tables(Counter(keys), 6, 6),
     )
 
@@ -52,6 +53,7 @@ STRANGER = Key("ZZ", 1, 0, "EWR")
 IN_STREAM = "each unspoiled flight exactly once in flights.enriched"
 IN_TABLE = "each unspoiled flight exactly once in the Parquet table"
 CLAIMED = "owned by the killed worker = claimed by others"
+HANDED_BACK = "handed back at the stop = redelivered"
 
 Change = Callable[[Evidence], Evidence]
 
@@ -91,7 +93,9 @@ def test_what_is_sound_holds() -> None:
         (lambda e: e._replace(unread=-1), "entries never read"),
         (settled("1-0", Settled("a", 1)), CLAIMED),
         (settled("1-0", Settled("b", 1)), CLAIMED),
-        (settled("3-0", Settled("b", 1)), "handed back at the stop = redelivered"),
+        (settled("3-0", Settled("b", 1)), HANDED_BACK),
+        (lambda e: e._replace(stopped=Held("b", {"3-0": 1})), HANDED_BACK),
+        (lambda e: e._replace(stopped=Held("b", {})), HANDED_BACK),
         (lambda e: e._replace(dead=e.dead[1:]), f"dead letters: {Kind.BROKEN_JSON}"),
         (lambda e: e._replace(dead=[*e.dead, letter(3, "ValueError: no")]), "dead letters: other"),
         (

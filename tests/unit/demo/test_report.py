@@ -7,9 +7,9 @@ from base64 import b64decode
 from pathlib import Path
 
 from headwater.demo import report
-from headwater.demo.plots import Delays
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Event, Sample
+from headwater.demo.tables import Delays
 
 SAMPLES = [Sample(n / 4, n * 100, n * 90, 0, n % 64, n * 10) for n in range(40)]
 

@@ -1,0 +1,8 @@
+"""``python -m headwater`` is ``headwater``."""
+
+from __future__ import annotations
+
+from headwater.cli.main import main
+
+if __name__ == "__main__":
+    main()
