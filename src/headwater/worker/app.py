@@ -71,7 +71,8 @@ class App:
         self.name = name
         self.grace_ms = milliseconds(grace, what="grace", least_ms=0)
         self.consumers: list[Consumer] = []
-        self._publisher = Publisher(Connections(url))
+        self._connections = Connections(url)
+        self._publisher = Publisher(self._connections)
         self._running: Running | None = None
 
     def __repr__(self) -> str:
@@ -80,8 +81,14 @@ class App:
     def use_store(self, url: str) -> None:
         """Work on another store than the one declared. Not while it works or publishes."""
         assert self._running is None, "the app works on its store already"
-        self.url = url
-        self._publisher = Publisher(Connections(url))
+        self._use(Connections(url))
+
+    def _use(self, connections: Connections) -> Connections:
+        """Publish and work through ``connections``; those that were used before."""
+        before, self._connections = self._connections, connections
+        self.url = connections.url
+        self._publisher = Publisher(connections)
+        return before
 
     # --- declaring --------------------------------------------------------------------------------
 
@@ -214,7 +221,7 @@ class App:
             raise HeadwaterError(f"{self!r} works already")
         running = Running(
             self.consumers,
-            connections=Connections(self.url),
+            connections=self._connections,
             clock=LoopClock(),
             chance=Random(),
         )

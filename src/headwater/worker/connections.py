@@ -6,70 +6,77 @@ handler that blocks the event loop do not wait for one another.
 
 from __future__ import annotations
 
+import secrets
+import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from headwater.errors import Disconnected
-from headwater.groups.claiming import MAX_BLOCK_MS
+from headwater.errors import Disconnected, StoreClosed
 
 if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
-READ_SECONDS = MAX_BLOCK_MS / 1000 + 10
-"""A read that takes longer than the longest BLOCK and this much more has lost its connection."""
+    from headwater.server.node import Node
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds between attempts to come back: doubling, so that a store that restarts is not stormed."""
 
+MEMORY = "headwater://memory"
+
 
 class Connections:
-    """Opens clients of one store. What it opens, its caller closes."""
+    """Opens clients of one store. What it opens, its caller closes.
 
-    def __init__(self, url: str) -> None:
+    ``node`` is a store in this process that the caller has made; ``url`` then only names it.
+    """
+
+    def __init__(self, url: str, *, node: Node | None = None) -> None:
         self.url = url
+        self._node = node
+        self._place = url
+        if url == MEMORY:
+            # A store of one's own would be another one for each connection.
+            self._place = f"{MEMORY}/app-{secrets.token_hex(8)}"
+        self._anchor: redis.Redis | None = None
+        self._lock = threading.Lock()
 
-    def asynchronous(self) -> redis.asyncio.Redis:
-        """A client with a pool, for the running event loop."""
-        import redis.asyncio
+    def asynchronous(self, **options: Any) -> redis.asyncio.Redis:
+        """A client with a pool, for the running event loop. A lost connection is its caller's."""
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
-        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
-            self.url, retry=Retry(NoBackoff(), 0), **_timeouts()
-        )
-        return client
+        from headwater.client.aio import connect
+
+        return connect(retry=Retry(NoBackoff(), 0), **self._where(), **options)
 
     def reading(self) -> redis.asyncio.Redis:
         """A client with exactly one connection: its blocked read can be named by CLIENT ID."""
-        import redis.asyncio
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-
-        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
-            self.url, retry=Retry(NoBackoff(), 0), single_connection_client=True, **_timeouts()
-        )
-        return client
+        return self.asynchronous(single_connection_client=True)
 
     def synchronous(self) -> redis.Redis:
         """A client for code without an event loop; safe among threads."""
-        import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        client: redis.Redis = redis.Redis.from_url(
-            self.url, retry=Retry(NoBackoff(), 0), **_timeouts()
-        )
-        return client
+        from headwater.client.connect import connect
 
+        return connect(retry=Retry(NoBackoff(), 0), **self._where())
 
-def _timeouts() -> dict[str, Any]:
-    return {
-        "socket_timeout": READ_SECONDS,
-        "socket_connect_timeout": 5,
-        "socket_keepalive": True,
-        "decode_responses": False,
-    }
+    def _where(self) -> dict[str, Any]:
+        if self._node is not None:
+            return {"node": self._node}
+        if self._place.startswith(MEMORY):
+            self._hold()
+        return {"url": self._place}
+
+    def _hold(self) -> None:
+        """A store in memory is gone with its last client: keep one as long as this object lives."""
+        from headwater.client.connect import connect
+
+        with self._lock:
+            if self._anchor is None:
+                self._anchor = connect(self._place)
 
 
 def lost_connection() -> tuple[type[Exception], ...]:
@@ -77,7 +84,7 @@ def lost_connection() -> tuple[type[Exception], ...]:
     from redis.exceptions import ConnectionError as RedisConnectionError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
-    return (RedisConnectionError, RedisTimeoutError, Disconnected, OSError)
+    return (RedisConnectionError, RedisTimeoutError, Disconnected, StoreClosed, OSError)
 
 
 def refused_for_good() -> tuple[type[Exception], ...]:

@@ -1,0 +1,202 @@
+"""An app under test: the real worker on a store in memory, with a clock that the test advances.
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        t.crash(bill)                       # as SIGKILL would
+        await t.advance("31s")
+        assert t.deliveries(bill) == [1, 2]
+
+Nothing is mocked: the loop, its settlements and leases are those of production, the store is
+Headwater's engine without a socket. Only time is the test's.
+
+Rule 1. Between two calls nothing is left to be done but by time: each call returns when the worker
+        has come to rest.
+Rule 2. Time passes only in `advance`, and everything that is due on the way happens in its order.
+        A handler that sleeps by ``asyncio.sleep`` sleeps by another clock, which no test advances.
+Rule 3. A crash lets a handler's ``finally`` run, which a killed process would not; nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any, Self
+
+from headwater.errors import HeadwaterError
+from headwater.groups.dead_letters import page
+from headwater.groups.operation import Operation, run, single
+from headwater.messages import DeadLetter, dead_letter_stream
+from headwater.testing.clock import ManualClock
+from headwater.worker.connections import Connections
+from headwater.worker.declaration import Consumer
+from headwater.worker.durations import milliseconds
+from headwater.worker.loop import Loop
+from headwater.worker.running import Running
+from headwater.worker.stream import Stream
+
+if TYPE_CHECKING:
+    from headwater.worker.app import App
+
+ROUNDS = 3
+"""Turns of the event loop in which nothing was ready before it counts as at rest."""
+
+Handler = Callable[..., Any]
+
+
+class AppTest:
+    """What `App.test` returns; see the module. ``clock`` is the `ManualClock`, ``look`` a redis-py
+    client of the store, to look and meddle with."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.clock = ManualClock()
+        self._deliveries: dict[Consumer, list[int]] = defaultdict(list)
+        self._abandoned: list[Loop] = []
+        self._before: Connections | None = None
+        self._running: Running | None = None
+
+    async def __aenter__(self) -> Self:
+        from headwater.client.connect import connect
+        from headwater.server.node import Node
+
+        self.node = Node(clock=self.clock)
+        self.look = connect(node=self.node)
+        connections = Connections("headwater://memory", node=self.node)
+        self._before = self.app._use(connections)  # noqa: SLF001  # this is the app's own test
+        await self.app.__aenter__()
+        self._running = Running(
+            self.app.consumers,
+            connections=connections,
+            clock=self.clock,
+            chance=Random(0),
+            observe=lambda consumer, held: self._deliveries[consumer].append(held.count),
+        )
+        self._running.start()
+        await self.settle()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        running = self._the_running()
+        running.ask_to_stop()
+        running.ask_to_stop()
+        await self._drive(running.stop(0))
+        for loop in self._abandoned:
+            await self._drive(loop.close())
+        await self.app.__aexit__()
+        assert self._before is not None
+        self.app._use(self._before)  # noqa: SLF001  # as above
+        self.look.close()
+
+    # --- doing ------------------------------------------------------------------------------------
+
+    async def send(self, stream: Stream[Any], *messages: Any) -> list[str]:
+        """Add messages, and let the worker do what it can do now; their ids."""
+        added = await self.app.send_many(stream, messages)
+        await self.settle()
+        return added
+
+    async def add(self, stream: Stream[Any] | str, fields: dict[str, str | bytes]) -> str:
+        """Add an entry as any producer may have written it; its id."""
+        name = stream if isinstance(stream, str) else stream.name
+        words = [part for pair in fields.items() for part in pair]
+        added: bytes = self._ask(single("XADD", name, "*", *words))
+        await self.settle()
+        return added.decode()
+
+    def crash(self, handler: Handler) -> None:
+        """The worker of this handler vanishes, as a process at SIGKILL; another one starts."""
+        self._abandoned.append(self._the_running().replace(self._consumer(handler)))
+
+    async def advance(self, duration: str | timedelta) -> None:
+        """Let time pass; what is due on the way happens at its time."""
+        clock = self.clock
+        end = clock.monotonic() + milliseconds(duration, what="advance", least_ms=0) / 1000
+        await self.settle()
+        while True:
+            left = max(0.0, end - clock.monotonic())
+            pause = clock.until_next()
+            if pause is None or pause > left:
+                break
+            clock.advance(pause)
+            await self.settle()
+        clock.advance(left)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Return when nothing more happens without time passing.
+
+        A handler in a thread is waited for; one that waits for something else is at rest.
+        """
+        loop = asyncio.get_running_loop()
+        quiet = 0
+        while quiet < ROUNDS:
+            await asyncio.sleep(0.0005 if self._threads_busy() else 0)
+            # asyncio keeps what is about to run here; other loops are given more turns instead.
+            ready = getattr(loop, "_ready", None)
+            still = not ready if ready is not None else True
+            quiet = quiet + 1 if still and not self._threads_busy() else 0
+        running = self._running
+        for failed in [] if running is None else [one.failed for one in running.loops.values()]:
+            if failed.done() and not failed.cancelled():
+                failed.result()
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def deliveries(self, handler: Handler) -> list[int]:
+        """The counts of the deliveries that the handler was called with, in their order."""
+        return list(self._deliveries[self._consumer(handler)])
+
+    def results(self, stream: Stream[Any]) -> list[Any]:
+        """Every message that the stream holds."""
+        entries = self._ask(single("XRANGE", stream.name, "-", "+"))
+        return [stream.codec.decode_flat(entry[1]) for entry in entries]
+
+    def dead(self, stream: Stream[Any] | str) -> list[DeadLetter]:
+        """The dead letters of a stream; a name is taken for that of the dead-letter stream."""
+        name = stream if isinstance(stream, str) else dead_letter_stream(stream.name)
+        letters: list[DeadLetter] = self._ask(page(name, count=1_000_000))
+        return letters
+
+    def pending(self, handler: Handler) -> dict[str, int]:
+        """What the handler's group has not settled: id → deliveries so far, owned or not."""
+        consumer = self._consumer(handler)
+        rows = self._ask(
+            single("XPENDING", consumer.stream.name, consumer.group, "-", "+", 1_000_000)
+        )
+        return {row[0].decode(): row[3] for row in rows}
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _ask(self, operation: Operation[Any]) -> Any:
+        return run(self.look, operation)
+
+    def _consumer(self, handler: Handler) -> Consumer:
+        for consumer in self.app.consumers:
+            if consumer.handler is handler:
+                return consumer
+        raise HeadwaterError(f"{handler!r} is no handler of {self.app!r}")
+
+    def _the_running(self) -> Running:
+        assert self._running is not None, "async with app.test() as t: comes first"
+        return self._running
+
+    def _threads_busy(self) -> bool:
+        return self._running is not None and any(
+            loop.handling.threads_busy for loop in self._loops()
+        )
+
+    def _loops(self) -> Iterable[Loop]:
+        return [*self._the_running().loops.values()]
+
+    async def _drive(self, work: Any) -> None:
+        """Finish ``work``, letting as much time pass as it takes."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await self.settle()
+            pause = self.clock.until_next()
+            if not task.done() and pause is not None:
+                self.clock.advance(pause)
+        await task

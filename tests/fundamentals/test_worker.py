@@ -1,0 +1,398 @@
+"""The worker's tutorial: one concept a test, each on its own, none needs a server.
+
+``app.test()`` runs the app with the real store in memory and a clock that only the test advances.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+import pytest
+
+from headwater.errors import DeclarationError, HeadwaterError
+from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
+
+
+class Order(msgspec.Struct):
+    id: int
+    customer: str = "ann"
+
+
+class Invoice(msgspec.Struct):
+    order: int
+
+
+async def test_a_handler_gets_typed_messages() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    seen = []
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        seen.append(order)
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+
+    assert seen == [Order(id=17)]
+
+
+async def test_a_stream_has_one_contract_for_both_sides() -> None:
+    # The default codec writes a field per attribute; codec="json" writes one JSON document.
+    app = App("headwater://memory")
+    plain = Stream("plain", Order)
+    document = Stream("document", Order, codec="json")
+
+    async with app.test() as t:
+        await t.send(plain, Order(id=17))
+        await t.send(document, Order(id=17))
+        assert t.look.xrange("plain")[0][1] == {b"id": b"17", b"customer": b"ann"}  # type: ignore[index]
+        assert t.look.xrange("document")[0][1] == {b"data": b'{"id":17,"customer":"ann"}'}  # type: ignore[index]
+
+
+async def test_entries_of_any_producer_are_read() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    seen = []
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        seen.append(order)
+
+    async with app.test() as t:
+        await t.add(orders, {"id": "17", "customer": "bob", "colour": "red"})
+
+    assert seen == [Order(id=17, customer="bob")]
+
+
+async def test_each_group_sees_every_entry() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    seen = []
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        seen.append("bill")
+
+    @app.consumer(orders, group="warehouse")
+    async def pack(order: Order) -> None:
+        seen.append("pack")
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+
+    assert sorted(seen) == ["bill", "pack"]
+
+
+async def test_an_entry_is_acknowledged_after_its_handler_returned() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    go_on = asyncio.Event()
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        await go_on.wait()
+
+    async with app.test() as t:
+        (sent,) = await t.send(orders, Order(id=17))
+        assert t.pending(bill) == {sent: 1}
+        go_on.set()
+        await t.settle()
+        assert t.pending(bill) == {}
+
+
+async def test_a_crash_loses_nothing_and_counts_as_a_delivery() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    first = asyncio.Event()
+
+    @app.consumer(orders, group="billing", claim_after="30s")
+    async def bill(order: Order, delivery: Delivery) -> None:
+        if not delivery.redelivered:
+            await first.wait()
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        t.crash(bill)
+        await t.advance("29s")
+        assert t.deliveries(bill) == [1]
+        await t.advance("2s")
+        assert t.deliveries(bill) == [1, 2]
+        assert t.pending(bill) == {}
+
+
+async def test_what_is_handled_for_long_is_not_taken_away() -> None:
+    # A lease is renewed as long as the worker lives, however long the handler takes.
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    go_on = asyncio.Event()
+
+    @app.consumer(orders, group="billing", claim_after="30s")
+    async def bill(order: Order) -> None:
+        await go_on.wait()
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        await t.advance("1h")
+        assert t.deliveries(bill) == [1]
+        go_on.set()
+        await t.settle()
+        assert t.pending(bill) == {}
+
+
+async def test_a_result_is_published_in_one_step_with_the_acknowledgement() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    invoices = Stream("invoices", Invoice)
+
+    @app.consumer(orders, group="billing", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        return Invoice(order=order.id)
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=1), Order(id=2))
+        assert t.results(invoices) == [Invoice(order=1), Invoice(order=2)]
+
+
+async def test_streams_make_a_chain() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    invoices = Stream("invoices", Invoice)
+    booked = []
+
+    @app.consumer(orders, group="billing", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        return Invoice(order=order.id)
+
+    @app.consumer(invoices, group="books")
+    async def book(invoice: Invoice) -> None:
+        booked.append(invoice.order)
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+
+    assert booked == [17]
+
+
+async def test_what_fails_comes_again_later_and_later() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing", retry=Backoff("1s", factor=10, jitter=0))
+    async def bill(order: Order, delivery: Delivery) -> None:
+        if delivery.count < 3:
+            raise ConnectionError("the gateway is down")
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        assert t.deliveries(bill) == [1]
+        await t.advance("999ms")
+        assert t.deliveries(bill) == [1]
+        await t.advance("1ms")
+        assert t.deliveries(bill) == [1, 2]
+        await t.advance("9999ms")
+        assert t.deliveries(bill) == [1, 2]
+        await t.advance("1ms")
+        assert t.deliveries(bill) == [1, 2, 3]
+        assert t.pending(bill) == {}
+
+
+async def test_a_handler_may_say_when_to_try_again() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order, delivery: Delivery) -> None:
+        if delivery.count == 1:
+            raise Again(after="1m")
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        await t.advance("59s")
+        assert t.deliveries(bill) == [1]
+        await t.advance("1s")
+        assert t.deliveries(bill) == [1, 2]
+
+
+async def test_a_retry_survives_the_worker_that_waits_for_it() -> None:
+    # It waits in the store: no worker is involved.
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order, delivery: Delivery) -> None:
+        if delivery.count == 1:
+            raise Again(after="1h")
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        t.crash(bill)
+        await t.advance("59m")
+        assert t.deliveries(bill) == [1]
+        await t.advance("1m")
+        assert t.deliveries(bill) == [1, 2]
+
+
+async def test_what_can_never_be_handled_is_a_dead_letter() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        if order.customer == "nobody":
+            raise Dead("unknown customer")
+
+    async with app.test() as t:
+        (sent,) = await t.send(orders, Order(id=17, customer="nobody"))
+        (letter,) = t.dead(orders)
+
+    assert letter.entry_id == sent
+    assert letter.error.endswith("Dead: unknown customer")
+    assert letter.fields == [(b"id", b"17"), (b"customer", b"nobody")]
+
+
+async def test_what_does_not_fit_its_type_is_a_dead_letter() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    seen = []
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        seen.append(order.id)
+
+    async with app.test() as t:
+        await t.add(orders, {"id": "seventeen"})
+        await t.send(orders, Order(id=18))
+        (letter,) = t.dead(orders)
+
+    assert "field 'id' = 'seventeen' is no int" in letter.error
+    assert seen == [18]
+
+
+async def test_what_fails_every_time_is_a_dead_letter_after_max_deliveries() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing", max_deliveries=3, retry=None)
+    async def bill(order: Order) -> None:
+        raise ValueError("no price")
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        assert t.deliveries(bill) == [1, 2, 3]
+        (letter,) = t.dead(orders)
+    assert (letter.deliveries, letter.error) == (3, "ValueError: no price")
+
+
+async def test_what_kills_its_worker_every_time_is_a_dead_letter_too() -> None:
+    # Crashes are deliveries: an entry that exhausts the memory ends here, without running again.
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    forever = asyncio.Event()
+
+    @app.consumer(orders, group="billing", max_deliveries=2, claim_after="30s")
+    async def bill(order: Order) -> None:
+        await forever.wait()
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        t.crash(bill)
+        await t.advance("31s")
+        t.crash(bill)
+        await t.advance("31s")
+        assert t.deliveries(bill) == [1, 2]
+        (letter,) = t.dead(orders)
+    assert letter.deliveries == 2
+
+
+async def test_a_handler_has_only_so_much_time() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing", timeout="60s", max_deliveries=1)
+    async def bill(order: Order) -> None:
+        await asyncio.Event().wait()
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        await t.advance("59s")
+        assert t.dead(orders) == []
+        await t.advance("1s")
+        (letter,) = t.dead(orders)
+    assert letter.error == "TimeoutError: it ran longer than 60 s"
+
+
+async def test_a_function_that_blocks_runs_in_a_thread() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    invoices = Stream("invoices", Invoice)
+
+    @app.consumer(orders, group="billing", into=invoices)
+    def bill(order: Order) -> Invoice:
+        time.sleep(0.01)
+        return Invoice(order=order.id)
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=1), Order(id=2))
+        assert sorted(one.order for one in t.results(invoices)) == [1, 2]
+
+
+async def test_no_more_is_taken_than_can_be_handled() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    go_on = asyncio.Event()
+
+    @app.consumer(orders, group="billing", concurrency=2, prefetch=4)
+    async def bill(order: Order) -> None:
+        await go_on.wait()
+
+    async with app.test() as t:
+        await t.send(orders, *(Order(id=number) for number in range(10)))
+        assert len(t.deliveries(bill)) == 2
+        assert len(t.pending(bill)) == 4
+        go_on.set()
+        await t.settle()
+        assert len(t.deliveries(bill)) == 10
+
+
+async def test_code_without_a_worker_publishes() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    async with app:
+        sent = await orders.send(Order(id=17))
+        several = await orders.send_many([Order(id=18), Order(id=19)])
+
+    assert sent < several[0] < several[1]
+
+
+def test_code_without_an_event_loop_publishes() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    with app:
+        sent = orders.publish(Order(id=17))
+        several = orders.publish_many([Order(id=18), Order(id=19)])
+
+    assert sent < several[0] < several[1]
+
+
+async def test_publishing_needs_an_open_app() -> None:
+    with pytest.raises(HeadwaterError, match="no app is open to add to 'orders' through"):
+        await Stream("orders", Order).send(Order(id=17))
+
+
+def test_a_mistake_in_a_declaration_is_said_at_once() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    with pytest.raises(DeclarationError, match="must be shorter than claim_after"):
+        app.consumer(orders, group="billing", claim_after="10s", lease="10s")(print_it)
+    with pytest.raises(DeclarationError, match="unknown option 'prefech'"):
+        app.consumer(orders, group="billing", prefech=10)(print_it)
+
+
+def print_it(order: Order) -> None:
+    print(order)
