@@ -34,8 +34,14 @@ def _read(kind: str) -> dict[str, Difference]:
 
 LINES = _read("line")
 FIELDS = _read("field")
+VALUES = _read("value")
 
 
 def hidden_fields(server: str) -> frozenset[bytes]:
     """Fields of replies that are not compared with ``server``."""
     return frozenset(one.name.encode() for one in FIELDS.values() if server in one.servers)
+
+
+def unlike_fields(server: str) -> frozenset[bytes]:
+    """Fields that random histories do not compare; written cases show where they differ."""
+    return frozenset(one.name.encode() for one in VALUES.values() if server in one.servers)

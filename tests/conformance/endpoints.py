@@ -47,22 +47,24 @@ class HeadwaterEndpoint:
 
     def __init__(self) -> None:
         self.clock = ManualClock(time.time_ns() // 1_000_000)
+        self.store = self._empty()
+        """The store of the latest history."""
 
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
-    def _store(self) -> LocalStore:
+    def _empty(self) -> LocalStore:
         config = Config(port=0, appendonly=False)
         return LocalStore(clock=self.clock, config=config, journaled=False)
 
     def run(self, history: Sequence[Command], *, resp: int = 2) -> list[Reply]:
-        store = self._store()
-        client = store.client(resp=resp)
+        self.store = self._empty()
+        client = self.store.client(resp=resp)
         found: list[Reply] = []
         for command in history:
             client.send(*command)
             while (reply := client.reply()) is None:
-                store.advance(store.seconds_ahead())
+                self.store.advance(self.store.seconds_ahead())
             found.append(reply)
         return found
 

@@ -41,7 +41,7 @@ def comparable(
             ]
         else:
             reply = _masked(command, reply, circumstances)
-        if word in (b"MULTI", b"EXEC", b"DISCARD"):
+        if word in (b"EXEC", b"DISCARD"):
             queued = []
         found.append(reply)
     return found

@@ -1,0 +1,238 @@
+"""Random histories, the same for a seed: what nobody thought of writing down.
+
+Ids are explicit and ages are set in hours, so that two servers can give the same replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from tests.conformance.endpoints import Command
+
+HOUR_MS = 3_600_000
+
+Options = list[str | int]
+Step = Callable[[], Options]
+
+
+class History:
+    """Draws commands on two streams with two groups and three consumers each.
+
+    ``server`` is who it will be compared with: what it does not know, or does otherwise on purpose,
+    is left out (known_differences.toml says why).
+    """
+
+    def __init__(self, seed: int, server: str) -> None:
+        self.random = Random(seed)
+        self.server = server
+        self.ms = 1
+        self.modes = server == "redis-8.2"
+        self.steps: list[tuple[int, Step]] = [
+            (24, self.xadd),
+            (4, self.xdel),
+            (4, self.xtrim),
+            (3, self.xgroup),
+            (18, self.xreadgroup),
+            (6, self.xack),
+            (8, self.xclaim),
+            (7, self.xautoclaim),
+            (7, self.xpending),
+            (3, self.xread),
+            (4, self.xrange),
+            (4, self.xinfo),
+            (1, self.odd),
+        ]
+        if server != "redis-7.0":
+            self.steps.append((1, self.xsetid))
+            self.steps.append((1, self.consumers))
+        if self.modes:
+            self.steps.append((5, self.xackdel))
+
+    def commands(self, count: int) -> list[Command]:
+        """At least ``count`` commands; now and then some of them stand in a transaction."""
+        found: list[Command] = []
+        for key in "st":
+            for group in "gh":
+                found.append(self._bytes(["XGROUP", "CREATE", key, group, 0, "MKSTREAM"]))
+                found += [
+                    self._bytes(["XGROUP", "CREATECONSUMER", key, group, name]) for name in "abc"
+                ]
+        functions = [step for weight, step in self.steps for _ in range(weight)]
+        while len(found) < count:
+            drawn = [self._bytes(self.random.choice(functions)())]
+            if self.random.random() < 0.03:
+                drawn += [self._bytes(self.random.choice(functions)()) for _ in range(3)]
+                drawn = [(b"MULTI",), *drawn, (b"EXEC",)]
+            found += drawn
+        return found
+
+    # --- what commands are made of --------------------------------------------------------------
+
+    @staticmethod
+    def _bytes(words: Sequence[str | int]) -> Command:
+        return tuple(str(word).encode() for word in words)
+
+    def _one(self, *choices: str | int) -> str | int:
+        return self.random.choice(choices)
+
+    def _maybe(self, chance: float, *words: str | int) -> Options:
+        return list(words) if self.random.random() < chance else []
+
+    def _key(self) -> str:
+        return "s" if self.random.random() < 0.8 else "t"
+
+    def _group(self) -> str:
+        return "g" if self.random.random() < 0.7 else "h"
+
+    def _consumer(self) -> str:
+        return self.random.choice("abc")
+
+    def _id(self) -> str:
+        """An id that was given out, more often lately, or one near it."""
+        ms = max(1, self.ms - int(self.random.expovariate(0.1)))
+        return f"{ms}-{self.random.choice((0, 0, 0, 1, 2))}"
+
+    def _ids(self, most: int) -> Options:
+        return [self._id() for _ in range(self.random.randint(1, most))]
+
+    def _end(self, bare: str) -> str:
+        draw = self.random.random()
+        if draw < 0.5:
+            return bare
+        return ("(" if draw < 0.6 else "") + self._id()
+
+    def _min_idle(self) -> int:
+        return self.random.choice((0, 0, 0, HOUR_MS, 3 * HOUR_MS, 5 * HOUR_MS))
+
+    def _mode(self, chance: float = 0.5) -> Options:
+        return self._maybe(chance, self._one("KEEPREF", "DELREF", "ACKED")) if self.modes else []
+
+    def _trim(self) -> Options:
+        sign: Options = [self._one("=", "~")] if self.random.random() < 0.7 else []
+        if self.random.random() < 0.6:
+            found: Options = ["MAXLEN", *sign, self.random.choice((0, 1, 3, 5, 8, 13, 21, 40))]
+        else:
+            found = ["MINID", *sign, self._id()]
+        if sign == ["~"]:
+            # No mode: the one server that has modes trims nothing then (approximate-modes).
+            return found + self._maybe(0.3, "LIMIT", self.random.choice((0, 1, 3, 10)))
+        return found + self._mode(0.4)
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def xadd(self) -> Options:
+        self.ms += self.random.choice((0, 1, 1, 1, 2))
+        entry_id = f"{self.ms}-*" if self.random.random() < 0.9 else self._id()
+        fields: Options = ["n", self.ms]
+        if self.random.random() < 0.3:
+            fields += [self._one("n", "m", "5"), "x" * self.random.choice((0, 1, 50, 300))]
+        trim = self._trim() if self.random.random() < 0.05 else []
+        return ["XADD", self._key(), *self._maybe(0.05, "NOMKSTREAM"), *trim, entry_id, *fields]
+
+    def xdel(self) -> Options:
+        return ["XDEL", self._key(), *self._ids(4)]
+
+    def xtrim(self) -> Options:
+        return ["XTRIM", self._key(), *self._trim()]
+
+    def xsetid(self) -> Options:
+        more = self._maybe(0.2, "MAXDELETEDID", self._id())
+        return ["XSETID", self._key(), f"{self.ms}-9", *more]
+
+    def xgroup(self) -> Options:
+        what = self._one("SETID", "SETID", "SETID", "CREATE", "DESTROY")
+        if what == "DESTROY" and (self.random.random() < 0.7 or self.server == "redis-7.0"):
+            what = "SETID"
+        if what == "DESTROY":
+            return ["XGROUP", what, self._key(), self._group()]
+        position = self._one("0", "$", self._id(), self._id())
+        return ["XGROUP", what, self._key(), self._group(), position]
+
+    def consumers(self) -> Options:
+        what = self._one("DELCONSUMER", "CREATECONSUMER")
+        return ["XGROUP", what, self._key(), self._group(), self._consumer()]
+
+    def xreadgroup(self) -> Options:
+        found: Options = ["XREADGROUP", "GROUP", self._group(), self._consumer()]
+        found += self._maybe(0.6, "COUNT", self.random.choice((1, 1, 2, 3, 10)))
+        found += self._maybe(0.1, "NOACK")
+        keys: Options = [self._key()] if self.random.random() < 0.8 else ["s", "t"]
+        new = self.random.random() < 0.8
+        return [*found, "STREAMS", *keys, *(">" if new else self._id() for _ in keys)]
+
+    def xread(self) -> Options:
+        found: Options = ["XREAD", *self._maybe(0.6, "COUNT", self.random.choice((1, 2, 10)))]
+        return [*found, "STREAMS", "s", "t", self._id(), self._one("$", "0", self._id())]
+
+    def xrange(self) -> Options:
+        count = self._maybe(0.5, "COUNT", self.random.choice((0, 1, 2, 10)))
+        if self.random.random() < 0.5:
+            return ["XRANGE", self._key(), self._end("-"), self._end("+"), *count]
+        return ["XREVRANGE", self._key(), self._end("+"), self._end("-"), *count]
+
+    def xack(self) -> Options:
+        return ["XACK", self._key(), self._group(), *self._ids(6)]
+
+    def xackdel(self) -> Options:
+        ids = self._ids(5)
+        return ["XACKDEL", self._key(), self._group(), *self._mode(0.8), "IDS", len(ids), *ids]
+
+    def xclaim(self) -> Options:
+        found: Options = ["XCLAIM", self._key(), self._group(), self._consumer(), self._min_idle()]
+        found += self._ids(5)
+        found += self._maybe(0.5, "IDLE", self.random.choice((0, 2, 4, 6)) * HOUR_MS)
+        found += self._maybe(0.15, "RETRYCOUNT", self.random.choice((0, 1, 9)))
+        found += self._maybe(0.15, "FORCE")
+        found += self._maybe(0.03, "LASTID", self._id())
+        return found + self._maybe(0.4, "JUSTID")
+
+    def xautoclaim(self) -> Options:
+        found: Options = ["XAUTOCLAIM", self._key(), self._group(), self._consumer()]
+        found += [self._min_idle(), self._one("-", "0", self._id(), self._id())]
+        found += self._maybe(0.7, "COUNT", self.random.choice((1, 1, 2, 5, 20)))
+        return found + self._maybe(0.4, "JUSTID")
+
+    def xpending(self) -> Options:
+        found: Options = ["XPENDING", self._key(), self._group()]
+        if self.random.random() < 0.3:
+            return found
+        found += self._maybe(0.3, "IDLE", self._min_idle())
+        found += [self._end("-"), self._end("+"), self.random.choice((1, 5, 100))]
+        return found + self._maybe(0.3, self._consumer())
+
+    def xinfo(self) -> Options:
+        what = self._one("STREAM", "FULL", "GROUPS", "CONSUMERS")
+        if what == "FULL":
+            return ["XINFO", "STREAM", self._key(), "FULL", "COUNT", self.random.choice((0, 3))]
+        return ["XINFO", what, self._key(), *([self._group()] if what == "CONSUMERS" else [])]
+
+    def odd(self) -> Options:
+        """A command that is refused, or a key that begins anew."""
+        return list(
+            self.random.choice(
+                (
+                    ["XADD", "s", "0-1", "a", "b"],
+                    ["XACK", "s", "g", "x"],
+                    ["XLEN", "t"],
+                    ["XREADGROUP", "GROUP", "none", "a", "STREAMS", "s", ">"],
+                    ["XCLAIM", "s", "g", "a", "0", "x"],
+                    ["XGROUP", "SETID", "s", "none", "0"],
+                )
+            )
+        )
+
+
+def shrink(history: list[Command], differs: Callable[[list[Command]], bool]) -> list[Command]:
+    """A history as short as leaving out commands makes it that ``differs`` still."""
+    size = len(history) // 2
+    while size:
+        start = 0
+        while start < len(history):
+            shorter = history[:start] + history[start + size :]
+            if differs(shorter):
+                history = shorter
+            else:
+                start += size
+        size //= 2
+    return history
