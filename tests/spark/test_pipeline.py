@@ -330,16 +330,16 @@ def test_a_run_that_ended_while_files_were_moved_is_undone_and_replayed(
     spark: SparkSession, shop: Shop, one_table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(shop, range(1, 301))
-    sync, moved = parquet._sync, list[Path]()
+    move, moved = parquet._move, list[Path]()
 
-    def die_at_the_third(path: Path) -> None:
-        sync(path)
-        moved.append(path)
-        if sum(path.name.startswith("part-") for path in moved) == 3:
+    def die_after_the_second(source: Path, target: Path) -> None:
+        if len(moved) == 2:
             raise RuntimeError("the power is gone")
+        move(source, target)
+        moved.append(target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(parquet, "_sync", die_at_the_third)
+        patched.setattr(parquet, "_move", die_after_the_second)
         with pytest.raises(PipelineError, match=r"table sales: .*the power is gone"):
             run(load(one_table), report=lambda _line: None)
     assert 0 < len(table(one_table, "sales")) < 300

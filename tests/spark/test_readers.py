@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headwater.errors import DataLoss, DeclarationError
@@ -17,6 +18,7 @@ from headwater.spark.partitions import EntryRange
 from headwater.spark.pipeline.ddl import parse_schema
 from headwater.spark.source import HeadwaterSource
 from headwater.spark.streaming import StreamReader, shares
+from headwater.testing.server import server_process
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
@@ -416,3 +418,25 @@ def test_big_entries_come_in_smaller_pages_and_whole(shop: Shop) -> None:
     sizes = [batch.num_rows for batch in query.reader.read(partition)]
 
     assert sum(sizes) == 40
+
+
+def test_a_server_that_is_restarted_is_waited_for() -> None:
+    with (
+        server_process("--appendfsync", "always") as server,
+        redis.Redis.from_url(server.url) as one,
+    ):
+        shop = Shop("headwater", server.url, one)
+        shop.add("s", range(1, 2001))
+        query = Query(shop)
+        query.plan()
+        (partition,) = query.reader.partitions({}, query.log[-1])
+        pages = query.reader.read(partition)
+        first = next(pages)
+
+        server.kill()
+        server.start()
+
+        rest = [number for batch in pages for number in batch.column("n").to_pylist()]
+        assert first.column("n").to_pylist() + rest == list(range(1, 2001))
+        shop.add("s", [2001])
+        assert query.batches() == [[2001]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import IDRange, StreamID
@@ -45,22 +46,33 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
     """
     builder = RowBuilder(shape, part.stream)
     found = 0
-    for page in _pages(options, part):
-        found += len(page)
-        # Lists in lists by the thousand, none of them a cycle: looking for some costs a third.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+    pages = _pages(options, part)
+    while True:
+        with _collector_off():
+            page = next(pages, None)
+            if page is None:
+                break
             batch = builder.build(page)
-        finally:
-            if collecting:
-                gc.enable()
+        found += len(page)
         if batch.num_rows:
             yield batch
     if builder.bad_rows:
         _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
     if found != part.count:
         _judge(options, part, found)
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """A page is lists in lists by the thousand, none of them in a cycle: the search for cycles
+    would take a third of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _judge(options: SourceOptions, part: EntryRange, found: int) -> None:

@@ -22,6 +22,7 @@ from headwater.spark.columns import Column, Shape
 from headwater.spark.decode import Page
 
 _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
+_SAFE_DIGITS: Final = len(str(_MAX_TIMESTAMP_MS)) - 1
 _SHOWN: Final = 100
 
 
@@ -178,12 +179,16 @@ _STRING: Final = msgspec.json.Decoder(str)
 
 
 def _timestamps(ids: list[bytes]) -> pa.Array:
-    moments = [int(id_[: id_.index(b"-")]) for id_ in ids]
-    if moments and max(moments) > _MAX_TIMESTAMP_MS:
-        # An id may lie beyond the last time that Spark knows (the year 294247).
-        kept = [ms * 1000 if ms <= _MAX_TIMESTAMP_MS else None for ms in moments]
-        return pa.array(kept, pa.int64()).cast(pa.timestamp("us", "UTC"))
-    return pa.array(moments, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    texts = pa.array(ids, pa.string())
+    dashes = pc.min_max(pc.find_substring(texts, "-"))
+    first, last = dashes["min"].as_py(), dashes["max"].as_py()
+    if first == last and first is not None and first <= _SAFE_DIGITS:
+        moments = pc.utf8_slice_codeunits(texts, 0, first).cast(pa.int64())
+        return moments.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    # Ids of different lengths, or beyond the last time that Spark knows (the year 294247).
+    numbers = (int(id_[: id_.index(b"-")]) for id_ in ids)
+    kept = [ms * 1000 if ms <= _MAX_TIMESTAMP_MS else None for ms in numbers]
+    return pa.array(kept, pa.int64()).cast(pa.timestamp("us", "UTC"))
 
 
 def _entries_of(values: list[int], starts: list[int]) -> list[int]:

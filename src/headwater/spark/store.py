@@ -37,13 +37,17 @@ _OWN_KEYS: Final = ":hw:"
 
 
 def connect(url: str) -> redis.Redis:
-    """A client of the server at ``url``."""
-    import redis
+    """A client of the server at ``url``; what is tried again, `patiently` does."""
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
 
-    return redis.Redis.from_url(
+    from headwater.client.connect import connect as connect_to
+
+    return connect_to(
         url,
         protocol=2,
         decode_responses=False,
+        retry=Retry(NoBackoff(), 0),
         socket_timeout=_TIMEOUT_SECONDS,
         socket_connect_timeout=PATIENCE_SECONDS,
     )

