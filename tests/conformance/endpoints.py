@@ -84,6 +84,8 @@ class PeerEndpoint:
         return self.connection.run(history)
 
     def close(self) -> None:
+        """Leave the server as others expect it, and hang up."""
+        self.connection.run(RESET)
         self.connection.close()
 
 

@@ -43,13 +43,15 @@ def elements(wire: bytes) -> list[bytes]:
 
 
 def _with_backlen(size: int) -> int:
+    """An element's bytes with those that say how to step back over it; the bounds are Redis's, one
+    below what its seven bits a byte would allow."""
     if size < 128:
         return size + 1
-    if size < 16384:
+    if size < 16383:
         return size + 2
-    if size < 2097152:
+    if size < 2097151:
         return size + 3
-    return size + 4 if size < 268435456 else size + 5
+    return size + 4 if size < 268435455 else size + 5
 
 
 def integer_bytes(value: int) -> int:
