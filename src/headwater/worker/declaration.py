@@ -127,6 +127,9 @@ def _check_streams(stream: Any, into: Any) -> None:
 
 
 def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) -> tuple[int, int]:
+    for name, given in (("concurrency", concurrency), ("prefetch", prefetch)):
+        if given is not None:
+            _check_number(name, given)
     if max_deliveries == 1:
         # A crash is every held entry's only delivery: none may be held beside the one that runs.
         if (prefetch or 1) > 1 or (concurrency or 1) > 1:
@@ -137,10 +140,8 @@ def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) 
         return 1, 1
     if concurrency is None:
         concurrency = min(16, prefetch or 16)
-    _check_number("concurrency", concurrency)
     if prefetch is None:
         prefetch = 4 * concurrency
-    _check_number("prefetch", prefetch)
     if prefetch < concurrency:
         raise DeclarationError(
             f"prefetch={prefetch} is less than concurrency={concurrency}: it counts all entries "

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, get_type_hints
 from headwater.errors import DeclarationError
 from headwater.worker.delivery import Delivery
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
 Call = Callable[[Any, Delivery], Any]
 
 
@@ -94,7 +96,7 @@ def _call(
 ) -> Call:
     if not wants_delivery:
         return lambda value, _delivery: handler(value)
-    if [p.name for p in parameters[:2]] == [message.name, *wants_delivery]:
+    if [p.name for p in parameters[:2] if p.kind in _POSITIONAL] == [message.name, *wants_delivery]:
         return handler
     if message.kind is inspect.Parameter.POSITIONAL_ONLY:
         return lambda value, delivery: handler(value, **dict.fromkeys(wants_delivery, delivery))

@@ -1,0 +1,252 @@
+"""Everything that can be wrong with a declaration is said where it is written."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from headwater.errors import DeclarationError
+from headwater.worker import Again, App, Backoff, Delivery, Stream
+from headwater.worker.declaration import Consumer
+from headwater.worker.durations import milliseconds
+
+
+class Order(msgspec.Struct):
+    id: int
+
+
+class Invoice(msgspec.Struct):
+    order: int
+
+
+orders: Stream[Order] = Stream("orders", Order)
+invoices: Stream[Invoice] = Stream("invoices", Invoice)
+
+
+def declared(handler: Callable[..., Any], **options: Any) -> Consumer:
+    app = App("redis://localhost", name="test")
+    app.consumer(orders, **{"group": "g", **options})(handler)
+    return app.consumers[0]
+
+
+async def handle(order: Order) -> None:
+    pass
+
+
+def blocking(order: Order) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1500ms", 1500),
+        ("30s", 30_000),
+        ("5m", 300_000),
+        ("1.5h", 5_400_000),
+        (" 2 d ", 172_800_000),
+    ],
+)
+def test_durations_are_a_number_and_a_unit(text: str, expected: int) -> None:
+    assert milliseconds(text) == expected
+
+
+@pytest.mark.parametrize("wrong", ["", "30", "s", "30 sec", "-5s", "1e3s", "0s", "1000000d", 30])
+def test_what_is_no_duration_is_refused_with_the_form_it_should_have(wrong: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"claim_after=.*(30s|at least 1 ms)"):
+        milliseconds(wrong, what="claim_after")
+
+
+def test_a_timedelta_is_a_duration() -> None:
+    assert milliseconds(timedelta(minutes=1)) == 60_000
+
+
+def test_defaults() -> None:
+    consumer = declared(handle)
+    assert (consumer.claim_after_ms, consumer.lease_ms) == (30_000, 10_000)
+    assert (consumer.concurrency, consumer.prefetch) == (16, 64)
+    assert (consumer.max_deliveries, consumer.suspect_from) == (5, 3)
+    assert consumer.dead == "{orders}.dead"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"claim_after": "soon"}, "claim_after='soon' is no duration"),
+        ({"claim_after": "50ms"}, "it must be at least 100 ms"),
+        ({"claim_after": "10s", "lease": "10s"}, "lease='10s' must be shorter than claim_after"),
+        ({"concurrency": 0}, "concurrency=0 must be a whole number from 1 on"),
+        ({"prefetch": True}, "prefetch=True must be a whole number"),
+        ({"concurrency": 8, "prefetch": 4}, "prefetch=4 is less than concurrency=8"),
+        ({"max_deliveries": 0}, "max_deliveries=0 must be a whole number from 1 on"),
+        ({"max_deliveries": 1, "prefetch": 2}, "max_deliveries=1 allows no second attempt"),
+        ({"retry": "1s"}, "retry='1s' must be a Backoff"),
+        ({"into": "invoices"}, "into='invoices' is no Stream"),
+        ({"group": ""}, "group='' must be the name of the consumer group"),
+        ({"partitions": 8}, "unknown option 'partitions': a consumer has group, claim_after"),
+        ({"order_by": None, "linger": "1s"}, "unknown option 'linger', 'order_by'"),
+    ],
+)
+def test_options_that_are_wrong_are_refused(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(DeclarationError, match=complaint):
+        declared(handle, **options)
+
+
+def test_max_deliveries_1_implies_prefetch_1() -> None:
+    consumer = declared(handle, max_deliveries=1)
+    assert (consumer.concurrency, consumer.prefetch, consumer.suspect_from) == (1, 1, 1)
+
+
+def test_a_thread_has_no_timeout() -> None:
+    with pytest.raises(DeclarationError, match="runs in a thread, and a thread cannot be stopped"):
+        declared(blocking, timeout="1s")
+    assert declared(handle, timeout="1s").timeout_ms == 1000
+
+
+def test_one_group_of_a_stream_has_one_handler() -> None:
+    app = App("redis://localhost")
+    app.consumer(orders, group="g")(handle)
+    with pytest.raises(
+        DeclarationError, match="group 'g' of stream 'orders' has the handler handle"
+    ):
+        app.consumer(orders, group="g")(blocking)
+    app.consumer(orders, group="other")(blocking)
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="url='localhost:6379' is no address of a store"):
+        App("localhost:6379")
+
+
+def test_streams_need_a_name_a_type_and_a_codec_that_exist() -> None:
+    with pytest.raises(DeclarationError, match="a stream needs a name"):
+        Stream("", Order)
+    with pytest.raises(DeclarationError, match="unknown codec 'msgpack'"):
+        Stream("orders", Order, codec="msgpack")
+    with pytest.raises(DeclarationError, match="maxlen=0 must be a number from 1 on"):
+        Stream("orders", Order, maxlen=0)
+
+
+# --- handlers -------------------------------------------------------------------------------------
+
+
+def called(handler: Callable[..., Any]) -> Any:
+    delivery = Delivery("5-1", stream="orders", group="g", consumer="c", count=2, flat=[])
+    return declared(handler).call(Order(17), delivery)
+
+
+def test_a_handler_names_what_it_wants() -> None:
+    def only_message(order: Order) -> Any:
+        return order.id
+
+    def delivery_first(delivery: Delivery, order: Order) -> Any:
+        return order.id, delivery.count
+
+    def by_keyword(order: Order, *, how: Delivery) -> Any:
+        return order.id, how.id
+
+    def positional(order: Order, /, delivery: Delivery) -> Any:
+        return order.id, delivery.redelivered
+
+    def with_default(order: Order, rate: float = 1.5) -> Any:
+        return order.id, rate
+
+    def without_annotations(order):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return order.id
+
+    class Object:
+        def __call__(self, order: Order, delivery: Delivery) -> Any:
+            return order.id, delivery.stream
+
+    assert called(only_message) == 17
+    assert called(delivery_first) == (17, 2)
+    assert called(by_keyword) == (17, "5-1")
+    assert called(positional) == (17, True)
+    assert called(with_default) == (17, 1.5)
+    assert called(without_annotations) == 17
+    assert called(Object()) == (17, "orders")
+    assert called(functools.partial(with_default, rate=2.0)) == (17, 2.0)
+
+
+def test_an_asynchronous_handler_is_known_as_one() -> None:
+    class Async:
+        async def __call__(self, order: Order) -> None:
+            pass
+
+    assert declared(handle).is_async
+    assert declared(Async()).is_async
+    assert declared(functools.partial(handle)).is_async
+    assert not declared(blocking).is_async
+
+
+def test_a_handler_that_cannot_be_called_is_refused() -> None:
+    def nothing() -> None:
+        pass
+
+    def too_much(order: Order, db: object) -> None:
+        pass
+
+    def generator(order: Order) -> Iterator[int]:
+        yield order.id
+
+    async def generator_too(order: Order) -> AsyncIterator[int]:
+        yield order.id
+
+    def wrong_type(invoice: Invoice) -> None:
+        pass
+
+    refused: list[tuple[Any, str]] = [
+        (nothing, "takes no message"),
+        (too_much, "nothing is known to give to parameter 'db'"),
+        (generator, "is a generator: it must return"),
+        (generator_too, "is a generator: it must return"),
+        (wrong_type, "expects Invoice, its stream holds Order"),
+    ]
+    for handler, complaint in refused:
+        with pytest.raises(DeclarationError, match=complaint):
+            declared(handler)
+    with pytest.raises(DeclarationError, match="declared to return None, so `into` would publish"):
+        declared(handle, into=invoices)
+
+
+def test_the_decorator_leaves_the_function_as_it_is() -> None:
+    app = App("redis://localhost")
+    assert app.consumer(orders, group="g")(blocking) is blocking
+
+
+# --- waits ----------------------------------------------------------------------------------------
+
+
+def test_a_backoff_spreads_within_its_jitter() -> None:
+    backoff = Backoff("10s", factor=2, ceiling="1m", jitter=0.2)
+    waits = [backoff.delay_ms(2, Random(seed)) for seed in range(200)]
+    assert min(waits) >= 16_000
+    assert max(waits) <= 24_000
+    assert len(set(waits)) > 100
+    assert 48_000 <= backoff.delay_ms(10_000, Random(1)) <= 72_000
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"factor": 0.5}, "factor=0.5 must be at least 1"),
+        ({"jitter": 1}, "jitter=1 must be at least 0 and less than 1"),
+        ({"first": "10m"}, "ceiling='5m' is shorter than first='10m'"),
+    ],
+)
+def test_a_backoff_that_makes_no_sense_is_refused(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(DeclarationError, match=complaint):
+        Backoff(**options)
+
+
+def test_again_takes_a_duration() -> None:
+    assert Again(after="10s").after_ms == 10_000
+    assert Again().after_ms is None
+    with pytest.raises(DeclarationError, match="after='later' is no duration"):
+        Again(after="later")

@@ -1,0 +1,109 @@
+"""Publishing from code that runs no worker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+import redis
+
+from headwater.errors import Disconnected, EncodeError, HeadwaterError
+from headwater.groups.operation import Refused
+from headwater.worker import App, Stream
+from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
+
+
+async def test_messages_are_sent_one_by_one_or_many_together(store: Store) -> None:
+    app = store.app()
+    async with app:
+        first = await app.send(orders, Order(1))
+        more = await app.send_many(orders, (Order(number) for number in range(2, 2_502)))
+        nothing = await app.send_many(orders, [])
+    assert len(more) == 2_500
+    assert nothing == []
+    entries: Any = await store.look.xrange("orders")
+    assert [entry_id.decode() for entry_id, _fields in entries] == [first, *more]
+    assert [one.id for one in await store.results(orders)] == list(range(1, 2_502))
+
+
+async def test_a_thread_publishes_while_the_loop_runs(store: Store) -> None:
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, group="g")
+    def bill(order: Order) -> None:
+        # A handler in a thread runs no event loop: it publishes as any code does.
+        app.publish(invoices, Invoice(order.id))
+        handled.append(order.id)
+
+    async with working(app):
+        thread = threading.Thread(target=lambda: orders.publish(Order(17)))
+        thread.start()
+        await eventually(store.settled)
+        thread.join()
+    assert handled == [17]
+    assert [one.order for one in await store.results()] == [17]
+
+
+async def test_a_stream_is_trimmed_as_it_is_declared(store: Store) -> None:
+    app = store.app()
+    short: Stream[Order] = Stream("short", Order, maxlen=100)
+    async with app:
+        await short.send_many([Order(number) for number in range(2_000)])
+    assert 100 <= await store.look.xlen("short") <= 400
+
+
+async def test_publishing_in_an_event_loop_is_refused_with_the_way_to_do_it(store: Store) -> None:
+    async with store.app():
+        with pytest.raises(HeadwaterError, match="use `await send`"):
+            orders.publish(Order(1))
+
+
+async def test_a_message_of_another_type_is_not_sent(store: Store) -> None:
+    async with store.app() as app:
+        with pytest.raises(EncodeError, match="is no Order"):
+            await app.send_many(orders, [Invoice(1)])
+    assert not await store.look.exists("orders")
+
+
+async def test_several_open_apps_have_to_be_told_apart(store: Store) -> None:
+    loose: Stream[Order] = Stream("loose", Order)
+    first, second = store.app(), store.app()
+    async with first, second:
+        with pytest.raises(HeadwaterError, match="several apps could add to 'loose'"):
+            await loose.send(Order(1))
+        assert await second.send(loose, Order(1))
+
+
+async def test_what_the_store_refuses_is_said(store: Store) -> None:
+    await store.look.set("orders", "x")
+    async with store.app() as app:
+        with pytest.raises(Refused, match=r"WRONGTYPE .*0 of 1 messages were added before it"):
+            await app.send(orders, Order(1))
+
+
+def test_a_lost_connection_is_said_and_nothing_is_sent_twice(peer: Any) -> None:
+    # Given a store that takes the message and dies before it answers
+    server = peer("redis-8.2")
+    app = App(server.url.replace("redis://", "redis://ann:secret@"), name="sender")
+    with redis.Redis.from_url(server.url) as client:
+        client.acl_setuser(
+            "ann", enabled=True, passwords=["+secret"], categories=["+@all"], keys="*"
+        )
+        with app:
+            orders_of_app: Stream[Order] = Stream("orders", Order)
+            app.publish(orders_of_app, Order(1))
+            server.kill()
+
+            # Then the error says that nobody knows, and keeps the password to itself
+            with pytest.raises(Disconnected, match="nobody knows how many were added") as raised:
+                app.publish(orders_of_app, Order(2))
+    assert "secret" not in str(raised.value)
+
+
+async def test_publishing_waits_for_nobody_else(store: Store) -> None:
+    async with store.app() as app:
+        await asyncio.gather(*(app.send(orders, Order(number)) for number in range(200)))
+    assert await store.look.xlen("orders") == 200
