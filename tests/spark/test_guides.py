@@ -1,0 +1,56 @@
+"""What the guides show is what the code takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headwater.spark.options import OPTIONS, SourceOptions
+from headwater.spark.pipeline.ddl import parse_schema
+from headwater.spark.pipeline.declaration import load
+
+GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"
+
+
+def blocks(guide: str, language: str) -> list[str]:
+    text = (GUIDES / guide).read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_pipeline_in_the_guide_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_URL", "redis://localhost:6379")
+    (tmp_path / "items.csv").write_text("item,category\n")
+    (text,) = blocks("pipeline.md", "toml")
+    (tmp_path / "orders.toml").write_text(text)
+
+    pipeline = load(tmp_path / "orders.toml")
+
+    assert list(pipeline.tables) == ["sales", "by_category"]
+
+
+def test_the_guide_lists_every_option_with_its_default() -> None:
+    text = (GUIDES / "spark.md").read_text().partition("## Options")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE)
+
+    assert [name for name, _default in rows] == list(OPTIONS)
+    defaults = {name: default.strip("`") for name, default in rows}
+    fresh = SourceOptions(url="redis://localhost")
+    assert defaults["startingId"] == fresh.starting
+    assert defaults["codec"] == fresh.codec
+    assert defaults["mode"] == fresh.mode
+    assert defaults["failOnDataLoss"] == str(fresh.fail_on_data_loss).lower()
+    assert defaults["ignoreDeletes"] == str(fresh.ignore_deletes).lower()
+    assert defaults["includeMetadata"] == str(fresh.include_metadata).lower()
+
+
+def test_the_guides_python_compiles_and_its_schemas_are_schemas() -> None:
+    code = [*blocks("spark.md", "python"), *blocks("pipeline.md", "python")]
+
+    for text in code:
+        compile(text, "guide", "exec")
+    schemas = re.findall(r'\.schema\("(.*?)"\)', "\n".join(code))
+    assert len(schemas) == 2
+    for schema in schemas:
+        parse_schema(schema)
