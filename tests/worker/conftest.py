@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
@@ -74,3 +76,21 @@ async def store(
     url = store_url(request.param)
     async with redis.asyncio.Redis.from_url(url) as look:
         yield Store(request.param, url, look)
+
+
+@pytest.fixture
+def run_headwater() -> Callable[..., str]:
+    """Runs ``headwater …`` in a process of its own; what it printed."""
+
+    def run(*arguments: str, status: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "headwater.cli.main", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout if status == 0 else done.stderr
+
+    return run

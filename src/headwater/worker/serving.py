@@ -7,17 +7,20 @@ use ``headwater serve --dir``.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError
-from headwater.worker.process import CANNOT_START, find_app, log
+from headwater.worker.process import find_app, log
 from headwater.worker.supervise import supervise
 
 
@@ -28,47 +31,79 @@ def supervise_on_its_store(target: str, *, workers: int, grace_ms: int | None) -
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
     if urlsplit(app.url).scheme != "headwater":
         return supervise(target, workers=workers, grace_ms=grace_ms)
-    with served(app.url) as url:
-        return supervise(target, workers=workers, grace_ms=grace_ms, url=url)
+    with served(app.url) as store:
+        status = supervise(target, workers=workers, grace_ms=grace_ms, url=store.url)
+        return status or int(store.died)
+
+
+class Served:
+    """A store that a process of its own serves at ``url``.
+
+    Should it die, nothing can be worked on: the one who serves it is told to stop, by SIGTERM.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
+        self.url = url
+        self.died = False
+        self._process = process
+        self._ending = threading.Event()
+        threading.Thread(target=self._watch, name="headwater-store", daemon=True).start()
+
+    def _watch(self) -> None:
+        status = self._process.wait()
+        if not self._ending.is_set():
+            self.died = True
+            log.error("the store ended with status %d: the workers stop", status)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(self) -> None:
+        """End it cleanly."""
+        self._ending.set()
+        self._process.terminate()
+        self._process.wait()
 
 
 @contextmanager
-def served(url: str) -> Iterator[str]:
-    """Serve the embedded store that ``url`` names; the address at which it is reached.
+def served(url: str) -> Iterator[Served]:
+    """Serve the embedded store that ``url`` names.
 
     Raises `HeadwaterError` with the server's own words when it does not start.
     """
     parts = urlsplit(url)
     # Short, because a unix socket's path holds at most 107 bytes.
     private = Path(tempfile.mkdtemp(prefix="hw-"))
-    socket = private / "store"
+    try:
+        process = _launch(private, None if parts.netloc == "memory" else unquote(parts.path))
+        assert process.stdout is not None, "it was asked for"
+        with process.stdout as output:
+            ready = output.readline().decode().strip()
+        if not ready:
+            process.wait()
+            said = (private / "log").read_text(errors="replace").strip()
+            raise HeadwaterError(
+                f"the store of {url} cannot be served to the workers: {said} (To share a directory "
+                f"among programs, run `headwater serve --dir {unquote(parts.path)}` and give every "
+                "app its address.)"
+            )
+        log.info("%s", ready)
+        store = Served(process, f"unix://{private / 'store'}")
+        try:
+            yield store
+        finally:
+            store.end()
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def _launch(private: Path, directory: str | None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headwater.cli.main", "serve", "--bind", "", "--port", "0"]
-    command += ["--unixsocket", str(socket), "--unixsocketperm", "700"]
-    command += (
-        ["--appendonly", "no"] if parts.netloc == "memory" else ["--dir", unquote(parts.path)]
-    )
+    command += ["--unixsocket", str(private / "store"), "--unixsocketperm", "700"]
+    command += ["--appendonly", "no"] if directory is None else ["--dir", directory]
     with (private / "log").open("wb") as errors:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,  # it ends after the workers, not with the terminal's Ctrl-C
         )
-    try:
-        assert process.stdout is not None, "it was asked for"
-        ready = process.stdout.readline().decode().strip()
-        if not ready:
-            process.wait()
-            said = (private / "log").read_text(errors="replace").strip()
-            raise HeadwaterError(f"the store of {url} cannot be served: {said}")
-        log.info("%s", ready)
-        yield f"unix://{socket}"
-    finally:
-        process.terminate()
-        status = process.wait()
-        if status not in (0, CANNOT_START):
-            log.error("the store ended with status %d: %s", status, (private / "log").read_text())
-        if process.stdout is not None:
-            process.stdout.close()
-        shutil.rmtree(private, ignore_errors=True)

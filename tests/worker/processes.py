@@ -1,0 +1,87 @@
+"""Worker processes under a test's hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+SHOP = "tests.worker.shop:app"
+
+
+class WorkerProcess:
+    """One process of ``headwater.worker.process``, or all that ``headwater work`` starts."""
+
+    def __init__(self, command: list[str], *, url: str, environment: dict[str, str]) -> None:
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self.errors,
+            env={**os.environ, "SHOP_URL": url, **environment},
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = 40) -> int:
+        """The exit status, below 0 for a signal."""
+        return self.process.wait(seconds)
+
+    def said(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    def end(self) -> None:
+        """Kill what still runs, and its children with it: they see their input end."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.errors.close()
+
+
+@contextmanager
+def one_worker(url: str, **environment: str) -> Iterator[WorkerProcess]:
+    """A worker process without a supervisor."""
+    command = [sys.executable, "-m", "headwater.worker.process", SHOP]
+    worker = WorkerProcess(command, url=url, environment=environment)
+    try:
+        yield worker
+    finally:
+        worker.end()
+
+
+@contextmanager
+def supervised(
+    url: str, *arguments: str, target: str = SHOP, **environment: str
+) -> Iterator[WorkerProcess]:
+    """``headwater work`` and its children."""
+    command = [sys.executable, "-m", "headwater.cli.main", "work", target, *arguments]
+    parent = WorkerProcess(command, url=url, environment=environment)
+    try:
+        yield parent
+    finally:
+        parent.end()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that live."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(one) for one in listed.read_text().split()] if listed.exists() else []

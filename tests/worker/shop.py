@@ -1,0 +1,57 @@
+"""An app for worker processes. ``SHOP_URL`` names its store; what it does to itself is in the entry.
+
+kill     SIGKILL to its own process, as the system does when memory is out
+slow     takes half a second
+fail     raises
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import msgspec
+
+from headwater.worker import App, Backoff, Delivery, Stream
+
+
+class Order(msgspec.Struct):
+    id: int
+    do: str = ""
+
+
+class Invoice(msgspec.Struct):
+    order: int
+    by: int
+    count: int
+
+
+app = App(os.environ.get("SHOP_URL", "redis://localhost:1"), name="shop", grace="20s")
+orders: Stream[Order] = Stream("orders", Order)
+invoices: Stream[Invoice] = Stream("invoices", Invoice)
+
+
+@app.consumer(
+    orders,
+    group="g",
+    claim_after=os.environ.get("SHOP_CLAIM_AFTER", "1s"),
+    concurrency=4,
+    prefetch=32,
+    max_deliveries=int(os.environ.get("SHOP_MAX_DELIVERIES", "1000")),
+    retry=Backoff("10ms", ceiling="100ms"),
+    into=invoices,
+)
+async def bill(order: Order, delivery: Delivery) -> Invoice:
+    if order.do == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif order.do == "slow":
+        await asyncio.sleep(0.5)
+    elif order.do == "fail":
+        raise ValueError("as it was told")
+    elif order.do == "yield":
+        await asyncio.sleep(0.001)
+    return Invoice(order=order.id, by=os.getpid(), count=delivery.count)
+
+
+broken = object()

@@ -1,0 +1,196 @@
+"""Worker processes: started, restarted, stopped by signals, killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.client.connect import connect
+from tests.worker import shop
+from tests.worker.apps import Store, eventually
+from tests.worker.processes import children, one_worker, supervised
+
+
+async def _send(store: Store, *entries: shop.Order) -> None:
+    for one in entries:
+        await store.look.xadd("orders", dict(shop.orders.codec.encode(one)))
+
+
+async def _results(store: Store) -> list[shop.Invoice]:
+    results: list[shop.Invoice] = await store.results(shop.invoices)
+    return results
+
+
+async def test_headwater_work_runs_n_workers_and_stops_them_in_peace(store: Store) -> None:
+    with supervised(store.url, "--workers", "2") as parent:
+        await eventually(lambda: _joined(store, 2))
+        await _send(store, *(shop.Order(number, do="yield") for number in range(100)))
+        await eventually(store.settled)
+        workers = children(parent.pid)
+        parent.signal(signal.SIGTERM)
+        status = parent.wait()
+    results = await _results(store)
+    assert status == 0
+    assert sorted(one.order for one in results) == list(range(100))
+    assert {one.by for one in results} <= set(workers)
+    assert len(workers) == 2
+    assert await store.consumers() == []
+
+
+async def _joined(store: Store, count: int) -> bool:
+    if not await store.look.exists("orders"):
+        return False
+    return len(await store.consumers()) == count
+
+
+async def test_a_worker_that_dies_is_started_again(store: Store) -> None:
+    with supervised(store.url, "--workers", "1") as parent:
+        await eventually(lambda: _joined(store, 1))
+        (first,) = await eventually(lambda: children(parent.pid))
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: children(parent.pid) not in ([], [first]))
+        await _send(store, shop.Order(17))
+        await eventually(store.settled)
+        parent.signal(signal.SIGTERM)
+        assert parent.wait() == 0
+        assert "was ended by SIGKILL; again in 0.5 s" in parent.said()
+    ((result),) = await _results(store)
+    assert result.by != first
+
+
+async def test_sigterm_hands_back_what_is_not_begun_and_lets_the_rest_end(store: Store) -> None:
+    with one_worker(store.url) as worker:
+        await _send(store, *(shop.Order(number, do="slow") for number in range(32)))
+        await eventually(lambda: _owned(store, 32))
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+    results = await _results(store)
+    assert 4 <= len(results) < 32
+    assert all(one.count == 1 for one in results)
+    rows = await store.pending()
+    assert len(rows) == 32 - len(results)
+    assert all(owner in {"", "hw.parked"} and count == 0 for _id, owner, _idle, count in rows)
+    assert await store.consumers() == []
+
+
+async def _owned(store: Store, count: int) -> bool:
+    rows = await store.pending()
+    return sum(owner not in {"", "hw.parked"} for _id, owner, _idle, _count in rows) >= count
+
+
+async def test_a_worker_stops_in_peace_when_its_parent_is_killed(store: Store) -> None:
+    with supervised(store.url, "--workers", "1") as parent:
+        await eventually(lambda: _joined(store, 1))
+        parent.signal(signal.SIGKILL)
+        parent.wait()
+        await eventually(lambda: _joined(store, 0))
+
+
+async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store: Store) -> None:
+    # Given an entry that kills whoever runs it, among neighbours, and few deliveries
+    with supervised(
+        store.url, "--workers", "1", SHOP_CLAIM_AFTER="300ms", SHOP_MAX_DELIVERIES="3"
+    ) as parent:
+        await _send(
+            store,
+            *(shop.Order(number, do="kill" if number == 10 else "yield") for number in range(24)),
+        )
+        await eventually(store.settled)
+        parent.signal(signal.SIGTERM)
+        parent.wait()
+
+    # Then it ends as a dead letter after so many crashes, and every neighbour is handled
+    (letter,) = await store.dead()
+    results = await _results(store)
+    assert (b"id", b"10") in letter.fields
+    assert letter.deliveries == 3
+    assert sorted(one.order for one in results) == [n for n in range(24) if n != 10]
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("tests.worker.shop", "names no app: write module:name"),
+        ("tests.worker.nowhere:app", "there is no module 'tests.worker.nowhere'"),
+        ("tests.worker.shop:nothing", "has no 'nothing'"),
+        ("tests.worker.shop:broken", "is a object, no App"),
+    ],
+)
+async def test_what_cannot_start_ends_with_one_clear_line(
+    headwater_url: str, target: str, complaint: str
+) -> None:
+    with supervised(headwater_url, target=target) as parent:
+        assert parent.wait() != 0
+        said = parent.said()
+    assert complaint in said
+    assert "Traceback" not in said
+
+
+async def test_a_refused_claim_after_ends_everything_with_one_clear_line(store: Store) -> None:
+    await store.look.hset("{orders}:hw:group:g", "claim_after_ms", "77000")
+    with supervised(store.url, "--workers", "2") as parent:
+        assert parent.wait() == 78
+        said = parent.said()
+    assert "group 'g' of stream 'orders' claims after 77000 ms" in said
+    assert "Traceback" not in said
+
+
+async def test_an_embedded_store_is_served_to_the_workers(tmp_path: Path) -> None:
+    url = f"headwater://{tmp_path}/data"
+    with connect(url) as store:
+        for number in range(20):
+            store.xadd("orders", {"id": number})
+    with supervised(url, "--workers", "2") as parent:
+        await eventually(lambda: "reads orders as" in parent.said())
+        await eventually(lambda: parent.said().count("reads orders as") == 2)
+
+        # Another process on that directory is told what to do
+        with supervised(url, "--workers", "1") as second:
+            assert second.wait() != 0
+            assert "headwater serve --dir" in second.said()
+        parent.signal(signal.SIGTERM)
+        assert parent.wait() == 0
+    with connect(url) as store:
+        assert store.xlen("invoices") == 20
+
+
+async def test_dead_letters_are_listed_shown_replayed_and_dropped(
+    store: Store, run_headwater: Callable[..., str]
+) -> None:
+    with supervised(store.url, SHOP_MAX_DELIVERIES="2") as parent:
+        await _send(store, shop.Order(1, do="fail"), shop.Order(2, do="fail"), shop.Order(3))
+        await eventually(lambda: _dead(store, 2))
+        parent.signal(signal.SIGTERM)
+        parent.wait()
+    first, second = await store.dead()
+
+    listed = run_headwater("dead", "list", "orders", "--url", store.url)
+    shown = run_headwater("dead", "show", "orders", first.id, "--url", store.url)
+    assert [line.split()[0] for line in listed.splitlines()] == [first.id, second.id]
+    assert "ValueError: as it was told" in listed
+    assert "id = 1" in shown
+    assert "deliveries  2" in shown
+    assert "shop.py" in shown
+
+    replayed = run_headwater("dead", "replay", "orders", first.id, "--url", store.url)
+    entries: Any = await store.look.xrevrange("orders", count=1)
+    assert replayed.strip() == f"{first.id} is orders {entries[0][0].decode()}"
+    assert entries[0][1] == {b"id": b"1", b"do": b"fail"}
+    assert run_headwater("dead", "drop", "orders", "--all", "--url", store.url) == "1 dropped\n"
+    assert await store.dead() == []
+
+
+async def _dead(store: Store, count: int) -> bool:
+    return len(await store.dead()) == count
+
+
+def test_dead_says_what_is_not_there(headwater_url: str, run_headwater: Callable[..., str]) -> None:
+    said = run_headwater("dead", "show", "orders", "5-5", "--url", headwater_url, status=1)
+    assert "{orders}.dead has no dead letter 5-5" in said
+    said = run_headwater("dead", "replay", "orders", "--url", headwater_url, status=1)
+    assert "name at least one dead letter" in said
