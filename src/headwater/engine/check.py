@@ -173,7 +173,8 @@ def _well_written(block: EntryBlock, at: int) -> bool:
         found = elements(fields)
     except ValueError:
         return False
-    return b"%d" % len(found) == count and bool(found) and len(found) % 2 == 0
+    written = b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in found)
+    return written == fields and bool(found) and b"%d" % len(found) == count and len(found) % 2 == 0
 
 
 def _nodes(stream: Stream) -> Iterator[str]:
@@ -288,6 +289,9 @@ def _consumer(group: ConsumerGroup, name: bytes, consumer: Consumer, owned: int)
 def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
     """The order covers exactly the owned records, once, by time."""
     pel, order = group.pel, group.order
+    if len(order.times) * 4 != len(order.ids) or list(order.times) != sorted(order.times):
+        yield "the runs of the delivery order are out of order"
+        return
     walked = list(order.walk())
     owned = [at for at in _positions(group) if pel.owner(at) != NOBODY]
     if sorted(walked) != owned:
@@ -295,8 +299,6 @@ def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
     times = [pel.time(at) for at in walked]
     if times != sorted(times):
         yield "the delivery order does not follow the delivery times"
-    if len(order.times) * 4 != len(order.ids) or list(order.times) != sorted(order.times):
-        yield "the runs of the delivery order are out of order"
     runs: dict[int, list[tuple[ID, ID]]] = {}
     for time, first, last in order.runs():
         runs.setdefault(time, []).append((first, last))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
+import struct
 from typing import TYPE_CHECKING
 
 from headwater.engine.facts import (
@@ -40,13 +40,15 @@ class _Reader:
         self.data = data
         self.at = 0
 
-    def take(self, form: Struct) -> tuple[int, ...]:
+    def take(self, form: struct.Struct) -> tuple[int, ...]:
         values = form.unpack_from(self.data, self.at)
         self.at += form.size
         return values
 
-    def rows(self, form: Struct, count: int) -> list[tuple[int, ...]]:
+    def rows(self, form: struct.Struct, count: int) -> list[tuple[int, ...]]:
         end = self.at + form.size * count
+        if end > len(self.data):
+            raise ValueError(f"a fact promises {count} rows and the group ends before them")
         rows = list(form.iter_unpack(self.data[self.at : end]))
         self.at = end
         return rows
@@ -66,7 +68,7 @@ class _Reader:
 def apply(keyspace: Keyspace, facts: memoryview) -> None:
     """Do again what ``facts``, the body of one record group, say was done.
 
-    Raises `ValueError` for a kind that this version does not know.
+    Raises `ValueError` for a kind that this version does not know, and for a fact that is cut short.
     """
     reader = _Reader(facts)
     while reader.at < len(facts):
@@ -74,7 +76,10 @@ def apply(keyspace: Keyspace, facts: memoryview) -> None:
         step = _STEPS.get(kind)
         if step is None:
             raise ValueError(f"unknown kind of fact 0x{kind:02x} at byte {reader.at} of its group")
-        step(keyspace, reader)
+        try:
+            step(keyspace, reader)
+        except struct.error as error:
+            raise ValueError(f"the group ends within a fact of kind 0x{kind:02x}") from error
 
 
 def _stream_created(keyspace: Keyspace, reader: _Reader) -> None:

@@ -1,0 +1,72 @@
+"""A whole keyspace as plain values, so that two can be compared and a difference can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.engine.group import ConsumerGroup
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.stream import Stream
+
+Picture = dict[str, Any]
+
+
+def picture(keyspace: Keyspace) -> Picture:
+    """Everything that outlives a restart."""
+    return {
+        "next": (keyspace.next_sid, keyspace.next_gid),
+        "delaying": sorted(keyspace.delaying),
+        "databases": {
+            database.index: {
+                key: (_value(value), database.expiries.get(key))
+                for key, value in sorted(database.values.items())
+            }
+            for database in keyspace.databases
+            if database.values
+        },
+    }
+
+
+def _value(value: Stream | bytes | dict[bytes, bytes]) -> Any:
+    if not isinstance(value, Stream):
+        return dict(value) if isinstance(value, dict) else value
+    nodes = value.nodes
+    spans, _ = value.log.spans((0, 0), (2**64 - 1, 2**64 - 1))
+    return {
+        "sid": value.sid,
+        "entries": b"".join(bytes(span.wire()) for span in spans),
+        "counters": (
+            value.length,
+            value.last_id,
+            value.max_deleted_id,
+            value.max_gone_id,
+            value.entries_added,
+        ),
+        "nodes": [
+            (nodes.first(at), nodes.last(at), nodes.taken(at), nodes.live(at), nodes.size(at))
+            for at in range(len(nodes))
+        ],
+        "groups": {name: _group(group) for name, group in sorted(value.groups.items())},
+    }
+
+
+def _group(group: ConsumerGroup) -> Picture:
+    pel = group.pel
+    pending = []
+    at = pel.seek(0, 0)
+    while at >= 0:
+        pending.append((pel.id(at), pel.owner(at), pel.time(at), pel.delivery_count(at)))
+        at = pel.after(at)
+    return {
+        "gid": group.gid,
+        "position": (group.last_id, group.entries_read),
+        "pending": pending,
+        "order": [pel.id(at) for at in group.order.walk()],
+        "released": list(group.released),
+        "delayed": dict(group.delayed),
+        "next_cid": group.next_cid,
+        "consumers": {
+            name: (one.cid, one.seen_time, one.active_time, one.pending)
+            for name, one in sorted(group.consumers.items())
+        },
+    }

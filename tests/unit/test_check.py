@@ -1,0 +1,106 @@
+"""A check of the check: each planted fault is found and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headwater.engine import entry_log
+from headwater.engine.check import broken_invariants
+from headwater.engine.group import ConsumerGroup
+from headwater.engine.keyspace import Keyspace, WatchToken
+from headwater.engine.stream import Stream
+
+pytestmark = pytest.mark.skipif(
+    not str(entry_log.__file__).endswith(".py"),
+    reason="a compiled engine cannot be broken from outside; the plain run plants these faults",
+)
+
+WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
+
+
+def sound() -> Stream:
+    """A stream with something in every place: dead, released, delayed, owned, large counts."""
+    db = Keyspace().databases[0]
+    stream = db.create_stream(b"s", 1)
+    for ms in range(1, 9):
+        stream.append(ms, 0, WIRE, 1, ms in (1, 5))
+    group = stream.create_group(b"g", 1, 0, 0, 0)
+    ann = group.create_consumer(b"ann", 1, 10)
+    bob = group.create_consumer(b"bob", 2, 10)
+    group.deliver(ann, 50, (1, 0), (6, 0), 6, 6, noack=False)
+    group.own(bob, [(2, 0, 60, 2**40), (5, 0, 40, 2)], 60, 60)
+    group.release([(3, 0, 1)])
+    group.delay([(4, 0, 900, 1)])
+    stream.delete([(3, 0), (7, 0)], marks=True)
+    db.set_string(b"k", b"v")
+    db.set_expiry(b"k", 1000)
+    db.set_fields(b"h", [(b"f", b"v")])
+    return stream
+
+
+def test_a_sound_store_has_nothing_broken() -> None:
+    assert broken_invariants(sound().keyspace) == []
+
+
+def _set(target: Callable[[Stream], object], name: str, value: object) -> Callable[[Stream], None]:
+    return lambda stream: setattr(target(stream), name, value)
+
+
+def _group(stream: Stream) -> ConsumerGroup:
+    return stream.groups[b"g"]
+
+
+FAULTS: dict[str, tuple[Callable[[Stream], object], str]] = {
+    "length": (_set(lambda s: s.log, "length", 9), "the length is 9"),
+    "live": (_set(lambda s: s.log.blocks[0], "live", 3), "are said to live"),
+    "head": (_set(lambda s: s.log.blocks[0], "head", 1), "are said to live"),
+    "id": (lambda s: s.log.blocks[0].ids.__setitem__(2, 9), "does not rise"),
+    "dead bytes": (_set(lambda s: s.log.blocks[0], "dead_bytes", 1), "are said to be dead"),
+    "wire": (lambda s: s.log.blocks[0].data.__setitem__(3, 0x41), "is not the reply"),
+    "cut wire": (lambda s: s.log.blocks[0].data.pop(), "is not the reply"),
+    "last_id": (_set(lambda s: s, "last_id", (7, 0)), "last_id 7-0 is below the last entry 8-0"),
+    "deleted": (_set(lambda s: s, "max_deleted_id", (9, 0)), "below the last entry"),
+    "gone": (_set(lambda s: s, "max_gone_id", (2, 0)), "3-0 is pending and gone"),
+    "added": (_set(lambda s: s, "entries_added", 5), "entries_added is 5"),
+    "node": (lambda s: s.nodes.drop(8, 0), "node"),
+    "node order": (lambda s: s.nodes._words.__setitem__(7, 0), "out of order"),
+    "names of nodes": (lambda s: s.nodes.names.pop(), "sets of field names"),
+    "group's name": (_set(_group, "name", b"x"), "believes it is b'x'"),
+    "entries_read": (_set(_group, "entries_read", -5), "entries_read is -5"),
+    "owner": (_set(lambda s: _group(s).consumers[b"ann"], "pending", 7), "counts 7 pending"),
+    "cid": (_set(_group, "next_cid", 2), "not below the next"),
+    "no owner": (lambda s: _group(s).by_cid.pop(2), "who does not exist"),
+    "released": (lambda s: _group(s).released.clear(), "nobody owns"),
+    "both": (lambda s: _group(s).delayed.update({(3, 0): 0}), "both released and delayed"),
+    "due": (lambda s: _group(s).due_order.clear(), "are due as"),
+    "delaying": (lambda s: s.keyspace.delaying.clear(), "are listed as delaying"),
+    "order": (lambda s: _group(s).order.clear(), "the delivery order has 0 entries"),
+    "order's top": (_set(lambda s: _group(s).order, "top", (0, 0)), "of the latest time"),
+    "runs": (lambda s: _group(s).order.times.append(99), "runs of the delivery order"),
+    "pel": (_set(lambda s: _group(s).pel, "length", 3), "3 are said to be pending"),
+    "min_time": (_set(lambda s: _group(s).pel.blocks[0], "min_time", 70), "min_time 70 is above"),
+    "large count": (lambda s: _group(s).pel.big_counts.update({(1, 0): 2**33}), "large delivery"),
+    "sid": (lambda s: s.keyspace.streams.clear(), "streams by number"),
+    "gid": (lambda s: s.keyspace.groups.clear(), "groups by number"),
+    "next": (_set(lambda s: s.keyspace, "next_sid", 1), "the next numbers, 1 and 2, are taken"),
+    "unseen": (lambda s: s.keyspace.unseen.update({(9, 9): None}), "consumer 9 of group 9"),
+    "expiry": (lambda s: s.db.expiries.update({b"x": 5}), "does not exist"),
+    "note": (lambda s: s.keyspace.expiry_notes.clear(), "nobody will look when b'k' ends"),
+    "hash": (lambda s: s.db.values.update({b"h": {}}), "hash without fields"),
+    "scan": (lambda s: s.db.order.names.remove(b"k"), "SCAN would never find b'k'"),
+    "numbers": (lambda s: s.db.order.numbers.reverse(), "order of keys does not rise"),
+    "key": (_set(lambda s: s, "key", b"x"), "believes it stands at b'x'"),
+    "waited": (lambda s: s.db.waited.update({b"s": 0}), "0 clients wait for b's'"),
+    "watched": (lambda s: s.db.watched.update({b"s": [WatchToken()]}), "do not know of it"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(name: str) -> None:
+    plant, sentence = FAULTS[name]
+    stream = sound()
+    plant(stream)
+    found = broken_invariants(stream.keyspace)
+    assert any(sentence in one for one in found), found

@@ -1,0 +1,152 @@
+"""One mutator, one fact, absolute values, the same bytes for ever."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headwater.engine import facts, replay
+from headwater.engine.check import broken_invariants
+from headwater.engine.facts import FactBuffer
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.replay import apply
+from tests.property.state import picture
+
+WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
+
+GOLDEN = {
+    "stream_created": "10 00 01000000 01000000 73",
+    "appended": "20 01000000 0500000000000000 0100000000000000 01 01000000 0e000000" + WIRE.hex(),
+    "group_created": "30 01000000 01000000 00" + "00" * 15 + "ff" * 8 + "01000000 67",
+    "consumer_created": "33 01000000 01000000 e803000000000000 01000000 63",
+    "delivered": "40 01000000 01000000 e803000000000000 0500000000000000 0100000000000000"
+    "0500000000000000 0100000000000000 01000000 0100000000000000 00",
+    "consumer_seen": "35 01000000 01000000 d007000000000000 e803000000000000",
+    "owned": "42 01000000 01000000 d007000000000000 d007000000000000 01000000"
+    "0500000000000000 0100000000000000 d007000000000000 0200000000000000",
+    "released": "43 01000000 01000000 0500000000000000 0100000000000000 0200000000000000",
+    "delayed": "44 01000000 01000000 0500000000000000 0100000000000000 b80b000000000000"
+    "0200000000000000",
+    "came_due": "45 01000000 01000000 0500000000000000 0100000000000000",
+    "acknowledged": "41 01000000 01000000 0500000000000000 0100000000000000",
+    "group_set_id": "32 01000000 0500000000000000 0000000000000000 0700000000000000",
+    "consumer_deleted": "34 01000000 01000000",
+    "group_destroyed": "31 01000000",
+    "deleted": "22 01000000 01 01000000 0500000000000000 0100000000000000",
+    "stream_set_id": "23 01000000 0900000000000000 0000000000000000 0300000000000000"
+    "0500000000000000 0100000000000000",
+    "trimmed": "21 01000000 0800000000000000 0000000000000000",
+    "string_set": "11 00 01000000 6b 01000000 76",
+    "expiry_set": "15 00 01000000 6b 8813000000000000",
+    "hash_set": "12 00 01000000 68 01000000 01000000 66 01000000 76",
+    "hash_deleted": "13 00 01000000 68 01000000 01000000 66",
+    "key_deleted": "14 00 01000000 6b",
+    "flushed": "16 00",
+    "all_flushed": "16 ff",
+}
+"""What a version 1 journal holds for the history of `told`: a reader of any later version reads it."""
+
+
+def told() -> tuple[Keyspace, dict[str, str]]:
+    """A history that calls every mutator once, and what each has written."""
+    keyspace = Keyspace()
+    db, written, seen = keyspace.databases[0], {}, 0
+
+    def note(name: str) -> None:
+        nonlocal seen
+        written[name] = keyspace.facts.data[seen:].hex()
+        seen = len(keyspace.facts.data)
+
+    stream = db.create_stream(b"s", 1)
+    note("stream_created")
+    stream.append(5, 1, WIRE, 1, True)
+    note("appended")
+    group = stream.create_group(b"g", 1, 0, 0, -1)
+    note("group_created")
+    consumer = group.create_consumer(b"c", 1, 1000)
+    note("consumer_created")
+    group.deliver(consumer, 1000, (5, 1), (5, 1), 1, 1, noack=False)
+    note("delivered")
+    group.record_seen(consumer, 2000, 1000)
+    note("consumer_seen")
+    group.own(consumer, [(5, 1, 2000, 2)], 2000, 2000)
+    note("owned")
+    group.release([(5, 1, 2)])
+    note("released")
+    group.delay([(5, 1, 3000, 2)])
+    note("delayed")
+    group.end_delay([(5, 1)])
+    note("came_due")
+    group.acknowledge([(5, 1)])
+    note("acknowledged")
+    group.set_id(5, 0, 7)
+    note("group_set_id")
+    group.delete_consumer(consumer)
+    note("consumer_deleted")
+    stream.destroy_group(b"g")
+    note("group_destroyed")
+    stream.delete([(5, 1)], marks=True)
+    note("deleted")
+    stream.set_id((9, 0), 3, (5, 1))
+    note("stream_set_id")
+    stream.trim_through(8, 0)
+    note("trimmed")
+    db.set_string(b"k", b"v")
+    note("string_set")
+    db.set_expiry(b"k", 5000)
+    note("expiry_set")
+    db.set_fields(b"h", [(b"f", b"v")])
+    note("hash_set")
+    db.delete_fields(b"h", [b"f"])
+    note("hash_deleted")
+    db.delete(b"k")
+    note("key_deleted")
+    db.flush()
+    note("flushed")
+    keyspace.flush_all()
+    note("all_flushed")
+    return keyspace, written
+
+
+def test_every_mutator_writes_its_fact_as_ever() -> None:
+    _, written = told()
+    assert written == {name: text.replace(" ", "") for name, text in GOLDEN.items()}
+
+
+def test_every_kind_of_fact_is_drawn_and_read_back() -> None:
+    drawn = {int(kind, 16) for kind in re.findall(r"0x([1-9]\d)", facts.__doc__ or "")}
+    assert drawn == set(replay._STEPS)
+    assert {bytes.fromhex(text)[0] for text in GOLDEN.values()} == set(replay._STEPS)
+
+
+def test_a_muted_buffer_holds_nothing() -> None:
+    keyspace = Keyspace(FactBuffer(muted=True))
+    db = keyspace.databases[0]
+    stream = db.create_stream(b"s", 1)
+    stream.append(5, 1, WIRE, 1, True)
+    group = stream.create_group(b"g", 1, 0, 0, -1)
+    group.create_consumer(b"c", 1, 1000)
+    db.set_string(b"k", b"v")
+    keyspace.flush_all()
+    assert not keyspace.facts.data
+
+
+def test_no_fact_is_larger_than_its_headroom_and_what_varies() -> None:
+    fixed = {name: len(bytes.fromhex(text)) for name, text in GOLDEN.items() if name != "appended"}
+    assert max(fixed.values()) <= facts.HEADROOM
+
+
+@pytest.mark.parametrize("last", list(GOLDEN))
+def test_the_state_after_each_fact_comes_back(last: str) -> None:
+    # Given the facts up to one of them
+    names = list(GOLDEN)
+    until = b"".join(bytes.fromhex(GOLDEN[name]) for name in names[: names.index(last) + 1])
+    # When they are applied, and what that wrote is applied elsewhere
+    once, twice = Keyspace(), Keyspace()
+    apply(once, memoryview(until))
+    apply(twice, memoryview(bytes(once.facts.data)))
+    # Then the same bytes were written again, and both states are sound and the same
+    assert once.facts.data == twice.facts.data == until
+    assert picture(once) == picture(twice)
+    assert broken_invariants(once) == []
