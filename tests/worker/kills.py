@@ -79,7 +79,8 @@ class Campaign:
 
     async def _strike(self) -> Any:
         """Hit one worker; what is still to be done with it."""
-        victim = self.chance.choice([w for w in self._workers if w not in self._stopped])
+        running = [worker for worker in self._workers if worker not in self._stopped]
+        victim = self.chance.choice(running)
         kind = self.chance.choices(("kill", "stop and continue", "stop and kill"), (6, 3, 1))[0]
         self.done[kind] += 1
         if kind == "kill":
@@ -87,7 +88,7 @@ class Campaign:
             return asyncio.sleep(0)
         victim.signal(signal.SIGSTOP)
         self._stopped.add(victim)
-        if len(self._stopped) == WORKERS or kind == "stop and kill":
+        if len(running) == 1 or kind == "stop and kill":
             self._start()
         return self._after_stop(victim, kill=kind == "stop and kill")
 
