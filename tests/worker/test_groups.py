@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from headwater.errors import DeclarationError
-from headwater.groups.member import join, look_again, rejoin, retire
-from headwater.groups.operation import GroupVanished, Refused, run, single
+from headwater.groups.member import retire
+from headwater.groups.operation import run, single
 from headwater.groups.settling import Addition, How, Settlement, settle
-from headwater.messages import due_key, group_settings_key
+from headwater.messages import due_key
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
@@ -294,103 +293,6 @@ def test_a_consumer_is_removed_only_when_it_owns_nothing(core: Core) -> None:
     assert b"one" not in names
 
 
-def test_a_second_value_of_claim_after_is_refused(core: Core) -> None:
-    with pytest.raises(
-        DeclarationError, match="claims after 60000 ms, this consumer declares 5000"
-    ):
-        Core.joined(_url(core.client), "two", claim_after_ms=5_000)
-
-
-def test_a_group_is_joined_again_without_harm(core: Core) -> None:
-    add(core, b"a")
-    assert len(core.read()) == 1
-    core.do(join(core.member))
-    assert core.read() == []
-
-
-def test_a_vanished_group_is_told_from_other_errors(core: Core) -> None:
-    core.client.delete("s")
-    with pytest.raises(GroupVanished):
-        core.read()
-    with pytest.raises(GroupVanished):
-        core.settle(b"5-5")
-    core.client.set("s", "x")
-    with pytest.raises(Refused, match="WRONGTYPE"):
-        core.read()
-
-
-def test_a_destroyed_group_is_made_again_from_below_what_is_unsettled(core: Core) -> None:
-    # Given three entries, the first settled, and a group that somebody destroys
-    first, second, third = add(core, b"a", b"b", b"c")
-    one, two, _three = core.read()
-    core.settle(one)
-    core.client.xgroup_destroy("s", "g")
-
-    # When the worker joins again with what it has not settled
-    unsettled = [(two.id, 4), (third, 1)]
-    core.do(rejoin(core.member, unsettled=unsettled, seen=third, mark="m1"))
-
-    # Then it owns those with their counts, and what was settled does not come again
-    assert core.pending(second) == ("one", 4)
-    assert core.pending(third) == ("one", 1)
-    assert core.settle(two).done
-    groups = core.client.xinfo_groups("s")
-    assert groups[0]["last-delivered-id"] < second
-    assert first not in [entry.id for entry in core.read()]
-    assert core.client.exists(group_settings_key("s", "g")) == 1
-
-
-def test_a_group_with_nothing_unsettled_goes_on_behind_what_was_seen(core: Core) -> None:
-    (first,) = add(core, b"a")
-    (one,) = core.read()
-    core.settle(one)
-    core.client.xgroup_destroy("s", "g")
-
-    core.do(rejoin(core.member, unsettled=[], seen=first, mark="m1"))
-
-    assert core.read() == []
-
-
-def test_a_stream_made_anew_with_smaller_ids_is_read_from_its_beginning(core: Core) -> None:
-    (first,) = add(core, b"a")
-    core.client.delete("s")
-    core.client.xadd("s", {"v": "new"}, id="1-1")
-
-    core.do(rejoin(core.member, unsettled=[(first, 1)], seen=first, mark="m1"))
-
-    assert [one.id for one in core.read()] == [b"1-1"]
-
-
-def test_a_member_learns_that_another_made_the_group_again(core: Core) -> None:
-    # Given two members that hold an entry each, and a group that vanishes
-    first, second = add(core, b"a", b"b")
-    (one,) = core.read(limit=1)
-    other = core.beside("two")
-    (two,) = other.read(limit=1)
-    core.client.xgroup_destroy("s", "g")
-
-    # When the second makes the group again, behind the first's entry
-    core.do(rejoin(other.member, unsettled=[(two.id, 1)], seen=second, mark="m1"))
-    assert not core.settle(one).done
-
-    # Then the first sees by the mark what happened, and owns its entry again
-    mark, kept = core.do(look_again(core.member, unsettled=[(one.id, 1)], mark=None))
-    assert (mark, kept) == (b"m1", {first})
-    assert core.settle(one).done
-    assert core.do(look_again(core.member, unsettled=[(one.id, 1)], mark=mark)) == (mark, set())
-
-
-def test_registering_again_takes_nothing_from_a_living_owner(core: Core) -> None:
-    add(core, b"a")
-    (one,) = core.read()
-    other = core.beside("two")
-
-    _mark, kept = other.do(look_again(other.member, unsettled=[(one.id, 7)], mark=b"older"))
-
-    assert kept == set()
-    assert core.pending(one.id) == ("one", 1)
-
-
 @pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
 def test_a_script_that_the_server_forgot_is_sent_again(core: Core) -> None:
     add(core, b"a")
@@ -421,8 +323,3 @@ def test_in_a_cluster_results_of_another_slot_are_published_then_settled(
         assert client.xlen("elsewhere") == client.xlen("{s}.dead") == 1
         assert core.nothing_pending()
         core.close()
-
-
-def _url(client: redis.Redis) -> str:
-    settings = client.connection_pool.connection_kwargs
-    return f"redis://{settings['host']}:{settings['port']}"

@@ -25,9 +25,9 @@ def work(
         ),
     ] = None,
 ) -> None:
-    """Run the consumers of an app in worker processes until SIGTERM or SIGINT.
+    """Run the consumers of an app until SIGTERM.
 
-    A process that dies is started again. On the first signal running handlers may end within the
+    They run in worker processes; one that dies is started again. SIGINT is as SIGTERM. On the first signal running handlers may end within the
     grace time and everything else is handed back; on the second, running ones are handed back too.
     """
     from headwater.worker.durations import milliseconds

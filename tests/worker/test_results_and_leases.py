@@ -1,0 +1,259 @@
+"""Results in one step with the acknowledgement; leases that are kept, and lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from headwater.errors import DeclarationError
+from headwater.worker import App, Delivery
+from tests.worker.apps import (
+    Invoice,
+    Order,
+    Store,
+    elapsed,
+    eventually,
+    invoices,
+    orders,
+    worker,
+    working,
+)
+
+QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
+
+
+async def _held(store: Store, count: int) -> bool:
+    return len(await store.pending()) == count
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+async def test_a_result_is_published_in_one_step_with_the_acknowledgement(store: Store) -> None:
+    app = store.app()
+
+    @app.consumer(orders, group="g", into=invoices)
+    async def bill(order: Order) -> Invoice | None:
+        return Invoice(order.id) if order.id != 2 else None
+
+    async with working(app):
+        await orders.send_many([Order(1), Order(2), Order(3)])
+        await eventually(store.settled)
+
+    assert sorted(one.order for one in await store.results()) == [1, 3]
+
+
+async def test_each_of_a_list_of_results_is_published(store: Store) -> None:
+    app = store.app()
+
+    @app.consumer(orders, group="g", into=invoices)
+    def bill(order: Order) -> list[Invoice]:
+        return [Invoice(order.id), Invoice(order.id + 1)]
+
+    async with working(app):
+        await orders.send(Order(1))
+        await eventually(store.settled)
+
+    assert [one.order for one in await store.results()] == [1, 2]
+
+
+async def test_a_worker_that_lost_its_entry_publishes_nothing(store: Store) -> None:
+    # Given a handler that does not see that another takes its entry and handles it
+    app = store.app()
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        held.set()
+        await go_on.wait()
+        return Invoice(order.id)
+
+    async with working(app) as running:
+        await orders.send(Order(17))
+        await held.wait()
+        (row,) = await store.pending()
+        await store.look.xclaim("orders", "g", "thief", 0, [row[0]])
+        await store.look.xack("orders", "g", row[0])
+
+        # When it returns its result, then nothing is published
+        go_on.set()
+        (loop,) = running.loops.values()
+        await eventually(lambda: not loop.custody.held)
+    assert await store.results() == []
+
+
+async def test_a_result_of_another_type_is_the_handlers_failure(store: Store) -> None:
+    app = store.app()
+
+    @app.consumer(orders, group="g", into=invoices, max_deliveries=1)
+    async def bill(order: Order) -> Any:
+        return order
+
+    async with working(app):
+        await orders.send(Order(17))
+        (letter,) = await eventually(store.dead)
+    assert letter.error.startswith("TypeError: ")
+    assert "returned a Order, 'invoices' holds Invoice" in letter.error
+    assert await store.results() == []
+
+
+async def test_results_that_their_stream_does_not_take_are_tried_again(store: Store) -> None:
+    # Given a key of another type where the results belong
+    app = store.app()
+    tries = 0
+
+    @app.consumer(orders, group="g", into=invoices, retry=None)
+    async def bill(order: Order) -> Invoice:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            await store.look.delete("invoices")
+        return Invoice(order.id)
+
+    await store.look.set("invoices", "no stream")
+    async with working(app):
+        await orders.send(Order(17))
+        await eventually(store.settled)
+    assert [one.order for one in await store.results()] == [17]
+    assert tries == 3
+
+
+# --- leases ---------------------------------------------------------------------------------------
+
+
+async def test_buffered_entries_of_a_healthy_worker_are_not_taken_from_it(store: Store) -> None:
+    # FastStream's buffered entries grow old in the buffer, and another worker claims them.
+    apps = [store.app(), store.app()]
+    handled: list[tuple[int, int, int]] = []
+    go_on = asyncio.Event()
+    for number, app in enumerate(apps):
+
+        @app.consumer(orders, **QUICK, concurrency=1, prefetch=20)
+        async def bill(order: Order, delivery: Delivery, who: int = number) -> None:
+            if not go_on.is_set():
+                await go_on.wait()
+            handled.append((order.id, delivery.count, who))
+
+    async with app, working(apps[0]):
+        await apps[0].send_many(orders, [Order(number) for number in range(10)])
+        await eventually(lambda: _held(store, 10))
+        async with working(apps[1]):
+            # When three times claim_after has passed
+            await eventually(elapsed(0.9))
+            go_on.set()
+            await eventually(store.settled)
+    assert sorted(handled) == [(number, 1, 0) for number in range(10)]
+
+
+async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(store: Store) -> None:
+    # Given a handler that blocks its event loop for three times claim_after
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, **QUICK)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        handled.append(delivery.count)
+        time.sleep(0.9)  # noqa: ASYNC251  # the mistake it is about
+
+    # When it runs in a thread of its own and another worker looks for what it can claim
+    def blocking_worker() -> None:
+        asyncio.run(_handle_one(app))
+
+    async with app:
+        await orders.send(Order(17))
+    other = store.app()
+    other.consumer(orders, **QUICK)(lambda order: handled.append(-1))
+    thread = threading.Thread(target=blocking_worker)
+    thread.start()
+    await eventually(lambda: handled)
+    async with working(other):
+        await eventually(lambda: not thread.is_alive())
+
+    # Then the other one got nothing
+    assert handled == [1]
+    assert await store.pending() == []
+
+
+async def _handle_one(app: App) -> None:
+    running = worker(app)
+    running.start()
+    (loop,) = running.loops.values()
+    await eventually(lambda: loop.custody.held)
+    await eventually(lambda: not loop.custody.held)
+    await running.stop(5)
+
+
+async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: Store) -> None:
+    # Given a handler that runs
+    app = store.app()
+    ends: list[str] = []
+    running_now = asyncio.Event()
+
+    @app.consumer(orders, **QUICK, into=invoices)
+    async def bill(order: Order, delivery: Delivery) -> Invoice:
+        running_now.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append(f"lost {delivery.lost}")
+        return Invoice(order.id)
+
+    async with working(app) as running:
+        await orders.send(Order(17))
+        await running_now.wait()
+
+        # When another takes its entry
+        (row,) = await store.pending()
+        await store.look.xclaim("orders", "g", "thief", 0, [row[0]], justid=True)
+
+        # Then the handler is cancelled, and nothing becomes of it
+        await eventually(lambda: ends)
+        (loop,) = running.loops.values()
+        await eventually(lambda: not loop.custody.held)
+        ((_id, owner, _idle, count),) = await store.pending()
+        assert (owner, count) == ("thief", 1)
+        await store.look.xack("orders", "g", row[0])
+    assert ends == ["lost True"]
+    assert await store.results() == []
+
+
+async def test_a_worker_goes_on_after_it_lost_an_entry(store: Store) -> None:
+    app = store.app()
+    handled = []
+    first = asyncio.Event()
+
+    @app.consumer(orders, **QUICK, concurrency=1)
+    async def bill(order: Order) -> None:
+        if order.id == 1:
+            first.set()
+            await asyncio.Event().wait()
+        handled.append(order.id)
+
+    async with working(app):
+        await orders.send(Order(1))
+        await first.wait()
+        (row,) = await store.pending()
+        await store.look.xclaim("orders", "g", "thief", 0, [row[0]], justid=True)
+        await store.look.xack("orders", "g", row[0])
+        await orders.send_many([Order(2), Order(3)])
+        await eventually(lambda: handled == [2, 3])
+
+
+@pytest.mark.parametrize("claim_after", ["5s", "1m"])
+async def test_a_second_value_of_claim_after_is_refused_at_start(
+    store: Store, claim_after: str
+) -> None:
+    first, second = store.app(), store.app()
+    first.consumer(orders, group="g", claim_after="30s")(lambda order: None)
+    second.consumer(orders, group="g", claim_after=claim_after)(lambda order: None)
+    async with working(first) as running:
+        (loop,) = running.loops.values()
+        await eventually(lambda: loop.reading.joined)
+        with pytest.raises(
+            DeclarationError, match="group 'g' of stream 'orders' claims after 30000"
+        ):
+            await second.run()
