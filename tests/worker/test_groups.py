@@ -263,7 +263,11 @@ def test_an_entry_gone_from_the_stream_is_not_delivered(core: Core) -> None:
     core.age(first, RIPE)
     core.client.xdel("s", first.id)
 
-    assert core.beside("two").read() == []
+    other = core.beside("two")
+    assert other.read() == []
+    other.now += 60
+    assert other.read() == []
+    assert core.nothing_pending()
 
 
 def test_entries_of_a_lost_reply_are_recovered_with_the_count_they_have(core: Core) -> None:

@@ -30,6 +30,9 @@ RELEASED_IDLE_MS = 10**11
 
 HISTORY_ROWS = 1_000
 
+SWEEP_SECONDS = 60.0
+"""How often a server that claims while it reads is asked for what it can never deliver."""
+
 
 class Delivered(NamedTuple):
     """An entry as a member receives it."""
@@ -56,6 +59,7 @@ class Reader:
         self._place = "-"
         self._cursor = "0"
         self._pass_at = 0.0
+        self._sweep_at = 0.0
 
     @property
     def claim_interval_ms(self) -> int:
@@ -72,6 +76,9 @@ class Reader:
         Raises `GroupVanished` when the group is gone.
         """
         if self.member.able.claim:
+            if now >= self._sweep_at:
+                self._sweep_at = now + SWEEP_SECONDS
+                yield from self._drop_gone()
             return (yield from self._read_claiming(limit))
         return (yield from self._claim_then_read(limit, now))
 
@@ -106,6 +113,24 @@ class Reader:
             for one in found
             if state.get(one.id) != 2
         ]
+
+    def _drop_gone(self) -> Operation[None]:
+        """Acknowledge what is ripe and whose entry is gone from the stream.
+
+        CLAIM passes over it, so it would stay in the pending list for ever. A worker that still
+        handles such an entry renews its lease, so it is not ripe.
+        """
+        member = self.member
+        ripe: list[Word] = ["IDLE", member.claim_after_ms, "-", "+", HISTORY_ROWS]
+        replies = yield [["XPENDING", member.stream, member.group, *ripe]]
+        ids: list[bytes] = [row[0] for row in accepted(replies[0])]
+        if not ids:
+            return
+        replies = yield [["XRANGE", member.stream, one, one] for one in ids]
+        gone = [one for one, reply in zip(ids, replies, strict=True) if accepted(reply) == []]
+        if gone:
+            replies = yield [["XACK", member.stream, member.group, *gone]]
+            accepted(replies[0])
 
     # --- servers that do not ----------------------------------------------------------------------
 
