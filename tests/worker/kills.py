@@ -148,8 +148,3 @@ class Campaign:
             "twice": sorted(order for order, count in seen.items() if count > 1),
             "dead": len(await self.store.dead()),
         }
-
-
-def faultless(report: dict[str, Any]) -> bool:
-    """Whether nothing was lost, doubled or given up."""
-    return not (report["lost"] or report["twice"] or report["dead"])
