@@ -19,7 +19,7 @@ from math import inf
 from typing import Any, Protocol
 from weakref import ref
 
-from headwater.client.turns import INSIDE, TURN_GUARD, between_turns
+from headwater.client.turns import FAMILY, INSIDE, TURN_GUARD, between_turns
 from headwater.clock import SystemClock
 from headwater.errors import ForkedStore, StoreClosed
 from headwater.server.node import Node
@@ -65,6 +65,7 @@ class Store:
         self.closed = ""
         """Why nothing can be done here any more; empty while it can."""
         self._process_id = os.getpid()
+        self._generation = FAMILY.generation
         self._sleepers: dict[Sleeper, None] = {}
         self._due = inf
         """No sleeper will wake later than this (node's monotonic seconds)."""
@@ -81,7 +82,7 @@ class Store:
     @property
     def here(self) -> bool:
         """Whether this process is the one that opened it."""
-        return self._process_id == os.getpid()
+        return self._generation == FAMILY.generation
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -90,9 +91,9 @@ class Store:
 
         Raises `ForkedStore` or `StoreClosed`.
         """
-        self._check()
+        self.check_process()
         with INSIDE, self.node.lock:
-            self._check()
+            self._check_open()
             session = self.node.connect(
                 kind="embedded", address=f"{self.address}:0", on_output=_deliver
             )
@@ -105,10 +106,9 @@ class Store:
 
         Raises `BrokenPipeError` when the store has closed the session, `ForkedStore`, `StoreClosed`.
         """
-        self._check()
-        node = self.node
-        with INSIDE, node.lock:
-            self._check()
+        self.check_process()
+        with INSIDE, self.node.lock:
+            self._check_open()
             if session.closed:
                 raise BrokenPipeError(errno.EPIPE, "the store has closed this connection")
             fed = 0
@@ -267,8 +267,7 @@ class Store:
                 "over a socket."
             )
 
-    def _check(self) -> None:
-        self.check_process()
+    def _check_open(self) -> None:
         if self.closed:
             raise StoreClosed(f"{self.address} is closed: {self.closed}. Connect again.")
 
