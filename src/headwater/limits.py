@@ -56,3 +56,7 @@ JOURNAL_FILE_BYTES = 64 * 1024 * 1024
 
 MAX_RECORD_GROUP_BYTES = 2 * 1024 * 1024 * 1024
 """Longest record group that is believed when read back; checked before anything is allocated."""
+
+SHORTEST_RECHECK_MS = 10
+"""How often at most a blocked XREADGROUP CLAIM looks for entries that were delivered meanwhile; CLAIM 0
+would otherwise look all the time."""

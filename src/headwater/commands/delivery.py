@@ -13,7 +13,7 @@ from headwater.engine.entry_log import Span
 from headwater.engine.facts import HEADROOM
 from headwater.engine.group import Consumer, ConsumerGroup
 from headwater.engine.stream import Stream
-from headwater.limits import MAX_DELIVERY_COUNT
+from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.model import id_after
 from headwater.resp.replies import ReplyWriter
 
@@ -186,14 +186,14 @@ class Delivery(GroupRead):
 
     def recheck_at_ms(self) -> int | None:
         """When the oldest pending entry that still exists will be idle enough; without one, a
-        min-idle-time from now."""
+        min-idle-time from now, but no more often than makes sense."""
         if self.claim_ms < 0:
             return None
         pel, log = self.group.pel, self.group.stream.log
         for at in self._candidates():
             if log.contains(*pel.id(at)):
                 return pel.time(at) + self.claim_ms
-        return self.call.now_ms + self.claim_ms
+        return self.call.now_ms + max(self.claim_ms, SHORTEST_RECHECK_MS)
 
 
 class History(GroupRead):
