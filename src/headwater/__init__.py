@@ -28,14 +28,26 @@ if TYPE_CHECKING:
     from headwater.model import IDRange as IDRange
     from headwater.model import PendingEntry as PendingEntry
     from headwater.model import StreamID as StreamID
+    from headwater.worker import Again as Again
+    from headwater.worker import App as App
+    from headwater.worker import Backoff as Backoff
+    from headwater.worker import Dead as Dead
+    from headwater.worker import Delivery as Delivery
+    from headwater.worker import Stream as Stream
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Again": "headwater.worker",
+    "App": "headwater.worker",
+    "Backoff": "headwater.worker",
+    "Dead": "headwater.worker",
+    "Delivery": "headwater.worker",
     "Entry": "headwater.model",
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.model",
     "PendingEntry": "headwater.model",
+    "Stream": "headwater.worker",
     "StreamID": "headwater.model",
     "aio": "headwater.aio",
     "connect": "headwater.client.connect",
