@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 
 from faststream import FastStream
@@ -10,7 +11,7 @@ from faststream.redis import RedisBroker, StreamSub
 
 
 async def main(url: str, stream: str, group: str, consumer: str) -> None:
-    broker = RedisBroker(url, logger=None)
+    broker = RedisBroker(url, logger=logging.getLogger("victim"))
 
     @broker.subscriber(stream=StreamSub(stream, group=group, consumer=consumer, last_id="0"))
     async def stuck(_message: str) -> None:
