@@ -340,8 +340,10 @@ def _settle(
     if mode == b"ACK":
         group.acknowledge(ids)
         return
+    if settlement.delay_ms == 0:
+        ids.sort()  # due at once, and what is due goes by id
     counts = [released_count(group.pel.delivery_count(group.pel.find(*i)), mode) for i in ids]
-    if settlement.delay_ms >= 0:
+    if settlement.delay_ms > 0:
         due = call.now_ms + settlement.delay_ms
         group.delay([(*i, due, count) for i, count in zip(ids, counts, strict=True)])
     else:

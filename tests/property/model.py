@@ -1,0 +1,334 @@
+"""A stream store that is obviously right and slow: dicts and lists, one method a command.
+
+Written from streams.md and verbs.md's sentences alone; it shares nothing with the engine but the
+types of replies. This part has streams and their entries, `model_groups` what groups do with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.testing.replies import Failure, Nil, Reply, Simple
+
+ID = tuple[int, int]
+Fields = list[bytes]
+
+UNKNOWN = -1
+NEVER = -1
+MOST = 2**63 - 1
+LEAST, GREATEST = (0, 0), (2**64 - 1, 2**64 - 1)
+OK = Simple(b"OK")
+
+
+def spell(entry_id: ID) -> bytes:
+    return b"%d-%d" % entry_id
+
+
+class Refused(Exception):
+    """The command is refused with this text; nothing has changed."""
+
+
+@dataclass
+class Pending:
+    """One pending entry; ``owner`` None and ``due`` None: released; ``due`` set: delayed."""
+
+    owner: bytes | None
+    time: int
+    count: int
+    due: int | None = None
+
+
+@dataclass
+class Consumer:
+    seen: int
+    active: int = NEVER
+
+
+@dataclass
+class Group:
+    last: ID
+    read: int
+    consumers: dict[bytes, Consumer] = field(default_factory=dict)
+    pending: dict[ID, Pending] = field(default_factory=dict)
+    order: list[ID] = field(default_factory=list)
+    """The owned, oldest delivery first; who comes later stands behind those of the same time."""
+    zone: list[ID] = field(default_factory=list)
+    """The released, first in, first out."""
+
+    def drop(self, entry_id: ID) -> None:
+        del self.pending[entry_id]
+        for listed in (self.order, self.zone):
+            if entry_id in listed:
+                listed.remove(entry_id)
+
+    def _put(self, entry_id: ID, record: Pending) -> None:
+        if entry_id in self.pending:
+            self.drop(entry_id)
+        self.pending[entry_id] = record
+
+    def own(self, entry_id: ID, owner: bytes, time: int, count: int) -> None:
+        self._put(entry_id, Pending(owner, time, count))
+        place = sum(self.pending[other].time <= time for other in self.order)
+        self.order.insert(place, entry_id)
+
+    def release(self, entry_id: ID, count: int) -> None:
+        self._put(entry_id, Pending(None, 0, count))
+        self.zone.append(entry_id)
+
+    def delay(self, entry_id: ID, due: int, count: int) -> None:
+        self._put(entry_id, Pending(None, due, count, due))
+
+    def owned_by(self, name: bytes) -> list[ID]:
+        return sorted(at for at, record in self.pending.items() if record.owner == name)
+
+    def come_due(self, now: int) -> None:
+        due = sorted(
+            (record.due, at)
+            for at, record in self.pending.items()
+            if record.due is not None and record.due <= now
+        )
+        for _, entry_id in due:
+            self.release(entry_id, self.pending[entry_id].count)
+
+
+@dataclass
+class Stream:
+    entries: dict[ID, Fields] = field(default_factory=dict)
+    last: ID = LEAST
+    deleted: ID = LEAST
+    added: int = 0
+    groups: dict[bytes, Group] = field(default_factory=dict)
+    nodes: list[list[ID]] = field(default_factory=list)
+    """Ids that each of Redis's nodes took, alive or not."""
+
+    @property
+    def first(self) -> ID:
+        return min(self.entries, default=LEAST)
+
+    def between(self, start: ID, end: ID) -> list[ID]:
+        return [at for at in sorted(self.entries) if start <= at <= end]
+
+    def after(self, last: ID, count: int) -> list[ID]:
+        return limited([at for at in sorted(self.entries) if at > last], count)
+
+    def remove(self, entry_id: ID) -> None:
+        del self.entries[entry_id]
+        self.nodes = [node for node in self.nodes if any(at in self.entries for at in node)]
+
+    def referenced(self, entry_id: ID) -> bool:
+        return any(g.last < entry_id or entry_id in g.pending for g in self.groups.values())
+
+    def hole_ahead(self, last: ID) -> bool:
+        return bool(self.entries) and self.deleted != LEAST and last <= self.deleted
+
+    def read_at(self, entry_id: ID) -> int:
+        """How many were added up to an id: streams.md 8, estimate(id)."""
+        if self.added == 0:
+            return 0
+        if not self.entries and entry_id <= self.last:
+            return self.added
+        if entry_id != LEAST and entry_id < self.deleted:
+            return UNKNOWN
+        if entry_id >= self.last:
+            return self.added if entry_id == self.last else UNKNOWN
+        if (self.deleted == LEAST or self.deleted < self.first) and entry_id <= self.first:
+            return self.added - len(self.entries) + (entry_id == self.first)
+        return UNKNOWN
+
+    def lag(self, group: Group) -> Reply:
+        if self.added == 0 or not self.entries:
+            return 0
+        if group.last < self.first and self.deleted < self.first:
+            return len(self.entries)
+        if group.read != UNKNOWN and not self.hole_ahead(group.last):
+            return self.added - group.read
+        read = self.read_at(group.last)
+        return Nil.BULK if read == UNKNOWN else self.added - read
+
+
+def limited(found: list[ID], count: int) -> list[ID]:
+    """``count`` 0 is no limit."""
+    return found[:count] if count else found
+
+
+@dataclass
+class Trim:
+    """``threshold`` is a length or an id."""
+
+    threshold: int | ID
+    approximate: bool = False
+    limit: int = 0
+    mode: bytes = b"KEEPREF"
+
+
+class EntriesModel:
+    """Streams and what acts on their entries. ``now`` is moved by whoever drives the model."""
+
+    def __init__(self, *, now: int, node_max_entries: int) -> None:
+        self.now = now
+        self.node_max_entries = node_max_entries
+        self.streams: dict[bytes, Stream] = {}
+
+    def come_due(self) -> None:
+        """Before any command: what was delayed and is due is released."""
+        for stream in self.streams.values():
+            for group in stream.groups.values():
+                group.come_due(self.now)
+
+    def _entry(self, key: bytes, entry_id: ID) -> list[Reply]:
+        fields: list[Reply] = [*self.streams[key].entries[entry_id]]
+        return [spell(entry_id), fields]
+
+    # --- adding ---------------------------------------------------------------------------------
+
+    def new_id(self, last: ID, wanted: ID | None) -> ID:
+        """The id that ``*`` (None) or an id means after ``last``."""
+        if wanted is None:
+            return (self.now, 0) if self.now > last[0] else (last[0], last[1] + 1)
+        if wanted == LEAST:
+            raise Refused("ERR The ID specified in XADD must be greater than 0-0")
+        if wanted <= last:
+            raise Refused(
+                "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+            )
+        return wanted
+
+    def xadd(
+        self, key: bytes, wanted: ID | None, fields: Fields, trim: Trim | None = None
+    ) -> Reply:
+        stream = self.streams.get(key, Stream())
+        entry_id = self.new_id(stream.last, wanted)
+        self.streams[key] = stream
+        stream.entries[entry_id] = fields
+        stream.last = entry_id
+        stream.added += 1
+        if not stream.nodes or len(stream.nodes[-1]) >= self.node_max_entries:
+            stream.nodes.append([])
+        stream.nodes[-1].append(entry_id)
+        if trim is not None:
+            self._trim(stream, trim)
+        return spell(entry_id)
+
+    # --- removing -------------------------------------------------------------------------------
+
+    def xdel(self, key: bytes, ids: list[ID]) -> Reply:
+        stream = self.streams.get(key)
+        if stream is None:
+            return 0
+        there = [at for at in dict.fromkeys(ids) if at in stream.entries]
+        for entry_id in there:
+            stream.remove(entry_id)
+            stream.deleted = max(stream.deleted, entry_id)
+        return len(there)
+
+    def xtrim(self, key: bytes, trim: Trim) -> Reply:
+        stream = self.streams.get(key)
+        return 0 if stream is None else self._trim(stream, trim)
+
+    def _trim(self, stream: Stream, trim: Trim) -> int:
+        gone, keepref = 0, trim.mode == b"KEEPREF"
+        limit = trim.limit if trim.approximate else 0
+        for node in list(stream.nodes):
+            live = [at for at in node if at in stream.entries]
+            if self._satisfied(stream, trim, None) or (limit and gone + len(live) > limit):
+                break
+            whole = self._goes_whole(stream, trim, node, live)
+            if keepref and trim.approximate and not whole:
+                break
+            for entry_id in live:
+                if self._satisfied(stream, trim, entry_id):
+                    break
+                if trim.mode == b"ACKED" and stream.referenced(entry_id):
+                    continue
+                stream.remove(entry_id)
+                gone += 1
+                if trim.mode == b"DELREF":
+                    self.forget(stream, entry_id)
+            if not whole:
+                break
+        return gone
+
+    @staticmethod
+    def _satisfied(stream: Stream, trim: Trim, entry_id: ID | None) -> bool:
+        if isinstance(trim.threshold, int):
+            return len(stream.entries) <= trim.threshold
+        return entry_id is not None and entry_id >= trim.threshold
+
+    @staticmethod
+    def _goes_whole(stream: Stream, trim: Trim, node: list[ID], live: list[ID]) -> bool:
+        if isinstance(trim.threshold, int):
+            return len(stream.entries) - len(live) >= trim.threshold
+        return node[-1] < trim.threshold
+
+    @staticmethod
+    def forget(stream: Stream, entry_id: ID) -> None:
+        """DELREF: out of every pending list."""
+        for group in stream.groups.values():
+            if entry_id in group.pending:
+                group.drop(entry_id)
+
+    def delete(self, key: bytes) -> Reply:
+        return int(self.streams.pop(key, None) is not None)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def xlen(self, key: bytes) -> Reply:
+        return len(self.streams[key].entries) if key in self.streams else 0
+
+    def xrange(self, key: bytes, start: ID, end: ID, count: int | None, *, back: bool) -> Reply:
+        if key not in self.streams:
+            return []
+        if count is not None and count <= 0:
+            return Nil.ARRAY
+        found = self.streams[key].between(start, end)
+        found = (found[::-1] if back else found)[:count]
+        return [self._entry(key, at) for at in found]
+
+    def xread(self, reads: list[tuple[bytes, ID | None]], count: int) -> Reply:
+        """An id of None is ``+``, the last entry."""
+        found: list[Reply] = []
+        for key, last in reads:
+            stream = self.streams.get(key, Stream())
+            ids = sorted(stream.entries)[-1:] if last is None else stream.after(last, count)
+            if ids:
+                found.append([key, [self._entry(key, at) for at in ids]])
+        return found or Nil.ARRAY
+
+    def xsplit(self, key: bytes, start: ID, end: ID, parts: int) -> Reply:
+        ids = self.streams[key].between(start, end) if key in self.streams else []
+        size, larger = divmod(len(ids), parts)
+        begins, at = [], 0
+        for part in range(parts - 1):
+            at += size + (part < larger)
+            if at < len(ids):
+                begins.append(ids[at])
+        return [len(ids), [spell(one) for one in dict.fromkeys(begins)]]
+
+    def xsetid(self, key: bytes, last: ID, added: int | None, deleted: ID | None) -> Reply:
+        if deleted is not None and last < deleted:
+            raise Refused(
+                "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
+            )
+        stream = self.streams.get(key)
+        if stream is None:
+            raise Refused("ERR no such key")
+        if last < stream.deleted:
+            raise Refused(
+                "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
+            )
+        if stream.entries and last < max(stream.entries):
+            raise Refused(
+                "ERR The ID specified in XSETID is smaller than the target stream top item"
+            )
+        if stream.entries and added is not None and added < len(stream.entries):
+            raise Refused(
+                "ERR The entries_added specified in XSETID is smaller than the target stream length"
+            )
+        stream.last = last
+        stream.added = stream.added if added is None else added
+        stream.deleted = deleted if deleted not in (None, LEAST) else stream.deleted
+        return OK
+
+
+def refusal(error: Refused) -> Failure:
+    return Failure(str(error).encode())
