@@ -30,10 +30,11 @@ def demo(
         int, typer.Option(metavar="N", help="Which flights are spoiled, and how.")
     ] = SEED,
 ) -> None:
-    """Run the whole path on 336,776 real flights: a server, a producer, three workers of which one
-    is stopped and one is killed, Spark, and a reconciliation of everything.
+    """Run the whole path on 336,776 real flights.
 
-    The exit status is 1 if a line of the reconciliation does not hold.
+    A server, a producer, three workers of which one is stopped and one is killed, Spark, a
+    reconciliation of everything and a report. The exit status is 1 if a line of the reconciliation
+    does not hold.
     """
     outcome = run(Order(flights, seed, keep), Teller())
     if not all(line.holds for line in outcome.lines):

@@ -3,7 +3,8 @@
 Rule 1. A child leads a process group of its own, so that Ctrl-C reaches the demo alone and ending
         the group also ends what the child started (Spark's Java).
 Rule 2. Leaving `Children` ends every child, newest first: SIGCONT and SIGTERM, then SIGKILL.
-Rule 3. While it does so Ctrl-C is not heard: half a cleaning is none.
+Rule 3. While it does so Ctrl-C is not heard: half a cleaning is none. For the same reason only the
+        first Ctrl-C counts, and one that comes while a child starts waits until the child is known.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ class Children:
     def start(self, name: str, arguments: list[str], **env: str) -> Child:
         """Start a process called ``name``; its output goes to ``NAME.log``."""
         self._logs.mkdir(parents=True, exist_ok=True)
-        child = Child(name, arguments, self._logs / f"{name}.log", env)
-        self._children.append(child)
+        with interrupts_put_off():
+            child = Child(name, arguments, self._logs / f"{name}.log", env)
+            self._children.append(child)
         return child
 
     def __enter__(self) -> Self:
@@ -155,17 +157,34 @@ def deaf_to_interrupts() -> Iterator[None]:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Inside the block SIGTERM and SIGHUP end the demo as Ctrl-C does, cleaning included."""
+    """Inside the block SIGTERM and SIGHUP end the demo as Ctrl-C does, cleaning included; the first
+    of them is heard, and no other."""
 
     def interrupt(_number: int, _frame: object) -> None:
+        for number in _ENDINGS:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    heard = {number: signal.signal(number, interrupt) for number in _ENDINGS[1:]}
+    heard = {number: signal.signal(number, interrupt) for number in _ENDINGS}
     try:
         yield
     finally:
         for number, handler in heard.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupts_put_off() -> Iterator[None]:
+    """What arrives inside the block is heard behind it."""
+    arrived: list[int] = []
+    heard = {n: signal.signal(n, lambda number, _frame: arrived.append(number)) for n in _ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+        if arrived:
+            signal.raise_signal(arrived[0])
 
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

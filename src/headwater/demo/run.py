@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import headwater
 from headwater.demo import data, faults, reconcile, report
 from headwater.demo.children import Child, Children, interrupted_by_signals
 from headwater.demo.evidence import Held, collect, group_counts
@@ -133,7 +134,7 @@ class Demo:
         """The six steps."""
         self.begin("1 server", "A server with a journal")
         server, url = self.serve()
-        client = connect(url)
+        client = headwater.connect(url)
         self.begin(
             "2 producer",
             f"A producer publishes {self.order.flights:,} flights, one in a thousand of them spoiled",
@@ -337,11 +338,3 @@ class Wait:
 
     def _quiet(self) -> bool:
         return self._publishing.ended and group_counts(self._client) == (0, 0)
-
-
-def connect(url: str) -> Redis:
-    """A client of the demo's server."""
-    import redis
-
-    client: Redis = redis.Redis.from_url(url)
-    return client

@@ -7,9 +7,11 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headwater.demo import children as module
 from headwater.demo.children import ChildFailed, Children, interrupted_by_signals
 
 SLEEPER = "import time; print('ready', flush=True); time.sleep(600)"
@@ -84,6 +86,37 @@ def test_a_child_that_ends_early_is_quoted(tmp_path: Path) -> None:
         child = children.start("server", python("print('address in use'); raise SystemExit(3)"))
         with pytest.raises(ChildFailed, match=r"exit status 3(.|\n)*address in use"):
             child.line_with("ready", within=20)
+
+
+def test_ctrl_c_while_a_child_starts_ends_that_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a Ctrl-C that comes when the process is there and nobody has been told
+    started: list[module.Child] = []
+
+    class Interrupted(module.Child):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(module, "Child", Interrupted)
+    # When it is heard
+    with pytest.raises(KeyboardInterrupt), Children(tmp_path) as children:
+        children.start("child", python(SLEEPER))
+    # Then the child has ended
+    assert not started[0].running
+
+
+def test_a_second_ctrl_c_does_not_disturb_the_cleaning() -> None:
+    cleaned = False
+    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            cleaned = True
+    assert cleaned
 
 
 def test_sigterm_ends_the_demo_as_ctrl_c_does() -> None:
