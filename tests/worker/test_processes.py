@@ -28,7 +28,7 @@ async def _results(store: Store) -> list[shop.Invoice]:
 
 async def test_headwater_work_runs_n_workers_and_stops_them_in_peace(store: Store) -> None:
     with supervised(store.url, "--workers", "2") as parent:
-        await eventually(lambda: _joined(store, 2))
+        await eventually(lambda: parent.said().count("reads orders as") == 2)
         await _send(store, *(shop.Order(number, do="yield") for number in range(100)))
         await eventually(store.settled)
         workers = children(parent.pid)
@@ -42,15 +42,9 @@ async def test_headwater_work_runs_n_workers_and_stops_them_in_peace(store: Stor
     assert await store.consumers() == []
 
 
-async def _joined(store: Store, count: int) -> bool:
-    if not await store.look.exists("orders"):
-        return False
-    return len(await store.consumers()) == count
-
-
 async def test_a_worker_that_dies_is_started_again(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
-        await eventually(lambda: _joined(store, 1))
+        await eventually(lambda: "reads orders as" in parent.said())
         (first,) = await eventually(lambda: children(parent.pid))
         os.kill(first, signal.SIGKILL)
         await eventually(lambda: children(parent.pid) not in ([], [first]))
@@ -85,10 +79,22 @@ async def _owned(store: Store, count: int) -> bool:
 
 async def test_a_worker_stops_in_peace_when_its_parent_is_killed(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
-        await eventually(lambda: _joined(store, 1))
+        await eventually(lambda: "reads orders as" in parent.said())
+        (worker,) = children(parent.pid)
         parent.signal(signal.SIGKILL)
         parent.wait()
-        await eventually(lambda: _joined(store, 0))
+        await eventually(lambda: "g of orders stopped" in parent.said())
+        assert "the process that started this one is gone: stopping" in parent.said()
+        await eventually(lambda: not _runs(worker))
+    assert await store.consumers() == []
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process lives; one that nobody waits for stays as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store: Store) -> None:

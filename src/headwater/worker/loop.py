@@ -193,8 +193,8 @@ class Loop:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.custody.close()
         self.handling.close()
-        if not self.failed.done():
-            self.failed.cancel()
+        if not self.failed.cancel() and not self.failed.cancelled():
+            self.failed.exception()  # a stop that came first has nobody who asks for it
 
     # --- what was read ----------------------------------------------------------------------------
 
