@@ -11,7 +11,7 @@ import redis
 
 from headwater.testing.server import server_process
 from tests import peers
-from tests.spark.stores import Shop
+from tests.spark.stores import QUICK_JVM, Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +84,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.driver.extraJavaOptions", QUICK_JVM)
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")

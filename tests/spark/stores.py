@@ -8,6 +8,9 @@ from typing import Any
 
 import redis
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For tables of a few rows the JVM's best compiler costs more than it gains: half of a test's time."""
+
 
 @dataclass
 class Shop:

@@ -146,7 +146,8 @@ def test_a_pipeline_without_java_is_one_line_that_helps(tmp_path: Path) -> None:
 
 JOB = """
 import os, headwater.spark
-spark = headwater.spark.session(master="local[1]", config={"spark.driver.memory": "512m"})
+quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+spark = headwater.spark.session(master="local[1]", config=quick)
 home = spark._jvm.java.lang.System.getProperty("java.home")
 rows = spark.range(5).selectExpr("sum(id) AS s").collect()
 print("RESULT", home, rows[0].s)

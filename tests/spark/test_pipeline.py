@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from headwater.errors import DataLoss, PipelineError
 from headwater.spark.pipeline import Made, load, parquet, run
 from headwater.spark.pipeline.parquet import AppendTable, CompleteTable
-from tests.spark.stores import Shop
+from tests.spark.stores import QUICK_JVM, Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +30,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spar
 STORES = ("headwater",)
 
 FILE = """
+[spark]
+master = "local[2]"
+conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
+
 [source.raw]
 url = "${HW_TEST_URL}"
 stream = "s"
@@ -59,10 +63,8 @@ path = "tables/totals"
 mode = "complete"
 sql = "SELECT category FROM totals ORDER BY total DESC LIMIT 1"
 path = "tables/best"
-
-[spark]
-master = "local[2]"
-"""
+""".replace("QUICK_JVM", QUICK_JVM)
+)
 
 
 @pytest.fixture
