@@ -64,7 +64,6 @@ mode = "complete"
 sql = "SELECT category FROM totals ORDER BY total DESC LIMIT 1"
 path = "tables/best"
 """.replace("QUICK_JVM", QUICK_JVM)
-)
 
 
 @pytest.fixture
