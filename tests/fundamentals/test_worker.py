@@ -11,8 +11,8 @@ import time
 import msgspec
 import pytest
 
+from headwater import Again, App, Backoff, Dead, Delivery, Stream
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
 
 
 class Order(msgspec.Struct):

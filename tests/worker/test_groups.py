@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from headwater.groups.dead_letters import page, replay
 from headwater.groups.member import retire
 from headwater.groups.operation import run, single
 from headwater.groups.settling import Addition, How, Settlement, settle
-from headwater.messages import due_key
+from headwater.messages import dead_letter_fields, due_key
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
@@ -326,4 +327,23 @@ def test_in_a_cluster_results_of_another_slot_are_published_then_settled(
         assert beside.done
         assert client.xlen("elsewhere") == client.xlen("{s}.dead") == 1
         assert core.nothing_pending()
+
+        # and a dead letter in another slot is replayed in two steps
+        letter = dead_letter_fields(
+            [b"v", b"a"],
+            stream="s",
+            group="g",
+            entry_id="5-5",
+            consumer="c",
+            deliveries=1,
+            error="",
+            trace="",
+            at_ms=0,
+        )
+        add(core, b"c")
+        (third,) = core.read()
+        core.settle(third, to=[Addition("elsewhere", letter)])
+        letters = core.do(page("elsewhere"))[1:]
+        assert len(core.do(replay("elsewhere", letters))) == 1
+        assert client.xlen("elsewhere") == 1
         core.close()

@@ -359,3 +359,34 @@ async def test_a_wrong_password_ends_the_worker_with_one_error(peer: Any) -> Non
     with pytest.raises(HeadwaterError, match="does not let this worker in") as raised:
         await app.run()
     assert "wrong@" not in str(raised.value)
+
+
+async def test_a_store_that_is_full_is_waited_for_and_costs_no_delivery(
+    peer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a store whose memory is used up while a handler runs
+    server = peer("redis-8.2")
+    app = App(server.url, name="patient")
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    counts = []
+
+    @app.consumer(orders, **QUICK, into=invoices)
+    async def bill(order: Order, delivery: Delivery) -> Invoice:
+        counts.append(delivery.count)
+        begun.set()
+        await go_on.wait()
+        return Invoice(order.id)
+
+    async with redis.asyncio.Redis.from_url(server.url) as look, working(app):
+        store = Store("redis-8.2", server.url, look)
+        await orders.send(Order(17))
+        await begun.wait()
+        await look.config_set("maxmemory", "1")
+        go_on.set()
+
+        # When it can write again, then the result is there, of the first delivery
+        await eventually(lambda: "takes no writes" in caplog.text)
+        await look.config_set("maxmemory", "0")
+        await eventually(store.settled)
+        assert [one.order for one in await store.results()] == [17]
+    assert counts == [1]

@@ -150,13 +150,15 @@ def _judged(reply: Any) -> Any:
     """A redis-py error as `Refused`; connection errors, which a pipeline may hold, raised."""
     if not isinstance(reply, Exception):
         return reply
-    from redis.exceptions import NoScriptError, ResponseError
+    from redis.exceptions import ResponseError
 
     if not isinstance(reply, ResponseError):
         raise reply
     text = str(reply)
-    if isinstance(reply, NoScriptError):
-        return Refused(text, "NOSCRIPT")
+    # redis-py takes the code off the text of those errors that it has a class for.
+    code = getattr(reply, "status_code", None) or ""
+    if code and code != "ERR":
+        text = f"{code} {text}"
     if "NOGROUP" in text[:20]:
         return GroupVanished(text, "NOGROUP")
-    return Refused(text)
+    return Refused(text, code)

@@ -17,6 +17,11 @@ from headwater.groups.operation import Command, Operation, Refused, Word, accept
 from headwater.groups.scripts import RENEW, SETTLE
 from headwater.messages import Pairs, hash_tag
 
+CANNOT_NOW = frozenset(
+    {"OOM", "MISCONF", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"}
+)
+"""Codes of errors that say nothing about the command: the store takes no writes for a while."""
+
 LUA_WORDS = 7_000
 """Most words of one XADD inside Lua, whose stack holds 8,000."""
 
@@ -137,19 +142,14 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
     outcomes: list[Outcome] = [Outcome(done=False)] * len(settlements)
     for indexes, reply in zip(alike.values(), replies, strict=True):
         if isinstance(reply, Refused):
-            _raise_unless_about_additions(reply, bool(settlements[indexes[0]].additions))
+            if not settlements[indexes[0]].additions or reply.code == "NOGROUP":
+                raise reply
             outcomes[indexes[0]] = Outcome(done=False, error=reply)
             continue
         flags, added = reply
         for index, flag in zip(indexes, flags, strict=True):
             outcomes[index] = Outcome(bool(flag), added)
     return outcomes
-
-
-def _raise_unless_about_additions(reply: Refused, has_additions: bool) -> None:
-    """A group that is gone, and a store that cannot write, concern the whole batch."""
-    if not has_additions or reply.code in ("NOGROUP", "MISCONF", "OOM", "READONLY", "NOPERM"):
-        raise reply
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:

@@ -21,7 +21,7 @@ from typing import Any
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member, look_again, rejoin
 from headwater.groups.operation import GroupVanished, Operation, Refused, perform
-from headwater.groups.settling import How, Outcome, Settlement, settle
+from headwater.groups.settling import CANNOT_NOW, How, Outcome, Settlement, settle
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import (
     FIRST_PAUSE,
@@ -225,17 +225,34 @@ class Custody:
         return [(held.id, held.count) for held in self.held.values()]
 
     async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
+        """Settle a batch: again what the store cannot write now, and what was not ours for want of
+        the group that another worker has made again meanwhile."""
         outcomes: list[Outcome] = await self.ask(lambda member: settle(member, settlements))
+        pause = FIRST_PAUSE
+        while waiting := [n for n, one in enumerate(outcomes) if _cannot_now(one)]:
+            log.warning(
+                "the store takes no writes, trying again in %.2f s: %s",
+                pause,
+                outcomes[waiting[0]].error,
+            )
+            await sleep(self.clock, pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            await self._settle_again(settlements, outcomes, waiting)
         missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
         if missed:
             kept = await self._registered_again()
-            missed = [n for n in missed if settlements[n].id in kept]
-        if missed:
-            again = [settlements[n] for n in missed]
-            retried = await self.ask(lambda member: settle(member, again))
-            for n, outcome in zip(missed, retried, strict=True):
-                outcomes[n] = outcome
+            again = [n for n in missed if settlements[n].id in kept]
+            await self._settle_again(settlements, outcomes, again)
         return outcomes
+
+    async def _settle_again(
+        self, settlements: Sequence[Settlement], outcomes: list[Outcome], places: Sequence[int]
+    ) -> None:
+        if places:
+            chosen = [settlements[n] for n in places]
+            retried = await self.ask(lambda member: settle(member, chosen))
+            for n, outcome in zip(places, retried, strict=True):
+                outcomes[n] = outcome
 
     def _done(self, ending: Ending, outcome: Outcome) -> None:
         held = ending.held
@@ -255,3 +272,7 @@ class Custody:
         """`member`, once the group is joined."""
         assert self.member is not None, "nothing is held before the group is joined"
         return self.member
+
+
+def _cannot_now(outcome: Outcome) -> bool:
+    return outcome.error is not None and outcome.error.code in CANNOT_NOW

@@ -18,7 +18,7 @@ from random import Random
 
 from headwater.groups.claiming import Delivered, recover
 from headwater.groups.member import retire
-from headwater.groups.operation import Refused
+from headwater.groups.operation import Refused, single
 from headwater.groups.settling import How, Outcome, Settlement
 from headwater.worker.alone import Gate
 from headwater.worker.clocks import LoopClock, Timers
@@ -172,8 +172,10 @@ class Loop:
     async def _leave(self) -> bool:
         """Settle, hand back what arrived unseen, and remove the consumer if it owns nothing."""
         await self.custody.settler.drained()
-        found, _gone = await self.custody.ask(lambda who: recover(who, list(self.custody.held)))
+        found, gone = await self.custody.ask(lambda who: recover(who, list(self.custody.held)))
         await self._accept(found)
+        if gone:
+            await self.custody.ask(lambda who: single("XACK", who.stream, who.group, *gone))
         await self.custody.settler.drained()
         return bool(await self.custody.ask(retire))
 

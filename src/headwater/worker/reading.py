@@ -123,7 +123,10 @@ class Reading:
         """Ask the server what it can do, and join the group the first time."""
         consumer = self.consumer
         able = await perform(client, probe(consumer.stream.name))
-        self._connection_id = await perform(client, single("CLIENT", "ID"))
+        try:
+            self._connection_id = await perform(client, single("CLIENT", "ID"))
+        except Refused:
+            self._connection_id = 0  # a read cannot be called back then, and ends by itself
         member = Member(
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
