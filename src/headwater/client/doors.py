@@ -44,10 +44,15 @@ class Door:
     def __repr__(self) -> str:
         return repr(self.store)
 
-    def connect(self, transport: Transport) -> Session:
-        """A new session. Raises `StoreClosed` once this door was left."""
+    def check(self) -> None:
+        """Raises `ForkedStore`, or `StoreClosed` once this door was left or the store closed."""
         if self._left:
             raise StoreClosed(f"this client of {self.store.address} was closed. Connect again.")
+        self.store.check()
+
+    def connect(self, transport: Transport) -> Session:
+        """A new session. Raises what `check` raises."""
+        self.check()
         return self.store.connect(transport)
 
     def leave(self) -> None:

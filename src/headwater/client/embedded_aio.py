@@ -13,7 +13,6 @@ Rule 3. One timer a loop and store watches the node's deadlines, as long as a co
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -38,7 +37,6 @@ class EmbeddedWriter:
         self._store = door.store
         self._reader = reader
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
         self._arrived: deque[bytearray] = deque()
         self._ended = False
         self._session = door.connect(self)
@@ -60,7 +58,7 @@ class EmbeddedWriter:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        if threading.get_ident() == self._thread:
+        if _runs_here(self._loop):
             self._feed()
         else:
             with suppress(RuntimeError):  # the loop is closed: nobody reads any more
@@ -110,7 +108,6 @@ class LoopAlarm:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self.loop = loop
-        self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
         self.writers: set[int] = set()
         """Identities of the open connections; one that is only forgotten takes itself out."""
@@ -130,7 +127,7 @@ class LoopAlarm:
 
     def wake(self) -> None:
         """The next deadline is earlier than it was; called under the node's lock, in any thread."""
-        if threading.get_ident() == self._thread:
+        if _runs_here(self.loop):
             self._set()
             return
         try:
@@ -173,6 +170,14 @@ def alarm_of(store: Store) -> LoopAlarm:
     return alarm
 
 
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is in the thread, and within the run, of ``loop``."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 class EmbeddedConnection(GuardedConnection):
     """An asyncio connection of redis-py to a store in this process."""
 
@@ -186,6 +191,10 @@ class EmbeddedConnection(GuardedConnection):
 
     def repr_pieces(self) -> list[tuple[str, Any]]:
         return [("store", self.host), ("db", self.db)]
+
+    async def connect_check_health(self, *args: Any, **kwargs: Any) -> None:
+        self._door.check()  # from `_connect` it would come out as an error to be tried again
+        await super().connect_check_health(*args, **kwargs)
 
     async def _connect(self) -> None:
         reader = asyncio.StreamReader()

@@ -267,6 +267,11 @@ class Store:
                 "over a socket."
             )
 
+    def check(self) -> None:
+        """Raises `ForkedStore` or `StoreClosed` when nothing can be done here."""
+        self.check_process()
+        self._check_open()
+
     def _check_open(self) -> None:
         if self.closed:
             raise StoreClosed(f"{self.address} is closed: {self.closed}. Connect again.")

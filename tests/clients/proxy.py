@@ -1,0 +1,110 @@
+"""A TCP proxy that cuts a connection when it is told to: before a request reaches the server, or when
+the server has answered and the client has not been told."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Literal, NamedTuple, Self
+
+
+class Cut(NamedTuple):
+    """End the connection at the next request that holds ``marker``: ``before`` the server has it, or
+    ``after`` it has answered."""
+
+    marker: bytes
+    when: Literal["before", "after"]
+
+
+class CuttingProxy:
+    """Forwards to a port of 127.0.0.1, but for what is in ``cuts``; each is made once."""
+
+    def __init__(self, port: int) -> None:
+        self.cuts: list[Cut] = []
+        self.connections = 0
+        self.silent = False
+        """Whether answers are swallowed, with the connection open."""
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._links: list[_Link] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        """Refuse connections and end those that are open."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._listener.close()
+        for link in self._links:
+            link.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def take(self, request: bytes) -> Cut | None:
+        """The cut that ``request`` asks for, once."""
+        for cut in self.cuts:
+            if cut.marker in request.upper():
+                self.cuts.remove(cut)
+                return cut
+        return None
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            server = socket.create_connection(("127.0.0.1", self._target))
+            self._links.append(_Link(self, client, server))
+
+
+class _Link:
+    """One connection through the proxy."""
+
+    def __init__(self, proxy: CuttingProxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._cutting = False
+        for pump in (self._forward, self._answer):
+            threading.Thread(target=pump, daemon=True).start()
+
+    def end(self) -> None:
+        for side in (self._client, self._server):
+            with suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
+            side.close()
+
+    def _forward(self) -> None:
+        with suppress(OSError):
+            while request := self._client.recv(1 << 20):
+                cut = self._proxy.take(request)
+                if cut is not None and cut.when == "before":
+                    break
+                self._cutting = cut is not None
+                self._server.sendall(request)
+                if cut is not None:
+                    return  # the answer ends it
+        self.end()
+
+    def _answer(self) -> None:
+        with suppress(OSError):
+            while answer := self._server.recv(1 << 20):
+                if self._cutting:
+                    break
+                if not self._proxy.silent:
+                    self._client.sendall(answer)
+        self.end()

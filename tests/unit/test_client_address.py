@@ -1,0 +1,99 @@
+"""What a ``headwater://`` url says, and what is said about one that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwater.client.address import IN_PROCESS, parse
+from headwater.errors import ConfigError
+from headwater.server.settings import SETTINGS
+
+
+def test_a_directory_is_absolute_and_percent_decoded(tmp_path: Path) -> None:
+    address = parse(f"headwater://{tmp_path}/my%20orders/../bills/")
+    assert address.directory == tmp_path / "bills"
+    assert address.key == f"dir:{tmp_path / 'bills'}"
+
+
+def test_links_to_one_directory_are_one_store(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    assert parse(f"headwater://{tmp_path}/link").key == parse(f"headwater://{tmp_path}/data").key
+
+
+def test_memory_has_a_name_only_when_it_is_given() -> None:
+    assert parse("headwater://memory").key is None
+    assert parse("headwater://memory/").key is None
+    assert parse("headwater://memory/shop").key == "memory:shop"
+    assert parse("headwater://memory?name=shop").key == "memory:shop"
+
+
+def test_settings_are_the_configurations(tmp_path: Path) -> None:
+    address = parse(f"headwater://{tmp_path}?appendfsync=always&stream_node_max_entries=7")
+    config = address.config()
+    assert (config.appendfsync, config.stream_node_max_entries) == ("always", 7)
+    assert (config.appendonly, config.dir) == (True, str(tmp_path))
+    assert parse("headwater://memory").config().appendonly is False
+
+
+def test_the_environment_does_not_make_a_directory_forget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWATER_APPENDONLY", "no")
+    monkeypatch.setenv("HEADWATER_APPENDFSYNC", "no")
+    config = parse(f"headwater://{tmp_path}").config()
+    assert (config.appendonly, config.appendfsync) == (True, "everysec")
+
+
+def test_options_of_the_client_have_their_types() -> None:
+    address = parse(
+        "headwater://memory?db=3&protocol=2&decode_responses=True&socket_timeout=1.5&client_name=me"
+    )
+    assert address.options == {
+        "db": 3,
+        "protocol": 2,
+        "decode_responses": True,
+        "socket_timeout": 1.5,
+        "client_name": "me",
+    }
+
+
+def test_settings_that_do_something_here_exist() -> None:
+    assert set(IN_PROCESS) <= set(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("headwater://data/orders", "'data' stands where a host would"),
+        ("headwater://localhost:6379", "For a server, write redis://host:port"),
+        ("headwater://", "names no directory"),
+        ("headwater:///", "names no directory"),
+        ("headwater:///data?port=7000", "port does nothing for headwater:///data"),
+        ("headwater:///data?appendonly=no", "appendonly does nothing"),
+        ("headwater:///data?dir=/x", "dir does nothing"),
+        (
+            "headwater://memory?appendfsync=always",
+            "appendfsync does nothing for headwater://memory",
+        ),
+        ("headwater:///data?appendfzync=always", "'appendfzync' is no parameter. There are"),
+        ("headwater:///data?name=shop", "'name' is no parameter"),
+        ("headwater://memory?db=first", "db cannot be 'first'"),
+        ("headwater://memory?decode_responses=maybe", "decode_responses cannot be 'maybe'"),
+        ("headwater:///data?appendfsync=often", "'appendfsync' cannot be 'often'"),
+    ],
+)
+def test_what_is_wrong_is_named(url: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(url).config()
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "localhost:6379", "http://localhost", "redis:localhost", None])
+def test_a_url_that_names_no_store_is_told_which_there_are(url: str | None) -> None:
+    import headwater
+
+    for module in (headwater, headwater.aio):
+        with pytest.raises(ConfigError, match="names no store"):
+            module.connect(url)
