@@ -1,16 +1,20 @@
 """A machine that draws commands and puts each to the store and to the naive model.
 
-Here are the rules for entries, groups and reads, time and crashes; `machine_pending` has those for
+Hypothesis draws which command comes and a seed; the command chooses what it is about with that, from
+what the model says is there, so that most commands do something. Shrinking leaves out commands.
+
+Here are the commands on entries, groups and reads, time and crashes; `machine_pending` has those on
 what is pending.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
+from typing import ClassVar
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from headwater.engine import entry_log, pending
 from headwater.engine.check import broken_invariants
@@ -24,20 +28,30 @@ from tests.property.pictures import of_model, of_store
 from tests.property.state import picture
 
 NODE_MAX_ENTRIES = 3
-
-keys = st.sampled_from([b"s", b"s", b"s", b"t"])
-groups = st.sampled_from([b"g", b"g", b"h"])
-consumers = st.sampled_from([b"a", b"b", b""])
-picks = st.lists(st.integers(0, 60), min_size=1, max_size=5)
-pick = st.integers(0, 60)
-counts = st.sampled_from([0, 0, 1, 2, 3])
-idles = st.sampled_from([0, 0, 1, 1000, 5000])
-modes = st.sampled_from([b"KEEPREF", b"DELREF", b"ACKED"])
-maybe = st.booleans()
+TIMES = (1, 1, 10, 1000, 5000)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One store, one client, one model."""
+    """One store, one client, one model. ``STEPS`` says how often each command is drawn."""
+
+    STEPS: ClassVar[dict[str, int]] = {
+        "advance": 8,
+        "set_clock_back": 1,
+        "multi": 3,
+        "lose_power": 1,
+        "xadd": 14,
+        "xdel": 3,
+        "trim": 4,
+        "xsetid": 1,
+        "delete": 1,
+        "xrange": 2,
+        "xsplit": 1,
+        "xread": 1,
+        "create": 1,
+        "setid": 2,
+        "administer": 2,
+        "xreadgroup": 14,
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,14 +59,28 @@ class StoreMachine(RuleBasedStateMachine):
         self.patches.setattr(entry_log, "BLOCK_MAX_BYTES", 160)
         self.patches.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
         self.store = LocalStore()
-        self._begin()
+        self._connect()
         self.model = Model(now=self.store.clock.now_ms(), node_max_entries=NODE_MAX_ENTRIES)
         self.queue: list[tuple[tuple[Word, ...], Callable[[], Reply]]] | None = None
 
-    def _begin(self) -> None:
+    def _connect(self) -> None:
         self.store.settings.node_max_entries = NODE_MAX_ENTRIES
         self.store.settings.node_max_bytes = 0
         self.client = self.store.client()
+
+    @initialize()
+    def begin(self) -> None:
+        """Ten entries and two groups, one of which has read most of them."""
+        random = Random(0)
+        for key in (b"s", b"t"):
+            for name in (b"g", b"h"):
+                self._create(key, name, LEAST)
+        for _ in range(10):
+            self.xadd(random)
+        for who in (b"a", b"b"):
+            self._xreadgroup(b"g", who, [(b"s", None)], 3)
+        self.store.advance(1)
+        self.model.now = self.store.clock.now_ms()
 
     # --- how a command is put to both -----------------------------------------------------------
 
@@ -64,48 +92,57 @@ class StoreMachine(RuleBasedStateMachine):
         self.model.come_due()
         expected = self._expected(to)
         reply = self.client(*words)
-        assert reply == expected, f"{words}: the store says {reply}, the model {expected}"
+        assert reply == expected, f"{words!r}: the store says {reply!r}, the model {expected!r}"
 
-    @staticmethod
-    def _expected(meaning: Callable[[], Reply]) -> Reply:
+    def _expected(self, meaning: Callable[[], Reply]) -> Reply:
         try:
             return meaning()
         except Refused as error:
             return refusal(error)
 
-    def id(self, key: bytes, number: int) -> ID:
-        """One of the ids that mean something to the stream, or one that does not."""
+    # --- what it is about -----------------------------------------------------------------------
+
+    def key(self, random: Random) -> bytes:
+        return b"s" if random.random() < 0.9 else b"t"
+
+    def group(self, random: Random) -> bytes:
+        return b"g" if random.random() < 0.8 else b"h"
+
+    def consumer(self, random: Random) -> bytes:
+        return random.choice((b"a", b"b", b"b", b""))
+
+    def mode(self, random: Random) -> bytes:
+        return random.choice((b"KEEPREF", b"KEEPREF", b"DELREF", b"ACKED"))
+
+    def count(self, random: Random) -> int:
+        return random.choice((0, 0, 1, 1, 2, 3))
+
+    def id(self, random: Random, key: bytes) -> ID:
+        """One of the ids that mean something to the stream, now and then one that does not."""
         stream = self.model.streams.get(key)
         known = {LEAST, (7, 7)}
-        if stream is not None:
-            known |= stream.entries.keys() | {stream.last, stream.deleted}
+        if stream is not None and random.random() < 0.95:
+            known |= {stream.last, stream.deleted, *stream.entries}
             for group in stream.groups.values():
                 known |= group.pending.keys()
-        return sorted(known)[-1 - number % len(known)]
+        return random.choice(sorted(known))
 
-    def ids(self, key: bytes, numbers: list[int]) -> list[ID]:
-        return [self.id(key, number) for number in numbers]
+    def ids(self, random: Random, key: bytes) -> list[ID]:
+        return [self.id(random, key) for _ in range(random.choice((1, 1, 2, 5)))]
 
     # --- time, transactions, power --------------------------------------------------------------
 
-    @initialize()
-    def begin(self) -> None:
-        for key in (b"s", b"t"):
-            self.create(key, b"g", 0, start_is_last=True)
-
-    @rule(ms=st.sampled_from([1, 1, 10, 1000, 5000]))
-    def advance(self, ms: int) -> None:
-        self.store.advance(ms / 1000)
+    def advance(self, random: Random) -> None:
+        self.store.advance(random.choice(TIMES) / 1000)
         self.model.now = self.store.clock.now_ms()
         self.model.come_due()
 
-    @rule(ms=st.sampled_from([1, 3000]))
-    def set_clock_back(self, ms: int) -> None:
-        self.store.clock.set_back(ms)
+    def set_clock_back(self, random: Random) -> None:
+        self.store.clock.set_back(random.choice((1, 3000)))
         self.model.now = self.store.clock.now_ms()
 
-    @rule()
-    def multi(self) -> None:
+    def multi(self, _random: Random) -> None:
+        """Begin to queue, or send what was queued."""
         if self.queue is None:
             self.queue = []
             return
@@ -116,7 +153,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model.come_due()
         expected = [self._expected(meaning) for _, meaning in queue]
         replies = self.client("EXEC")
-        assert replies == expected, f"{queue}: the store says {replies}, the model {expected}"
+        assert replies == expected, f"{queue!r}: the store {replies!r}, the model {expected!r}"
 
     def settle(self) -> None:
         """Times of consumers that were only seen are written down within a second, and are durable
@@ -126,91 +163,71 @@ class StoreMachine(RuleBasedStateMachine):
         self.model.come_due()
         self.client("SET", "mark", self.model.now)
 
-    @rule()
-    def lose_power(self) -> None:
+    def lose_power(self, _random: Random) -> None:
         self.settle()
         self.store.crash()
-        self._begin()
+        self._connect()
 
     # --- entries --------------------------------------------------------------------------------
 
-    @rule(key=keys, size=st.integers(0, 40), number=st.integers(0, 2), given_id=maybe)
-    def xadd(self, key: bytes, size: int, number: int, given_id: bool) -> None:
-        wanted = self.id(key, number) if given_id and number else None
-        fields = [b"f", b"x" * size]
+    def xadd(self, random: Random) -> None:
+        key = self.key(random)
+        fields = [b"f", b"x" * random.randrange(40)]
+        wanted = None
+        if random.random() < 0.3:
+            last = self.model.streams[key].last if key in self.model.streams else LEAST
+            wanted = (last[0] + random.randrange(3), last[1] + random.randrange(2))
+            fields += [b"g", b""]
         name = b"*" if wanted is None else spell(wanted)
         self.put("XADD", key, name, *fields, to=lambda: self.model.xadd(key, wanted, fields))
 
-    @rule(key=keys, number=pick)
-    def xadd_next(self, key: bytes, number: int) -> None:
-        last = self.model.streams[key].last if key in self.model.streams else LEAST
-        wanted = (last[0] + number % 3, last[1] + 1)
-        fields = [b"f", b"v", b"g", b""]
-        self.put(
-            "XADD", key, spell(wanted), *fields, to=lambda: self.model.xadd(key, wanted, fields)
-        )
-
-    @rule(key=keys, numbers=picks)
-    def xdel(self, key: bytes, numbers: list[int]) -> None:
-        ids = self.ids(key, numbers)
+    def xdel(self, random: Random) -> None:
+        key = self.key(random)
+        ids = self.ids(random, key)
         self.put("XDEL", key, *map(spell, ids), to=lambda: self.model.xdel(key, ids))
 
-    @rule(
-        key=keys,
-        most=st.integers(0, 8),
-        number=pick,
-        by_id=maybe,
-        approximate=maybe,
-        limit=st.sampled_from([None, 0, 2]),
-        mode=modes,
-        adds=maybe,
-    )
-    def trim(
-        self,
-        key: bytes,
-        most: int,
-        number: int,
-        by_id: bool,
-        approximate: bool,
-        limit: int | None,
-        mode: bytes,
-        adds: bool,
-    ) -> None:
-        threshold = self.id(key, number) if by_id else most
-        trim = Trim(threshold, approximate, limit or 0, mode)
+    def trim(self, random: Random) -> None:
+        key, mode = self.key(random), self.mode(random)
+        threshold: int | ID = self.id(random, key)
+        if random.random() < 0.6:
+            there = len(self.model.streams[key].entries) if key in self.model.streams else 0
+            threshold = max(0, there - random.choice((0, 1, 2, 3, 4, 99)))
+        approximate, limited = random.random() < 0.5, random.random() < 0.3
+        limit = random.randrange(4) if approximate and limited else 0
         words: list[Word] = ["MAXLEN" if isinstance(threshold, int) else "MINID"]
         words.append("~" if approximate else "=")
         words.append(threshold if isinstance(threshold, int) else spell(threshold))
-        if approximate and limit is not None:
-            words += ["LIMIT", limit]
+        words += ["LIMIT", limit] if approximate and limited else []
         words.append(mode)
-        if adds:
+        trim = Trim(threshold, approximate, limit, mode)
+        if random.random() < 0.3:
             fields = [b"f", b"v"]
             words += [b"*", *fields]
             self.put("XADD", key, *words, to=lambda: self.model.xadd(key, None, fields, trim))
         else:
             self.put("XTRIM", key, *words, to=lambda: self.model.xtrim(key, trim))
 
-    @rule(key=keys, back=st.integers(0, 2), deleted=st.one_of(st.none(), pick), more=counts)
-    def xsetid(self, key: bytes, back: int, deleted: int | None, more: int) -> None:
-        last = self.id(key, back)
-        marks = None if deleted is None else self.id(key, deleted)
-        added = None if not more else more * 10
+    def xsetid(self, random: Random) -> None:
+        key = self.key(random)
+        stream = self.model.streams.get(key)
+        last = self.id(random, key)
+        if stream is not None and random.random() < 0.7:
+            last = max(stream.deleted, *stream.entries, LEAST)
+        marks = self.id(random, key) if random.random() < 0.4 else None
+        added = random.choice((None, 0, 3, 20))
         words: list[Word] = ["XSETID", key, spell(last)]
         words += [] if added is None else ["ENTRIESADDED", added]
         words += [] if marks is None else ["MAXDELETEDID", spell(marks)]
         self.put(*words, to=lambda: self.model.xsetid(key, last, added, marks))
 
-    @rule(key=st.sampled_from([b"s", b"t", b"t", b"t"]), really=st.integers(0, 3))
-    def delete(self, key: bytes, really: int) -> None:
-        if really == 0:
-            self.put("DEL", key, to=lambda: self.model.delete(key))
+    def delete(self, random: Random) -> None:
+        key = b"t" if random.random() < 0.9 else b"s"
+        self.put("DEL", key, to=lambda: self.model.delete(key))
 
-    @rule(
-        key=keys, numbers=st.tuples(pick, pick), count=st.sampled_from([None, 0, 1, 3]), back=maybe
-    )
-    def xrange(self, key: bytes, numbers: tuple[int, int], count: int | None, back: bool) -> None:
-        start, end = self.id(key, numbers[0]), self.id(key, numbers[1])
+    def xrange(self, random: Random) -> None:
+        key, back = self.key(random), random.random() < 0.5
+        start, end = self.id(random, key), self.id(random, key)
+        count = random.choice((None, None, 0, 1, 3))
         ends = (end, start) if back else (start, end)
         limit: list[Word] = [] if count is None else ["COUNT", count]
         name = "XREVRANGE" if back else "XRANGE"
@@ -219,19 +236,19 @@ class StoreMachine(RuleBasedStateMachine):
             to=lambda: self.model.xrange(key, start, end, count, back=back),
         )  # fmt: skip
 
-    @rule(key=keys, numbers=st.tuples(pick, pick), parts=st.integers(1, 5), whole=maybe)
-    def xsplit(self, key: bytes, numbers: tuple[int, int], parts: int, whole: bool) -> None:
-        start, end = self.id(key, numbers[0]), self.id(key, numbers[1])
-        if whole:
+    def xsplit(self, random: Random) -> None:
+        key, parts = self.key(random), random.randrange(1, 6)
+        start, end = self.id(random, key), self.id(random, key)
+        if random.random() < 0.5:
             start, end = LEAST, GREATEST
         self.put(
             "XSPLIT", key, spell(start), spell(end), parts,
             to=lambda: self.model.xsplit(key, start, end, parts),
         )  # fmt: skip
 
-    @rule(key=keys, number=st.one_of(st.none(), pick), count=counts)
-    def xread(self, key: bytes, number: int | None, count: int) -> None:
-        last = None if number is None else self.id(key, number)
+    def xread(self, random: Random) -> None:
+        key, count = self.key(random), self.count(random)
+        last = None if random.random() < 0.3 else self.id(random, key)
         word = b"+" if last is None else spell(last)
         self.put(
             "XREAD", "COUNT", count, "STREAMS", key, b"t", word, b"0",
@@ -240,26 +257,29 @@ class StoreMachine(RuleBasedStateMachine):
 
     # --- groups ---------------------------------------------------------------------------------
 
-    @rule(key=keys, name=groups, number=pick, start_is_last=maybe)
-    def create(self, key: bytes, name: bytes, number: int, start_is_last: bool) -> None:
-        start = None if start_is_last else self.id(key, number)
+    def create(self, random: Random) -> None:
+        key = self.key(random)
+        start = None if random.random() < 0.3 else self.id(random, key)
+        self._create(key, self.group(random), start)
+
+    def _create(self, key: bytes, name: bytes, start: ID | None) -> None:
         word = b"$" if start is None else spell(start)
         self.put(
             "XGROUP", "CREATE", key, name, word, "MKSTREAM",
             to=lambda: self.model.create(key, name, start),
         )  # fmt: skip
 
-    @rule(key=keys, name=groups, number=pick, read=st.sampled_from([-1, -1, 0, 3]))
-    def setid(self, key: bytes, name: bytes, number: int, read: int) -> None:
-        start = self.id(key, number)
+    def setid(self, random: Random) -> None:
+        key, name = self.key(random), self.group(random)
+        start, read = self.id(random, key), random.choice((-1, -1, 0, 3))
         self.put(
             "XGROUP", "SETID", key, name, spell(start), "ENTRIESREAD", read,
             to=lambda: self.model.setid(key, name, start, read),
         )  # fmt: skip
 
-    @rule(key=keys, name=groups, who=consumers, what=st.integers(0, 9))
-    def administer(self, key: bytes, name: bytes, who: bytes, what: int) -> None:
-        model = self.model
+    def administer(self, random: Random) -> None:
+        model, key, name = self.model, self.key(random), self.group(random)
+        who, what = self.consumer(random), random.randrange(10)
         if what == 0 and name == b"h":
             self.put("XGROUP", "DESTROY", key, name, to=lambda: model.destroy(key, name))
         elif what <= 2:
@@ -275,37 +295,44 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.put("XRETIRE", key, name, who, to=lambda: model.xretire(key, name, who))
 
-    @rule(
-        name=groups,
-        who=consumers,
-        reads=st.lists(
-            st.tuples(keys, st.one_of(st.none(), st.none(), pick)), min_size=1, max_size=3
-        ),
-        count=counts,
-        claim=st.one_of(st.none(), idles),
-        noack=st.sampled_from([False, False, False, True]),
-    )
-    def xreadgroup(
+    def xreadgroup(self, random: Random) -> None:
+        reads: list[tuple[bytes, ID | None]] = []
+        for _ in range(random.choice((1, 1, 1, 1, 2, 3))):
+            key = self.key(random)
+            reads.append((key, self.id(random, key) if random.random() < 0.2 else None))
+        claim = self.age(random) if random.random() < 0.5 else None
+        name, who, count = self.group(random), self.consumer(random), self.count(random)
+        self._xreadgroup(name, who, reads, count, claim=claim, noack=random.random() < 0.1)
+
+    def _xreadgroup(
         self,
         name: bytes,
         who: bytes,
-        reads: list[tuple[bytes, int | None]],
+        reads: list[tuple[bytes, ID | None]],
         count: int,
-        claim: int | None,
-        noack: bool,
+        *,
+        claim: int | None = None,
+        noack: bool = False,
     ) -> None:
-        asked = [(key, None if at is None else self.id(key, at)) for key, at in reads]
         words: list[Word] = ["XREADGROUP", "GROUP", name, who, "COUNT", count]
         words += [] if claim is None else ["CLAIM", claim]
         words += ["NOACK"] if noack else []
-        words += ["STREAMS", *(key for key, _ in asked)]
-        words += [b">" if at is None else spell(at) for _, at in asked]
+        words += ["STREAMS", *(key for key, _ in reads)]
+        words += [b">" if at is None else spell(at) for _, at in reads]
         self.put(
             *words,
             to=lambda: self.model.xreadgroup(
-                name, who, asked, count=count, claim=claim, noack=noack
+                name, who, reads, count=count, claim=claim, noack=noack
             ),
         )
+
+    def age(self, random: Random) -> int:
+        """A min-idle-time; often the very age of something pending, or next to it."""
+        ages = [0, 0, 1000]
+        for stream in self.model.streams.values():
+            for group in stream.groups.values():
+                ages += [self.model.now - one.time for one in group.pending.values() if one.owner]
+        return max(0, random.choice(ages) + random.choice((-1, 0, 0, 1)))
 
     # --- after every step -----------------------------------------------------------------------
 

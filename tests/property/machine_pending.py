@@ -1,86 +1,95 @@
-"""The machine's rules for what is pending: settling, claiming, our own verbs, looking."""
+"""The machine's commands on what is pending: settling, claiming, our own verbs, looking."""
 
 from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from headwater.testing.node import Word
-from tests.property.machine import (
-    StoreMachine,
-    consumers,
-    counts,
-    groups,
-    idles,
-    keys,
-    maybe,
-    modes,
-    pick,
-    picks,
-)
-from tests.property.model import GREATEST, ID, LEAST, spell
+from tests.property.machine import TIMES, StoreMachine
+from tests.property.model import GREATEST, ID, LEAST, Group, spell
 from tests.property.model_groups import To
 
-releases = st.sampled_from([b"SILENT", b"FAIL", b"FATAL"])
-settlements = st.sampled_from([b"ACK", b"ACKDEL", b"SILENT", b"FAIL", b"FATAL"])
+RELEASES = (b"SILENT", b"FAIL", b"FATAL")
+
+_STEPS = {
+    **StoreMachine.STEPS,
+    "xack": 4,
+    "xackdel": 3,
+    "xnack": 5,
+    "xrenew": 3,
+    "xsettle": 10,
+    "xclaim": 7,
+    "xautoclaim": 7,
+    "xpending": 1,
+    "xpending_rows": 2,
+}
 
 
 class PendingMachine(StoreMachine):
-    """All rules."""
+    """All commands."""
 
-    def pending_ids(self, key: bytes, name: bytes, numbers: list[int]) -> list[ID]:
-        """Ids that are pending in the group, where there are any."""
-        stream = self.model.streams.get(key)
-        group = None if stream is None else stream.groups.get(name)
-        there = sorted(group.pending) if group is not None else []
-        if not there:
-            return self.ids(key, numbers)
-        return [there[number % len(there)] for number in numbers]
+    STEPS: ClassVar[dict[str, int]] = _STEPS
 
-    def owned_ids(self, key: bytes, name: bytes, who: bytes, numbers: list[int]) -> list[ID]:
-        """Ids that the consumer owns; now and then somebody else's."""
+    @rule(
+        what=st.sampled_from([name for name, often in _STEPS.items() for _ in range(often)]),
+        seed=st.integers(0, 2**32),
+    )
+    def step(self, what: str, seed: int) -> None:
+        getattr(self, what)(Random(seed))
+
+    # --- what it is about -----------------------------------------------------------------------
+
+    def _found(self, key: bytes, name: bytes) -> Group | None:
         stream = self.model.streams.get(key)
-        group = None if stream is None else stream.groups.get(name)
+        return None if stream is None else stream.groups.get(name)
+
+    def some(self, random: Random, key: bytes, there: list[ID]) -> list[ID]:
+        """Some of these ids; others now and then, or where there are none."""
+        count = random.choice((1, 1, 2, 2, 3, 6))
+        return [
+            random.choice(there) if there and random.random() < 0.9 else self.id(random, key)
+            for _ in range(count)
+        ]
+
+    def pending_ids(self, random: Random, key: bytes, name: bytes) -> list[ID]:
+        group = self._found(key, name)
+        return self.some(random, key, sorted(group.pending) if group is not None else [])
+
+    def owned_ids(self, random: Random, key: bytes, name: bytes, who: bytes) -> list[ID]:
+        """Ids that the consumer owns; in half of the cases maybe others', too."""
+        group = self._found(key, name)
         owned = group.owned_by(who) if group is not None else []
-        if not owned or numbers[0] % 7 == 0:
-            return self.pending_ids(key, name, numbers)
-        return [owned[number % len(owned)] for number in numbers]
+        if not owned or random.random() < 0.5:
+            return self.pending_ids(random, key, name)
+        return [random.choice(owned) for _ in range(random.choice((1, 2, 4)))]
+
+    def _subject(self, random: Random) -> tuple[bytes, bytes, bytes]:
+        return self.key(random), self.group(random), self.consumer(random)
 
     # --- settling -------------------------------------------------------------------------------
 
-    @rule(key=keys, name=groups, numbers=picks)
-    def xack(self, key: bytes, name: bytes, numbers: list[int]) -> None:
-        ids = self.ids(key, numbers)
+    def xack(self, random: Random) -> None:
+        key, name, _ = self._subject(random)
+        ids = self.pending_ids(random, key, name)
         self.put("XACK", key, name, *map(spell, ids), to=lambda: self.model.xack(key, name, ids))
 
-    @rule(key=keys, name=groups, mode=modes, numbers=picks)
-    def xackdel(self, key: bytes, name: bytes, mode: bytes, numbers: list[int]) -> None:
-        ids = self.pending_ids(key, name, numbers)
+    def xackdel(self, random: Random) -> None:
+        key, name, _ = self._subject(random)
+        mode, ids = self.mode(random), self.pending_ids(random, key, name)
         self.put(
             "XACKDEL", key, name, mode, "IDS", len(ids), *map(spell, ids),
             to=lambda: self.model.xackdel(key, name, mode, ids),
         )  # fmt: skip
 
-    @rule(
-        key=keys,
-        name=groups,
-        mode=releases,
-        numbers=picks,
-        any_id=maybe,
-        retrycount=st.sampled_from([None, None, 0, 2**40]),
-        force=maybe,
-    )
-    def xnack(
-        self,
-        key: bytes,
-        name: bytes,
-        mode: bytes,
-        numbers: list[int],
-        any_id: bool,
-        retrycount: int | None,
-        force: bool,
-    ) -> None:
-        ids = self.ids(key, numbers) if any_id else self.pending_ids(key, name, numbers)
+    def xnack(self, random: Random) -> None:
+        key, name, _ = self._subject(random)
+        mode, force = random.choice(RELEASES), random.random() < 0.3
+        retrycount = random.choice((None, None, None, 0, 2**40))
+        ids = self.ids(random, key) if force else self.pending_ids(random, key, name)
         words: list[Word] = ["XNACK", key, name, mode]
         words += [] if retrycount is None else ["RETRYCOUNT", retrycount]
         words += ["IDS", len(ids), *map(spell, ids)]
@@ -90,41 +99,29 @@ class PendingMachine(StoreMachine):
             to=lambda: self.model.xnack(key, name, mode, ids, retrycount=retrycount, force=force),
         )
 
-    @rule(key=keys, name=groups, who=consumers, idle=idles, numbers=picks)
-    def xrenew(self, key: bytes, name: bytes, who: bytes, idle: int, numbers: list[int]) -> None:
-        ids = self.owned_ids(key, name, who, numbers)
+    def xrenew(self, random: Random) -> None:
+        key, name, who = self._subject(random)
+        ids, idle = self.owned_ids(random, key, name, who), random.choice((0, 0, *TIMES))
         self.put(
             "XRENEW", key, name, who, "IDLE", idle, "IDS", len(ids), *map(spell, ids),
             to=lambda: self.model.xrenew(key, name, who, idle, ids),
         )  # fmt: skip
 
-    @rule(
-        key=keys,
-        name=groups,
-        who=consumers,
-        mode=settlements,
-        numbers=picks,
-        delay=st.sampled_from([None, 0, 1, 10, 5000]),
-        to=st.lists(st.tuples(keys, st.one_of(st.none(), st.none(), pick)), max_size=2),
-    )
-    def xsettle(
-        self,
-        key: bytes,
-        name: bytes,
-        who: bytes,
-        mode: bytes,
-        numbers: list[int],
-        delay: int | None,
-        to: list[tuple[bytes, int | None]],
-    ) -> None:
-        ids = self.owned_ids(key, name, who, numbers)
-        delay = delay if mode in (b"SILENT", b"FAIL") else None
+    def xsettle(self, random: Random) -> None:
+        key, name, who = self._subject(random)
+        ids = self.owned_ids(random, key, name, who)
+        mode = random.choice((b"ACK", b"ACKDEL", *RELEASES))
+        delay = None
+        if mode in {b"SILENT", b"FAIL"} and random.random() < 0.7:
+            delay = random.choice((0, *TIMES))
         words: list[Word] = ["XSETTLE", key, name, who, mode]
         words += [] if delay is None else ["DELAY", delay]
         words += ["IDS", len(ids), *map(spell, ids)]
         additions: list[To] = []
-        for dest, number in to:
-            wanted = None if number is None else (self.id(dest, number)[0] + 1, 1)
+        for _ in range(random.choice((0, 0, 1, 2))):
+            dest = random.choice((key, b"t", b"u"))
+            last = self.model.streams[dest].last if dest in self.model.streams else LEAST
+            wanted = random.choice((None, None, (last[0] + 1, random.randrange(2))))
             word = b"*" if wanted is None else spell(wanted)
             words += ["TO", dest, word, "FIELDS", 1, b"f", b"v"]
             additions.append((dest, wanted, [b"f", b"v"]))
@@ -135,32 +132,13 @@ class PendingMachine(StoreMachine):
 
     # --- claiming -------------------------------------------------------------------------------
 
-    @rule(
-        key=keys,
-        name=groups,
-        who=consumers,
-        min_idle=idles,
-        numbers=picks,
-        any_id=maybe,
-        idle=st.sampled_from([None, 0, 1000, 7000]),
-        retrycount=st.sampled_from([None, None, None, 5, 2**63 - 1]),
-        force=maybe,
-        justid=maybe,
-    )
-    def xclaim(
-        self,
-        key: bytes,
-        name: bytes,
-        who: bytes,
-        min_idle: int,
-        numbers: list[int],
-        any_id: bool,
-        idle: int | None,
-        retrycount: int | None,
-        force: bool,
-        justid: bool,
-    ) -> None:
-        ids = self.ids(key, numbers) if any_id else self.pending_ids(key, name, numbers)
+    def xclaim(self, random: Random) -> None:
+        key, name, who = self._subject(random)
+        force, justid = random.random() < 0.3, random.random() < 0.4
+        ids = self.ids(random, key) if force else self.pending_ids(random, key, name)
+        min_idle = self.age(random)
+        idle = random.choice((None, None, 0, 1000, 7000))
+        retrycount = random.choice((None, None, None, 5, 2**63 - 1))
         words: list[Word] = ["XCLAIM", key, name, who, min_idle, *map(spell, ids)]
         words += [] if idle is None else ["IDLE", idle]
         words += [] if retrycount is None else ["RETRYCOUNT", retrycount]
@@ -174,26 +152,11 @@ class PendingMachine(StoreMachine):
             ),
         )  # fmt: skip
 
-    @rule(
-        key=keys,
-        name=groups,
-        who=consumers,
-        min_idle=st.sampled_from([0, 1, 1000, 5000, 2**63 - 1]),
-        number=st.one_of(st.none(), pick),
-        count=st.sampled_from([1, 1, 2, 100]),
-        justid=maybe,
-    )
-    def xautoclaim(
-        self,
-        key: bytes,
-        name: bytes,
-        who: bytes,
-        min_idle: int,
-        number: int | None,
-        count: int,
-        justid: bool,
-    ) -> None:
-        start = LEAST if number is None else self.id(key, number)
+    def xautoclaim(self, random: Random) -> None:
+        key, name, who = self._subject(random)
+        min_idle = 2**63 - 1 if random.random() < 0.1 else self.age(random)
+        start = LEAST if random.random() < 0.6 else self.id(random, key)
+        count, justid = random.choice((1, 1, 2, 100)), random.random() < 0.4
         words: list[Word] = ["XAUTOCLAIM", key, name, who, min_idle, spell(start), "COUNT", count]
         words += ["JUSTID"] if justid else []
         self.put(
@@ -205,33 +168,18 @@ class PendingMachine(StoreMachine):
 
     # --- looking --------------------------------------------------------------------------------
 
-    @rule(key=keys, name=groups)
-    def xpending(self, key: bytes, name: bytes) -> None:
+    def xpending(self, random: Random) -> None:
+        key, name, _ = self._subject(random)
         self.put("XPENDING", key, name, to=lambda: self.model.xpending(key, name))
 
-    @rule(
-        key=keys,
-        name=groups,
-        idle=st.sampled_from([None, 0, -1, 1000]),
-        numbers=st.tuples(pick, pick),
-        whole=maybe,
-        count=counts,
-        who=st.one_of(st.none(), consumers),
-    )
-    def xpending_rows(
-        self,
-        key: bytes,
-        name: bytes,
-        idle: int | None,
-        numbers: tuple[int, int],
-        whole: bool,
-        count: int,
-        who: bytes | None,
-    ) -> None:
-        start, end = self.id(key, numbers[0]), self.id(key, numbers[1])
-        if whole:
+    def xpending_rows(self, random: Random) -> None:
+        key, name, consumer = self._subject(random)
+        start, end = self.id(random, key), self.id(random, key)
+        if random.random() < 0.6:
             start, end = LEAST, GREATEST
-        count = count or 50
+        idle = random.choice((None, 0, -1, self.age(random)))
+        who = consumer if random.random() < 0.3 else None
+        count = random.choice((1, 3, 50))
         words: list[Word] = ["XPENDING", key, name]
         words += [] if idle is None else ["IDLE", idle]
         words += [spell(start), spell(end), count]

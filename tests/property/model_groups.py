@@ -348,8 +348,7 @@ class Model(EntriesModel):
     ) -> Reply:
         stream, group = self._group(key, name)
         consumer = self._meet(group, who)
-        given: list[Reply] = []
-        gone: list[Reply] = []
+        given, gone = list[Reply](), list[Reply]()
         looked, ids = 0, sorted(at for at in group.pending if at >= start)
         for entry_id in ids:
             if looked == count * 10 or len(given) + len(gone) == count:

@@ -1,0 +1,109 @@
+"""Transcripts: what one client after another says and hears, to be read aloud.
+
+    Prose stands between paragraphs.
+
+    XADD s 1-1 name value
+    B> XREAD BLOCK 0 STREAMS s $
+    advance 30s
+    ----
+    1-1
+    B waits
+    30s pass
+
+Above the line stand commands (of client A, or of the one named), below it what comes of each, and
+``B: …`` for what somebody who waited has got. ``advance 30s`` (ms, s, h) lets time pass, ``crash``
+takes the power and starts again from the journal. Strings that are not plain words are quoted, so
+``1`` is a number and ``"1"`` a string. ``REWRITE_TRANSCRIPTS=1`` writes down what is said now.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from headwater.engine.check import broken_invariants
+from headwater.resp.inline import split
+from headwater.server.config import Config
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Map, Nil, Reply, Simple
+
+DIRECTORY = Path(__file__).parent / "transcripts"
+LINE = "----"
+
+_UNITS = {"ms": 0.001, "s": 1.0, "h": 3600.0}
+_ADVANCE = re.compile(r"advance (\d+)(ms|s|h)$")
+_CLIENT = re.compile(r"(?:(?P<name>[A-Z])> )?(?P<words>.*)$")
+_PLAIN = re.compile(rb"(?!-?\d+$)[\w.:-]+$")
+_NIL = {Nil.BULK: "nil", Nil.ARRAY: "nil-array", Nil.NULL: "null"}
+
+
+def shown(reply: Reply) -> str:
+    """A reply on one line.
+
+    >>> shown([b"1-1", [b"a", b"1"], 7, Nil.ARRAY])
+    '[1-1, [a, "1"], 7, nil-array]'
+    """
+    if isinstance(reply, list):
+        return f"[{', '.join(map(shown, reply))}]"
+    if isinstance(reply, Map):
+        return f"{{{', '.join(f'{shown(name)}: {shown(value)}' for name, value in reply.pairs)}}}"
+    if isinstance(reply, bytes):
+        if _PLAIN.match(reply):
+            return reply.decode()
+        return '"' + reply.decode("ascii", "backslashreplace").replace('"', '\\"') + '"'
+    if isinstance(reply, Nil):
+        return _NIL[reply]
+    if isinstance(reply, Failure | Simple):
+        return ("error: " if isinstance(reply, Failure) else "") + reply.text.decode()
+    return str(reply)
+
+
+class Story:
+    """A store and whoever speaks to it."""
+
+    def __init__(self) -> None:
+        self.store = LocalStore(config=Config(port=0))
+        self.clients: dict[str, LocalClient] = {}
+
+    def tell(self, line: str) -> list[str]:
+        """What comes of one line."""
+        if found := _ADVANCE.match(line):
+            self.store.advance(int(found[1]) * _UNITS[found[2]])
+            return [f"{found[1]}{found[2]} pass", *self._heard("")]
+        if line == "crash":
+            self.store.crash()
+            self.clients.clear()
+            return ["recovered"]
+        said = _CLIENT.match(line)
+        assert said is not None
+        name = said["name"] or "A"
+        client = self.clients.setdefault(name, self.store.client())
+        client.send(*split(said["words"].encode()))
+        reply = client.reply()
+        return [f"{name} waits" if reply is None else shown(reply), *self._heard(name)]
+
+    def _heard(self, speaker: str) -> list[str]:
+        """What those have got who waited."""
+        found = []
+        for name, client in sorted(self.clients.items()):
+            while (reply := client.reply()) is not None:
+                assert name != speaker, "one command, one reply"
+                found.append(f"{name}: {shown(reply)}")
+        return found
+
+    def sound(self) -> list[str]:
+        return broken_invariants(self.store.node.keyspace)
+
+
+def retold(text: str) -> str:
+    """The transcript with what the store says now."""
+    story, paragraphs = Story(), []
+    for paragraph in text.split("\n\n"):
+        lines = paragraph.strip("\n").splitlines()
+        if LINE in lines:
+            said = lines[: lines.index(LINE)]
+            heard = [answer for line in said for answer in story.tell(line)]
+            assert story.sound() == [], f"after {said}"
+            lines = [*said, LINE, *heard]
+        paragraphs.append("\n".join(lines))
+    return "\n\n".join(paragraphs) + "\n"
