@@ -95,6 +95,11 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+async def blocked(client: Any, count: int = 1) -> None:
+    """Wait until so many clients of the store in this process are blocked."""
+    await until(lambda: node_of(client).waiting.count == count)
+
+
 def entries(reply: Any) -> list[tuple[str, list[Any]]]:
     """What XREAD or XREADGROUP brought, in one shape for both protocols: (stream, entries)."""
     if not reply:

@@ -1,0 +1,35 @@
+"""Fixtures of the tests of clients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+
+import headwater
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def url() -> str:
+    """A store in memory that nobody else has."""
+    return f"headwater://memory/test-{next(_numbers)}"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[redis.Redis]:
+    """A client of that store."""
+    with headwater.connect(url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
+    """Calls a function in a thread of its own."""
+    with ThreadPoolExecutor(16) as threads:
+        yield threads.submit

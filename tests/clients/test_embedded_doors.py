@@ -1,0 +1,104 @@
+"""A node of one's own and its clock, and what redis-py does with a socket that is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+import redis
+from redis._parsers import _RESP2Parser, _RESP3Parser
+
+import headwater
+from headwater.client.connect import node_of
+from headwater.errors import ConfigError
+from headwater.server.node import Node
+from headwater.testing.clock import ManualClock
+from tests.clients.faces import blocked
+
+# --- the node and its clock -------------------------------------------------------------------------
+
+
+def test_a_node_of_ones_own_is_used_and_left_open() -> None:
+    clock = ManualClock()
+    node = Node(clock=clock)
+    with headwater.connect(node=node) as client:
+        assert node_of(client) is node
+        client.xadd("orders", {"item": "tea"})
+    with headwater.connect(node=node) as client:
+        assert client.xlen("orders") == 1
+
+
+async def test_a_node_of_ones_own_is_shared_by_sync_and_asyncio_with_its_clock(
+    elsewhere: Callable[..., Future[Any]],
+) -> None:
+    clock = ManualClock()
+    node = Node(clock=clock)
+    async with headwater.aio.connect(node=node) as client:
+        with headwater.connect(node=node) as other:
+            waiting = asyncio.ensure_future(client.xread({"orders": "$"}, block=60_000))
+            in_thread = elsewhere(other.xread, {"orders": "$"}, block=61_000)
+            await blocked(client, 2)
+            clock.advance(60)
+            assert not await waiting
+            assert not in_thread.done()
+            clock.advance(1)
+            assert not in_thread.result(10)
+
+
+@pytest.mark.parametrize("module", [headwater, headwater.aio])
+def test_a_node_comes_without_url_and_clock(module: Any) -> None:
+    for options in ({"clock": ManualClock()}, {"url": "headwater://memory"}):
+        with pytest.raises(ConfigError, match="neither url nor clock"):
+            module.connect(node=Node(), **options)
+    with pytest.raises(ConfigError, match="names a server"):
+        module.connect("redis://localhost", clock=ManualClock())
+
+
+def test_only_a_store_in_this_process_has_a_node() -> None:
+    with (
+        headwater.connect("redis://127.0.0.1:1") as client,
+        pytest.raises(ConfigError, match="only a store in this process has a node"),
+    ):
+        node_of(client)
+
+
+# --- what redis-py does with a socket ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("parser", "protocol"), [(_RESP2Parser, 2), (_RESP3Parser, 3)])
+def test_parsers_without_hiredis_work(url: str, parser: Any, protocol: int) -> None:
+    with headwater.connect(url, parser_class=parser, protocol=protocol) as client:
+        client.xadd("orders", {"scan": b"x" * 200_000}, id="1-1")
+        assert client.xrange("orders") == [(b"1-1", {b"scan": b"x" * 200_000})]
+        assert not client.xread({"orders": "$"}, block=5)
+
+
+async def test_parsers_without_hiredis_work_in_asyncio(url: str) -> None:
+    from redis._parsers import _AsyncRESP3Parser
+
+    async with headwater.aio.connect(url, parser_class=_AsyncRESP3Parser) as client:
+        await client.xadd("orders", {"scan": b"x" * 200_000}, id="1-1")
+        assert await client.xrange("orders") == [(b"1-1", {b"scan": b"x" * 200_000})]
+
+
+def test_a_time_limit_of_the_caller_is_kept(url: str) -> None:
+    with headwater.connect(url, socket_timeout=0.01) as client:
+        connection = client.connection_pool.get_connection()
+        assert connection.can_read(timeout=0) is False
+        assert connection.can_read(timeout=0.01) is False
+        with pytest.raises(redis.TimeoutError):
+            connection.read_response()
+        client.connection_pool.release(connection)
+        # BLOCK is waited for beyond it
+        assert not client.xread({"orders": "$"}, block=50)
+
+
+def test_an_unread_answer_is_noticed_before_the_connection_is_used_again(url: str) -> None:
+    with headwater.connect(url, max_connections=1) as client:
+        connection = client.connection_pool.get_connection()
+        connection.send_command("ECHO", "stale")
+        client.connection_pool.release(connection)
+        assert client.echo("fresh") == b"fresh"

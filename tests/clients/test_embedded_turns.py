@@ -1,0 +1,125 @@
+"""Turns that are broken off, by Ctrl-C, by a fault or by a disk, and what happens within one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+import redis
+
+import headwater
+from headwater.client.connect import node_of
+from headwater.clock import SystemClock
+from headwater.errors import NodePoisoned
+from headwater.server.config import Config
+from headwater.server.opening import open_node
+from headwater.server.session import Session
+from headwater.testing.files import CrashableFiles
+from tests.clients.faces import blocked
+
+
+class Interrupting(SystemClock):
+    """Presses Ctrl-C when a command asks for the time."""
+
+    armed = False
+
+    def now_ms(self) -> int:
+        if self.armed:
+            self.armed = False
+            signal.raise_signal(signal.SIGINT)
+        return super().now_ms()
+
+
+def test_ctrl_c_waits_for_the_end_of_the_turn() -> None:
+    clock = Interrupting()
+    with headwater.connect("headwater://memory", clock=clock) as client:
+        client.ping()
+        clock.armed = True
+        with pytest.raises(KeyboardInterrupt):
+            client.xadd("orders", {"item": "tea"})
+        # The command had begun, so it has run, and the store is whole
+        assert client.xlen("orders") == 1
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_store_whose_turn_is_broken_off_is_given_up() -> None:
+    # Given a handler that raises in the middle of a command
+    def handler(_number: int, _frame: object) -> None:
+        raise RuntimeError("stop")
+
+    clock = Interrupting()
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with headwater.connect("headwater://memory", clock=clock) as client:
+            client.xadd("orders", {"item": "tea"})
+            clock.armed = True
+            with pytest.raises(RuntimeError, match="stop"):
+                client.xadd("orders", {"item": "milk"})
+            # Then the store says that it cannot be read any more
+            with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off"):
+                client.xlen("orders")
+            assert isinstance(node_of(client).poisoned, NodePoisoned)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_disk_that_fails_is_told_as_a_server_would() -> None:
+    # Given a store whose next fsync fails
+    files = CrashableFiles()
+    node = open_node(Config(appendfsync="always"), files=files)
+    with headwater.connect(node=node) as client:
+        client.xadd("orders", {"item": "tea"})
+        files.fail("sync")
+        # When an entry is added, then there is no answer, and it is not added again
+        with pytest.raises(redis.ConnectionError, match="XADD had been sent and may have run"):
+            client.xadd("orders", {"item": "milk"})
+        # Then nothing is read from that state
+        with pytest.raises(redis.ResponseError, match=r"MISCONF .* could not be written"):
+            client.xlen("orders")
+    node.close()
+
+
+async def test_whoever_waits_is_told_when_the_store_is_given_up(
+    client: redis.Redis, elsewhere: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = elsewhere(client.xread, {"orders": "$"}, block=0)
+    await blocked(client)
+    node = node_of(client)
+
+    def fail(_session: Session) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(node, "_drain", fail)
+    with pytest.raises(MemoryError):
+        client.xadd("bills", {"n": 1})
+    monkeypatch.undo()
+    with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off by MemoryError"):
+        waiting.result(10)
+
+
+def test_a_client_that_is_forgotten_within_a_turn_is_closed_after_it(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a client whose last reference goes in the middle of another's turn
+    forgotten = [headwater.connect("headwater://memory")]
+    session = node_of(forgotten[0]).connect(kind="tcp", address="", on_output=lambda _: None)
+    forgotten[0].ping()
+    during: list[int] = []
+    sessions = node_of(forgotten[0]).sessions
+    node = node_of(client)
+    drain = node._drain
+
+    def drain_and_forget(session: Session) -> None:
+        forgotten.clear()
+        during.append(len(sessions))
+        drain(session)
+
+    client.ping()
+    monkeypatch.setattr(node, "_drain", drain_and_forget)
+    client.ping()
+    # Then its session was still there within the turn, and is not after it
+    assert during == [2]
+    assert list(sessions) == [session.id]
