@@ -1,0 +1,43 @@
+"""The guides of the client are run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from headwater.testing.server import server_process
+
+GUIDES = Path(__file__).resolve().parent.parent.parent / "docs" / "guide"
+
+
+def outputs(guide: str, *replacements: tuple[str, str]) -> list[str]:
+    """What each Python program of a guide prints."""
+    text = (GUIDES / guide).read_text(encoding="utf-8")
+    printed = []
+    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        for old, new in replacements:
+            program = program.replace(old, new)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        printed.append(done.stdout)
+    return printed
+
+
+def test_the_clients_guide_runs() -> None:
+    with server_process() as server:
+        found = outputs("client.md", ("redis://localhost:6379", server.url))
+    assert found == ["1 order\n", "2 orders\n"]
+
+
+def test_the_embedded_stores_guide_runs(tmp_path: Path) -> None:
+    found = outputs("embedded.md", ("/tmp/shop", f"{tmp_path}/shop"))
+    assert found[0] == "{'item': 'tea'}\n"
+    assert re.fullmatch(r"\S+ after 1\.\d+ h\n", found[1]), found[1]
