@@ -1,6 +1,6 @@
 """A machine that draws commands and puts each to the store and to the naive model.
 
-Hypothesis draws which command comes and a seed; the command chooses what it is about with that, from
+Hypothesis draws which command comes, and a seed; with that the command chooses what it is about from
 what the model says is there, so that most commands do something. Shrinking leaves out commands.
 
 Here are the commands on entries, groups and reads, time and crashes; `machine_pending` has those on
@@ -9,6 +9,7 @@ what is pending.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import ClassVar
@@ -35,6 +36,7 @@ class StoreMachine(RuleBasedStateMachine):
     """One store, one client, one model. ``STEPS`` says how often each command is drawn."""
 
     STEPS: ClassVar[dict[str, int]] = {
+        "xreadgroup": 14,
         "advance": 8,
         "set_clock_back": 1,
         "multi": 3,
@@ -50,7 +52,6 @@ class StoreMachine(RuleBasedStateMachine):
         "create": 1,
         "setid": 2,
         "administer": 2,
-        "xreadgroup": 14,
     }
 
     def __init__(self) -> None:
@@ -62,6 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._connect()
         self.model = Model(now=self.store.clock.now_ms(), node_max_entries=NODE_MAX_ENTRIES)
         self.queue: list[tuple[tuple[Word, ...], Callable[[], Reply]]] | None = None
+        self.drawn: Counter[str] = Counter()
 
     def _connect(self) -> None:
         self.store.settings.node_max_entries = NODE_MAX_ENTRIES
@@ -70,15 +72,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Ten entries and two groups, one of which has read most of them."""
+        """Thirty entries and two groups, one of which has read most of them."""
         random = Random(0)
         for key in (b"s", b"t"):
             for name in (b"g", b"h"):
                 self._create(key, name, LEAST)
-        for _ in range(10):
+        for _ in range(30):
             self.xadd(random)
-        for who in (b"a", b"b"):
-            self._xreadgroup(b"g", who, [(b"s", None)], 3)
+        for who in (b"a", b"b", b"a", b"b"):
+            self._xreadgroup(b"g", who, [(b"s", None)], 6)
         self.store.advance(1)
         self.model.now = self.store.clock.now_ms()
 
