@@ -27,8 +27,8 @@ DIRECTIVES = {
     "language_level": 3,
     # Annotations serve mypy; C types come from the .pxd alone.
     "annotation_typing": False,
-    "boundscheck": False,
-    "wraparound": False,
+    "boundscheck": True,
+    "wraparound": True,
     "initializedcheck": False,
 }
 

@@ -1,0 +1,1 @@
+# Compiled for what it calls; its own values need no C types.

@@ -1,0 +1,9 @@
+# Attributes as C fields; their values are the plain source's own.
+
+
+cdef class Trim:
+    cdef public object maxlen
+    cdef public object minid
+    cdef public object approximate
+    cdef public object limit
+    cdef public object mode

@@ -1,0 +1,8 @@
+# Attributes as C fields; their values are the plain source's own.
+
+
+cdef class DeliveryOrder:
+    cdef public object pel
+    cdef public object times
+    cdef public object ids
+    cdef public object top

@@ -1,0 +1,3 @@
+cdef class ReplyWriter:
+    cdef public bytearray out
+    cdef public int resp
