@@ -157,7 +157,7 @@ class Demo:
         path = self.write_report(lines, worked)
         self.end_step()
         self.teller.say(f"{path}")
-        self.teller.say(f"{self.teller.seconds:.0f} seconds in all")
+        self.teller.say(f"{self.teller.seconds:.0f} seconds in all: {self.times()}")
         if self.order.keep:
             self.leave_running(server, url)
         return Outcome(lines, path)
@@ -307,6 +307,10 @@ class Demo:
         """Remember how long the step took."""
         if self._step:
             self.facts.append((self._step, f"{time.monotonic() - self._step_began:.1f} s"))
+
+    def times(self) -> str:
+        """How long each step took."""
+        return ", ".join(f"{step[2:]} {took}" for step, took in self.facts if step[0].isdigit())
 
 
 class Wait:
