@@ -12,7 +12,7 @@ from headwater.engine.pending import NOBODY, NOWHERE, PendingList
 ID = tuple[int, int]
 Record = tuple[int, int, int]
 
-ids = st.tuples(st.integers(0, 30), st.integers(0, 2))
+ids = st.tuples(st.integers(0, 15), st.integers(0, 1))
 counts = st.sampled_from([0, 1, 2, 2**32 - 2, 2**32 - 1, 2**32, 2**63 - 1])
 records = st.tuples(st.integers(0, 3), st.integers(0, 1000), counts)
 steps = st.lists(st.tuples(ids, st.one_of(st.none(), records)), max_size=120)
@@ -107,6 +107,20 @@ def test_settling_at_random_leaves_no_block_for_each_survivor() -> None:
     # Then those left share blocks
     assert len(pel) == 100
     assert len(pel.blocks) <= 60
+
+
+def test_joined_blocks_keep_the_earlier_of_their_times() -> None:
+    # Given a block of late times before one of early times
+    pel = PendingList()
+    for seq in range(16):
+        pel.insert(1, seq, owner=1, time=100 if seq < 8 else 5, count=1)
+    # When so many are settled that they become one
+    for seq in range(16):
+        if seq % 8 not in {0, 7}:
+            pel.remove(pel.find(1, seq))
+    # Then no early one is missed
+    assert len(pel.blocks) == 1
+    assert pel.blocks[0].min_time == 5
 
 
 def test_nobody_is_no_consumers_number() -> None:
