@@ -73,6 +73,24 @@ class Child:
                 raise self.failure(f"did not print {words!r} within {within:g} seconds")
             time.sleep(0.02)
 
+    def lines_with(self, words: str, *, within: float) -> Iterator[str]:
+        """The lines of its output that hold ``words``, as they come, until it ends.
+
+        Raises `ChildFailed` when it does not end in time.
+        """
+        deadline, told = time.monotonic() + within, 0
+        while True:
+            ended = not self.running  # before reading, as above
+            whole = self.output().rpartition("\n")[0].splitlines()
+            found = [line for line in whole if words in line]
+            yield from found[told:]
+            told = len(found)
+            if ended:
+                return
+            if time.monotonic() > deadline:
+                raise self.failure(f"did not end within {within:g} seconds")
+            time.sleep(0.1)
+
     def wait(self, *, within: float) -> int:
         """Its exit status, waited for; `ChildFailed` when it does not end in time."""
         try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headwater.demo.children import ChildFailed
 from headwater.demo.evidence import Held, held, pending
-from headwater.demo.names import GROUP, STREAM
+from headwater.demo.names import APP, GROUP, STREAM
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -54,13 +54,21 @@ def alive(pid: int) -> bool:
         return False
 
 
+def works(pid: int) -> bool:
+    """Whether the process runs, and is a worker: a pid that is free again may be anybody's."""
+    try:
+        return APP.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() and alive(pid)
+    except OSError:
+        return False
+
+
 def crew(client: Redis) -> dict[str, int]:
     """The group's consumers whose processes live: name → pid."""
     groups = client.xinfo_groups(STREAM) if client.exists(STREAM) else []
     if GROUP not in [group["name"].decode() for group in groups]:
         return {}
     named = [consumer["name"].decode() for consumer in client.xinfo_consumers(STREAM, GROUP)]
-    return {name: pid_of(name) for name in named if alive(pid_of(name))}
+    return {name: pid_of(name) for name in named if works(pid_of(name))}
 
 
 def until(look: Callable[[], T], *, what: str, within: float = WITHIN_SECONDS) -> T:

@@ -18,5 +18,8 @@ INPUTS_VARIABLE = "HEADWATER_DEMO_INPUTS"
 CLAIM_AFTER_SECONDS = 5
 """Long for a worker that lives, however busy the machine is; short for one who watches."""
 
+APP = "headwater.demo.ops:app"
+"""What ``headwater work`` is told to run."""
+
 PAUSING = 8
 """Flights that a worker handles at a time when it waits over each."""

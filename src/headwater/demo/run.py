@@ -20,6 +20,7 @@ from headwater.demo import data, faults, reconcile, report
 from headwater.demo.children import Child, Children, interrupted_by_signals
 from headwater.demo.evidence import Held, collect, group_counts
 from headwater.demo.names import (
+    APP,
     ENRICHED,
     INPUTS_VARIABLE,
     PAUSE_VARIABLE,
@@ -211,7 +212,7 @@ class Demo:
         pause = SHORT_SECONDS * WORKERS * PAUSING / self.order.flights if short else 0
         workers = self.children.headwater(
             "workers",
-            *("work", "headwater.demo.ops:app", "--workers", str(WORKERS)),
+            *("work", APP, "--workers", str(WORKERS)),
             **{URL_VARIABLE: url, PAUSE_VARIABLE: str(pause)},
         )
         faults.until(
@@ -260,11 +261,10 @@ class Demo:
         spark = self.children.headwater(
             "spark", "pipeline", "run", str(self.place / "pipeline.toml"), "--once"
         )
-        if spark.wait(within=SPARK_SECONDS):
+        for line in spark.lines_with(" rows in ", within=SPARK_SECONDS):
+            self.teller.say(line)
+        if spark.process.returncode:
             raise spark.failure("could not make the tables")
-        for line in spark.output().splitlines():
-            if " rows in " in line:
-                self.teller.say(line)
 
     def write_report(self, lines: list[Line], worked: Worked) -> Path:
         """The report; its path."""

@@ -88,6 +88,22 @@ def test_a_child_that_ends_early_is_quoted(tmp_path: Path) -> None:
             child.line_with("ready", within=20)
 
 
+def test_lines_are_followed_until_the_child_ends(tmp_path: Path) -> None:
+    program = "print('row 1', flush=True); print('nothing', flush=True); print('row 2')"
+    with Children(tmp_path) as children:
+        child = children.start("child", python(program))
+        assert list(child.lines_with("row", within=20)) == ["row 1", "row 2"]
+        assert child.process.returncode == 0
+
+
+def test_a_child_that_is_followed_for_too_long_is_quoted(tmp_path: Path) -> None:
+    with Children(tmp_path) as children:
+        child = children.start("child", python(SLEEPER))
+        child.line_with("ready", within=20)
+        with pytest.raises(ChildFailed, match=r"did not end within 0 seconds(.|\n)*ready"):
+            list(child.lines_with("ready", within=0))
+
+
 def test_ctrl_c_while_a_child_starts_ends_that_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

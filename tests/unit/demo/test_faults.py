@@ -19,6 +19,11 @@ def test_a_consumers_name_tells_its_process() -> None:
     assert faults.pid_of(unique_name()) == os.getpid()
 
 
+def test_a_stranger_is_no_worker() -> None:
+    assert faults.alive(os.getpid())
+    assert not faults.works(os.getpid())
+
+
 def test_what_still_changes_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "BETWEEN_SECONDS", 0.0)
     answers = chain([1, 1, 2, 2, 2], repeat(3))
