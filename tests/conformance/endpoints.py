@@ -8,13 +8,13 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from headwater.server.config import Config
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore, request
 from headwater.testing.replies import Failure, Nil, Reply, ReplyReader
-from tests.peers import Peer
 
 Command = tuple[bytes, ...]
 
@@ -24,6 +24,13 @@ RESET: tuple[Command, ...] = (
     (b"CONFIG", b"SET", b"stream-node-max-bytes", b"4096"),
 )
 """What makes a server that others used as good as new."""
+
+
+class Listening(Protocol):
+    """A server of 127.0.0.1 in another process: a peer, or one of ours."""
+
+    port: int
+    unixsocket: Path | None
 
 
 class Endpoint(Protocol):
@@ -70,10 +77,10 @@ class HeadwaterEndpoint:
 
 
 class PeerEndpoint:
-    """A real server; ``resp`` is chosen by HELLO, which 7.0 and later know."""
+    """A real server, by its socket; ``resp`` is chosen by HELLO, which 7.0 and later know."""
 
-    def __init__(self, server: Peer) -> None:
-        self.name = server.name
+    def __init__(self, server: Listening, *, name: str = "") -> None:
+        self.name = name or getattr(server, "name", "")
         self.connection = Connection(server)
 
     def now_ms(self) -> int:
@@ -92,12 +99,12 @@ class PeerEndpoint:
 class Connection:
     """One client's socket to a real server."""
 
-    def __init__(self, server: Peer) -> None:
+    def __init__(self, server: Listening) -> None:
         if server.unixsocket is not None:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.connect(str(server.unixsocket))
         else:
-            self.socket = socket.create_connection((server.host, server.port))
+            self.socket = socket.create_connection(("127.0.0.1", server.port))
         self.socket.settimeout(30)
         self.reader = ReplyReader()
         self.resp = 2

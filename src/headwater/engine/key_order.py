@@ -13,6 +13,9 @@ from bisect import bisect_left
 from collections.abc import Container
 
 _SLACK = 64
+_LOOKS = 10
+"""Places that a scan looks at for each key that it may give. Precedent: Redis, scanGenericCommand,
+which visits ten times COUNT buckets where they are empty."""
 
 
 class KeyOrder:
@@ -52,6 +55,10 @@ class KeyOrder:
         end."""
         names = self.names
         at = bisect_left(self.numbers, cursor)
-        end = min(at + count, len(names))
-        found = [name for name in dict.fromkeys(names[at:end]) if name in self._present]
-        return (self.numbers[end] if end < len(names) else 0), found
+        end = min(at + _LOOKS * count, len(names))
+        found: dict[bytes, None] = {}
+        while at < end and len(found) < count:
+            if names[at] in self._present:
+                found[names[at]] = None
+            at += 1
+        return (self.numbers[at] if at < len(names) else 0), list(found)
