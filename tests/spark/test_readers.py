@@ -1,76 +1,20 @@
-"""The readers as Spark calls them, without Spark: offsets, replays, and what is missing."""
+"""The readers as Spark calls them, without Spark: offsets, replays, what a batch holds."""
 
 from __future__ import annotations
-
-import json
-import logging
-import pickle
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from headwater.errors import DataLoss, DeclarationError
-from headwater.spark.offsets import Offset
+from headwater.errors import DeclarationError
 from headwater.spark.partitions import EntryRange
-from headwater.spark.pipeline.ddl import parse_schema
 from headwater.spark.source import HeadwaterSource
-from headwater.spark.streaming import StreamReader, shares
+from headwater.spark.streaming import shares
 from headwater.testing.server import server_process
+from tests.spark.queries import SCHEMA, Query
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
-
-SCHEMA = parse_schema("stream string, id string, n bigint")
-
-
-class Query:
-    """What Spark does with a reader, step by step; offsets go through JSON as in its log."""
-
-    def __init__(self, shop: Shop, *, log: list[Offset] | None = None, **options: str) -> None:
-        given = {"url": shop.url, "stream": "s"} | options
-        self.reader: StreamReader = HeadwaterSource(given).streamReader(SCHEMA)
-        self.log = log if log is not None else []
-        self.start: Offset = self.log[-1] if self.log else self.ask("initialOffset")
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        return json.loads(json.dumps(getattr(self.reader, method)(*arguments)))
-
-    def plan(self) -> bool:
-        """Plan and log a batch; whether there was one."""
-        limit = self.reader.getDefaultReadLimit()
-        end = self.ask("latestOffset", self.start, limit)
-        if end == self.start:
-            return False
-        self.log.append(end)
-        self.start = end
-        return True
-
-    def read(self, end: Offset | None = None) -> list[int]:
-        """The numbers of the batch that ends at ``end``, or of the last one."""
-        partitions = self.reader.partitions({"what": "never asked"}, end or self.log[-1])
-        executor: StreamReader = pickle.loads(pickle.dumps(self.reader))
-        return [
-            number
-            for partition in pickle.loads(pickle.dumps(partitions))
-            for batch in executor.read(partition)
-            for number in batch.column("n").to_pylist()
-        ]
-
-    def batches(self) -> list[list[int]]:
-        """All batches there are."""
-        found = []
-        while self.plan():
-            found.append(self.read())
-        return found
-
-
-@pytest.fixture
-def warned(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.WARNING, "headwater.spark"):
-        yield caplog
 
 
 def test_batches_hold_each_entry_once_and_in_order(shop: Shop) -> None:
@@ -235,140 +179,6 @@ def test_a_stream_that_is_no_longer_asked_for_keeps_its_place(shop: Shop) -> Non
 
     assert only_a.batches() == [[3]]
     assert Query(shop, log=only_a.log, stream="a,b").batches() == [[4]]
-
-
-# --- what is missing ------------------------------------------------------------------------------
-
-
-def test_trimming_what_was_read_is_no_loss(shop: Shop) -> None:
-    shop.add("s", range(1, 101))
-    query = Query(shop)
-    query.batches()
-
-    shop.client.xtrim("s", maxlen=0, approximate=False)
-    shop.add("s", range(101, 104))
-    shop.delete("s", 50)
-
-    assert query.batches() == [[101, 102, 103]]
-
-
-def test_trimming_what_was_not_read_is_loss(shop: Shop) -> None:
-    shop.add("s", range(1, 101))
-    query = Query(shop, maxEntriesPerTrigger="10")
-    query.plan()
-    shop.client.xtrim("s", maxlen=60, approximate=False)
-
-    with pytest.raises(DataLoss, match=r"30 of 90 entries after .* were trimmed"):
-        query.plan()
-
-
-def test_accepted_loss_is_said_once_and_counted(
-    shop: Shop, warned: pytest.LogCaptureFixture
-) -> None:
-    shop.add("s", range(1, 101))
-    query = Query(shop, maxEntriesPerTrigger="10", failOnDataLoss="false")
-    query.plan()
-    shop.client.xtrim("s", maxlen=60, approximate=False)
-
-    numbers = [number for batch in query.batches() for number in batch]
-
-    assert numbers == list(range(41, 101))
-    assert len(warned.messages) == 1
-    assert "30 of 90" in warned.messages[0]
-    assert query.log[1]["s"]["added_from"] == 40
-    assert query.log[-1]["s"]["added_to"] == 100
-
-
-def test_loss_of_all_that_was_left_is_said_once_and_logged(
-    shop: Shop, warned: pytest.LogCaptureFixture
-) -> None:
-    shop.add("s", range(1, 11))
-    query = Query(shop, failOnDataLoss="false")
-    query.plan()
-    shop.add("s", range(11, 21))
-    shop.client.xtrim("s", maxlen=0, approximate=False)
-
-    assert query.batches() == [[]]
-    assert Query(shop, log=query.log, failOnDataLoss="false").batches() == []
-    assert len(warned.messages) == 1
-
-
-def test_deletions_are_an_error_unless_they_are_accepted(
-    shop: Shop, warned: pytest.LogCaptureFixture
-) -> None:
-    shop.add("s", range(1, 11))
-    query = Query(shop)
-    query.plan()
-    shop.add("s", range(11, 21))
-    shop.delete("s", 12, 13)
-
-    with pytest.raises(DataLoss, match=r"2 of 10 entries .*ignoreDeletes=true"):
-        query.plan()
-    accepting = Query(shop, log=query.log, ignoreDeletes="true")
-    assert accepting.batches() == [[11, *range(14, 21)]]
-    assert len(warned.messages) == 1
-    assert "2 of 10" in warned.messages[0]
-
-
-def test_what_goes_between_planning_and_reading_is_seen(shop: Shop) -> None:
-    shop.add("s", range(1, 101))
-    query = Query(shop, minPartitions="4")
-    query.plan()
-    partitions = query.reader.partitions({}, query.log[-1])
-    shop.client.xtrim("s", maxlen=95, approximate=False)
-
-    with pytest.raises(DataLoss, match=r"5 of 25 entries after 0-0"):
-        list(query.reader.read(partitions[0]))
-    with pytest.raises(DataLoss, match="5 of 100 entries"):
-        query.read()
-
-
-@pytest.mark.parametrize("numbers", [range(1, 6), range(200, 206)])
-def test_a_stream_made_anew_is_loss(
-    shop: Shop, numbers: range, warned: pytest.LogCaptureFixture
-) -> None:
-    shop.add("s", range(1, 101))
-    query = Query(shop)
-    query.batches()
-    shop.client.delete("s")
-    shop.add("s", numbers)
-
-    with pytest.raises(DataLoss, match="made anew"):
-        query.plan()
-    going_on = Query(shop, log=query.log, failOnDataLoss="false")
-    assert going_on.batches() == [list(numbers)]
-    assert len(warned.messages) == 1
-
-
-def test_a_stream_that_is_gone_is_loss_and_begins_anew(
-    shop: Shop, warned: pytest.LogCaptureFixture
-) -> None:
-    shop.add("s", range(1, 11))
-    query = Query(shop)
-    query.batches()
-    shop.client.delete("s")
-
-    with pytest.raises(DataLoss, match="the key is gone"):
-        query.plan()
-    going_on = Query(shop, log=query.log, failOnDataLoss="false")
-    assert going_on.batches() == [[]]
-    assert len(warned.messages) == 1
-    shop.add("s", [3, 4])
-    assert going_on.batches() == [[3, 4]]
-    assert len(warned.messages) == 1
-
-
-def test_a_stream_made_anew_is_loss_for_available_now_too(shop: Shop) -> None:
-    shop.add("s", range(1, 101))
-    query = Query(shop)
-    query.batches()
-    shop.client.delete("s")
-    shop.add("s", [5])
-
-    later = Query(shop, log=query.log)
-    later.reader.prepareForTriggerAvailableNow()
-    with pytest.raises(DataLoss, match="made anew"):
-        later.plan()
 
 
 def test_a_batch_reads_what_is_there(shop: Shop) -> None:

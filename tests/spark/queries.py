@@ -1,0 +1,56 @@
+"""What Spark does with a reader, step by step, for tests that look at each step without Spark."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+from headwater.spark.offsets import Offset
+from headwater.spark.pipeline.ddl import parse_schema
+from headwater.spark.source import HeadwaterSource
+from headwater.spark.streaming import StreamReader
+from tests.spark.stores import Shop
+
+SCHEMA = parse_schema("stream string, id string, n bigint")
+
+
+class Query:
+    """What Spark does with a reader, step by step; offsets go through JSON as in its log."""
+
+    def __init__(self, shop: Shop, *, log: list[Offset] | None = None, **options: str) -> None:
+        given = {"url": shop.url, "stream": "s"} | options
+        self.reader: StreamReader = HeadwaterSource(given).streamReader(SCHEMA)
+        self.log = log if log is not None else []
+        self.start: Offset = self.log[-1] if self.log else self.ask("initialOffset")
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        return json.loads(json.dumps(getattr(self.reader, method)(*arguments)))
+
+    def plan(self) -> bool:
+        """Plan and log a batch; whether there was one."""
+        limit = self.reader.getDefaultReadLimit()
+        end = self.ask("latestOffset", self.start, limit)
+        if end == self.start:
+            return False
+        self.log.append(end)
+        self.start = end
+        return True
+
+    def read(self, end: Offset | None = None) -> list[int]:
+        """The numbers of the batch that ends at ``end``, or of the last one."""
+        partitions = self.reader.partitions({"what": "never asked"}, end or self.log[-1])
+        executor: StreamReader = pickle.loads(pickle.dumps(self.reader))
+        return [
+            number
+            for partition in pickle.loads(pickle.dumps(partitions))
+            for batch in executor.read(partition)
+            for number in batch.column("n").to_pylist()
+        ]
+
+    def batches(self) -> list[list[int]]:
+        """All batches there are."""
+        found = []
+        while self.plan():
+            found.append(self.read())
+        return found
