@@ -10,7 +10,8 @@ what is pending.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import ClassVar
 
@@ -59,6 +60,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.patches = pytest.MonkeyPatch()
         self.patches.setattr(entry_log, "BLOCK_MAX_BYTES", 160)
         self.patches.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
+        self.admitted = self.committed = 0
+        """Bytes of facts that the latest command asked room for, and that it wrote."""
         self.store = LocalStore()
         self._connect()
         self.model = Model(now=self.store.clock.now_ms(), node_max_entries=NODE_MAX_ENTRIES)
@@ -69,6 +72,20 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.settings.node_max_entries = NODE_MAX_ENTRIES
         self.store.settings.node_max_bytes = 0
         self.client = self.store.client()
+        records = self.store.node.records
+        assert records.journal is not None
+        commit, admit = records.journal.commit, records.admission
+
+        def note_commit(buffer: bytearray, *, sync: bool) -> None:
+            self.committed = len(buffer)
+            commit(buffer, sync=sync)
+
+        def note_admission(size: int) -> str | None:
+            self.admitted = max(self.admitted, size)
+            return admit(size)
+
+        self.patches.setattr(records.journal, "commit", note_commit)
+        self.client.session.call.admission = note_admission
 
     @initialize()
     def begin(self) -> None:
@@ -93,8 +110,19 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.model.come_due()
         expected = self._expected(to)
-        reply = self.client(*words)
+        with self.admission(words):
+            reply = self.client(*words)
         assert reply == expected, f"{words!r}: the store says {reply!r}, the model {expected!r}"
+
+    @contextmanager
+    def admission(self, words: object) -> Iterator[None]:
+        """What is sent within has to ask for room before it writes, and for enough of it (law 4)."""
+        by_itself = bool(self.store.node.keyspace.delaying)  # ends of delays are the node's own
+        self.admitted = self.committed = 0
+        yield
+        if not by_itself:
+            said = f"{words!r} asked for {self.admitted} bytes and wrote {self.committed}"
+            assert self.committed <= self.admitted, said
 
     def _expected(self, meaning: Callable[[], Reply]) -> Reply:
         try:
@@ -154,7 +182,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.client(*words) == Simple(b"QUEUED")
         self.model.come_due()
         expected = [self._expected(meaning) for _, meaning in queue]
-        replies = self.client("EXEC")
+        with self.admission(queue):
+            replies = self.client("EXEC")
         assert replies == expected, f"{queue!r}: the store {replies!r}, the model {expected!r}"
 
     def settle(self) -> None:

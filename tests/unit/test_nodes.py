@@ -173,6 +173,20 @@ def test_live_counts_are_recounts(steps: list[int | None], max_entries: int, tri
     )
 
 
+def test_nodes_stay_apart_when_ids_go_back_below_what_is_gone() -> None:
+    # Given a node whose last entry went, and last_id set back below it
+    index, body = NodeIndex(), wire(b"a", b"b")
+    index.add(1, 0, body, opens=True)
+    index.add(5, 0, body, opens=False)
+    index.drop(5, 0)
+    # When an entry below that opens a node
+    index.add(2, 0, body, opens=True)
+    # Then it is found where it is
+    assert index.last(0) < index.first(1) == (2, 0)
+    index.drop(2, 0)
+    assert (len(index), index.live(0)) == (1, 1)
+
+
 def test_an_empty_tree_has_its_root_and_one_key_two_nodes() -> None:
     index = NodeIndex()
     assert index.radix_tree_nodes() == 1
