@@ -1,0 +1,183 @@
+"""A write that the journal has no room for is refused before anything changed (law 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.commands.dispatch import FUNCTIONS
+from headwater.commands.table import COMMANDS
+from headwater.engine.check import broken_invariants
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Simple
+from tests.property.state import picture
+
+WRITES = """
+XADD s 9-9 a b
+XADD s MAXLEN 1 * a b
+XADD s MINID ~ 1-2 DELREF 9-9 a b
+XADD new * a b
+XDEL s 1-1
+XTRIM s MAXLEN 1
+XTRIM s MAXLEN 0 DELREF
+XSETID s 9-9
+XGROUP CREATE s new 0
+XGROUP CREATE new g 0 MKSTREAM
+XGROUP SETID s g 0
+XGROUP DESTROY s g
+XGROUP CREATECONSUMER s g new
+XGROUP DELCONSUMER s g ann
+XRETIRE s g idle
+XREADGROUP GROUP g ann STREAMS s >
+XREADGROUP GROUP g new STREAMS s >
+XREADGROUP GROUP g ann NOACK STREAMS s >
+XREADGROUP GROUP g ann CLAIM 0 STREAMS s >
+XREADGROUP GROUP g ann STREAMS s 0
+XREADGROUP GROUP g new BLOCK 0 STREAMS s >
+XACK s g 1-1
+XACKDEL s g IDS 1 1-1
+XNACK s g FAIL IDS 1 1-1
+XNACK s g FAIL IDS 1 1-3 FORCE
+XRENEW s g ann IDS 1 1-1
+XSETTLE s g ann ACK IDS 1 1-1
+XSETTLE s g ann FAIL DELAY 5000 IDS 1 1-1
+XSETTLE s g ann ACKDEL IDS 1 1-1 TO out * FIELDS 1 a b
+XCLAIM s g bob 0 1-1
+XCLAIM s g new 99999 1-1
+XAUTOCLAIM s g bob 0 0
+SET k v
+SET string v
+HSET h f v
+HSET new f v
+HSETNX h new v
+HDEL h f
+DEL s
+UNLINK s string
+EXPIRE s 100
+EXPIRE s 0
+PEXPIRE s 100
+PERSIST mortal
+FLUSHDB
+FLUSHALL
+""".strip().splitlines()
+
+NOTHING_TO_WRITE = """
+XDEL s 9-9
+XTRIM none MAXLEN 0
+XACK s g 9-9
+XNACK s g FAIL IDS 1 9-9
+XSETTLE s g ann ACK IDS 1 9-9
+XRETIRE s g ann
+DEL none
+HDEL h none
+SET string v NX
+EXPIRE none 100
+PERSIST string
+""".strip().splitlines()
+
+READS = """
+XRANGE s - +
+XLEN s
+XREAD STREAMS s 0
+XPENDING s g - + 10
+XINFO STREAM s FULL
+XSPLIT s - + 2
+GET string
+HGETALL h
+TTL mortal
+KEYS *
+""".strip().splitlines()
+
+
+@pytest.fixture
+def store() -> Iterator[LocalStore]:
+    made = LocalStore()
+    client = made.client()
+    for line in (
+        *(f"XADD s 1-{seq} n {seq}" for seq in range(1, 5)),
+        "XGROUP CREATE s g 0",
+        "XGROUP CREATECONSUMER s g idle",
+        "XREADGROUP GROUP g ann COUNT 2 STREAMS s >",
+        "SET string x",
+        "SET mortal x EX 100",
+        "HSET h f v",
+    ):
+        client(*line.split())
+    yield made
+    assert broken_invariants(made.node.keyspace) == []
+
+
+def full(_size: int) -> str:
+    return "the disk is full"
+
+
+@pytest.fixture
+def client(store: LocalStore) -> LocalClient:
+    """A client for whose writes there is no room."""
+    made = store.client()
+    made.session.call.admission = full
+    return made
+
+
+def refused(reply: object) -> bool:
+    return isinstance(reply, Failure) and reply.text.startswith(b"MISCONF ")
+
+
+@pytest.mark.parametrize("line", WRITES)
+def test_a_write_without_room_changes_nothing(
+    line: str, store: LocalStore, client: LocalClient
+) -> None:
+    before = picture(store.node.keyspace)
+    assert refused(client(*line.split()))
+    assert picture(store.node.keyspace) == before
+    assert len(store.node.keyspace.facts.data) == 0
+
+
+@pytest.mark.parametrize("line", [*NOTHING_TO_WRITE, *READS])
+def test_what_writes_nothing_needs_no_room(line: str, client: LocalClient) -> None:
+    assert not isinstance(client(*line.split()), Failure)
+
+
+@pytest.mark.parametrize("line", WRITES)
+def test_a_transaction_that_would_write_is_refused_whole(
+    line: str, store: LocalStore, client: LocalClient
+) -> None:
+    before = picture(store.node.keyspace)
+    assert client("MULTI") == Simple(b"OK")
+    client("XLEN", "s")
+    client(*line.split())
+    assert refused(client("EXEC"))
+    assert picture(store.node.keyspace) == before
+
+
+def test_a_transaction_keeps_what_it_had_room_for(store: LocalStore, client: LocalClient) -> None:
+    # Given room for the first write of a transaction, and not for a large one after it
+    client.session.call.admission = lambda size: None if size < 2000 else "the disk is full"
+    client("MULTI")
+    client("SET", "a", "1")
+    client("SET", "b", "x" * 5000)
+    client("SET", "c", "3")
+    # Then the large one is an error in its place
+    replies = client("EXEC")
+    assert isinstance(replies, list)
+    assert [refused(reply) for reply in replies] == [False, True, False]
+    assert client("EXISTS", "a", "b", "c") == 2
+
+
+def test_every_write_command_is_tried() -> None:
+    tried = {" ".join(line.split()[:2]) for line in WRITES} | {line.split()[0] for line in WRITES}
+    for name in map(bytes.decode, FUNCTIONS):
+        container, _, sub = name.partition("|")
+        row = COMMANDS[container.encode()]
+        row = row.subcommands[sub.encode()] if sub else row
+        assert not row.writes or name.replace("|", " ") in tried, name
+
+
+def test_a_reader_that_waits_goes_on_waiting_while_nothing_comes(
+    store: LocalStore, client: LocalClient
+) -> None:
+    client.send("XREAD", "BLOCK", "0", "STREAMS", "s", "$")
+    assert client.reply() is None
+    assert store.client()("XADD", "s", "9-9", "a", "b") == b"9-9"
+    assert client.reply() == [[b"s", [[b"9-9", [b"a", b"b"]]]]]
