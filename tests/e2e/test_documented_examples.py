@@ -1,25 +1,45 @@
-"""The examples that Redis documents for XCLAIM, XAUTOCLAIM and XNACK, through the clients that people
-have, against a server process of ours.
+"""The examples that Redis and FastStream document, through the clients that people have, against our
+server: XCLAIM, XAUTOCLAIM and XNACK through redis-py and redis-cli; FastStream 0.7.8, unmodified,
+reading in a group, claiming, acknowledging by hand.
 
-Sources: the command pages of XCLAIM, XAUTOCLAIM and XNACK.
+A killed FastStream consumer is a real process under SIGKILL. Its message grows old by the server's
+clock, which the test holds.
+
+Sources: the command pages of XCLAIM, XAUTOCLAIM and XNACK; FastStream's pages on Redis streams.
 """
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
-from collections.abc import Iterator
-from typing import Literal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import redis
+from faststream import AckPolicy
+from faststream.redis import RedisBroker, StreamSub
+from faststream.redis.annotations import RedisStreamMessage
 
-from headwater.testing.server import ServerProcess, server_process
+from headwater.testing.clock import ManualClock
+from headwater.testing.server import (
+    ServerProcess,
+    ServerThread,
+    server_process,
+    server_thread,
+)
 
 HOUR_MS = 3_600_000
 FIRST, SECOND = "1526569498055-0", "1526569498056-0"
 MOST = 9223372036854775807
 
 Mode = Literal["SILENT", "FAIL", "FATAL"]
+
+WITHIN = 20
+"""Seconds after which an expected message counts as lost."""
 
 
 @pytest.fixture(scope="module")
@@ -191,3 +211,151 @@ def test_the_example_of_xautoclaim_on_a_terminal(cli: Cli) -> None:
         '         2) "apple"',
         "3) (empty array)",
     ]
+
+
+# --- FastStream -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clocked() -> Iterator[ServerThread]:
+    with server_thread(clock=ManualClock()) as running:
+        yield running
+
+
+@pytest.fixture
+def observer(clocked: ServerThread) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(clocked.url, decode_responses=True) as made:
+        yield made
+
+
+@asynccontextmanager
+async def started(broker: RedisBroker) -> AsyncIterator[RedisBroker]:
+    async with broker:
+        await broker.start()
+        yield broker
+
+
+@contextmanager
+def killed_consumer(clocked: ServerThread, stream: str) -> Iterator[None]:
+    """Consumer ``dead`` of group ``workers`` takes a message of ``stream`` and is killed."""
+    victim = Path(__file__).with_name("faststream_victim.py")
+    process = subprocess.Popen(
+        [sys.executable, str(victim), clocked.url, stream, "workers", "dead"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        with redis.Redis.from_url(clocked.url) as client:
+            client.xadd(stream, {"__data__": '{"data": "order-123", "headers": {}}'})
+        assert process.stdout.readline() == "took a message\n"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    yield
+
+
+def pending(observer: redis.Redis, stream: str) -> list[tuple[str, int]]:
+    """Consumer and delivery count of every pending entry of group ``workers``."""
+    rows: Any = observer.xpending_range(stream, "workers", "-", "+", 10)
+    return [(row["consumer"], row["times_delivered"]) for row in rows]
+
+
+async def test_a_stream_subscriber_with_group_and_consumer_gets_each_message_once(
+    clocked: ServerThread, observer: redis.Redis
+) -> None:
+    # Given a subscriber in a group
+    broker = RedisBroker(clocked.url)
+    got: asyncio.Queue[str] = asyncio.Queue()
+
+    @broker.subscriber(stream=StreamSub("orders", group="workers", consumer="one", last_id="0"))
+    async def handle(message: str) -> None:
+        await got.put(message)
+
+    # When messages are published
+    async with started(broker):
+        for number in range(20):
+            await broker.publish(f"order-{number}", stream="orders")
+        received = [await asyncio.wait_for(got.get(), WITHIN) for _ in range(20)]
+
+    # Then each came once, in order, and none is pending
+    assert received == [f"order-{number}" for number in range(20)]
+    assert got.empty()
+    assert pending(observer, "orders") == []
+
+
+async def test_a_claiming_subscriber_takes_over_from_a_killed_one(
+    clocked: ServerThread, observer: redis.Redis
+) -> None:
+    # Given a message that a killed consumer holds
+    with killed_consumer(clocked, "orders"):
+        assert pending(observer, "orders") == [("dead", 1)]
+
+    # When it has been idle for longer than min_idle_time of another subscriber
+    broker = RedisBroker(clocked.url)
+    got: asyncio.Queue[str] = asyncio.Queue()
+    claims = StreamSub("orders", group="workers", consumer="alive", min_idle_time=60_000)
+
+    @broker.subscriber(stream=claims)
+    async def handle(message: str) -> None:
+        await got.put(message)
+
+    clocked.advance(61)
+    async with started(broker):
+        received = await asyncio.wait_for(got.get(), WITHIN)
+
+    # Then that one handles it
+    assert received == "order-123"
+    assert got.empty()
+    assert pending(observer, "orders") == []
+
+
+async def test_claim_min_idle_time_reads_new_and_claims_idle_in_one_command(
+    clocked: ServerThread, observer: redis.Redis
+) -> None:
+    # Given a message that a killed consumer holds, grown old, and a new one
+    with killed_consumer(clocked, "orders"):
+        clocked.advance(61)
+    broker = RedisBroker(clocked.url)
+    got: asyncio.Queue[tuple[str, list[int]]] = asyncio.Queue()
+    claims = StreamSub("orders", group="workers", consumer="alive", claim_min_idle_time=60_000)
+
+    @broker.subscriber(stream=claims)
+    async def handle(message: str, meta: RedisStreamMessage) -> None:
+        await got.put((message, list(meta.raw_message["delivery_counts"])))
+
+    # When the subscriber reads with XREADGROUP CLAIM
+    async with started(broker):
+        await broker.publish("order-124", stream="orders")
+        received = [await asyncio.wait_for(got.get(), WITHIN) for _ in range(2)]
+
+    # Then the old one comes first and says that it was delivered once before
+    assert received == [("order-123", [1]), ("order-124", [0])]
+    assert pending(observer, "orders") == []
+
+
+async def test_manual_acknowledgement_decides_what_stays_pending(
+    clocked: ServerThread, observer: redis.Redis
+) -> None:
+    # Given a subscriber that acknowledges by hand, every other message
+    broker = RedisBroker(clocked.url)
+    done: asyncio.Queue[int] = asyncio.Queue()
+    manual = StreamSub("orders", group="workers", consumer="one", last_id="0")
+
+    @broker.subscriber(stream=manual, ack_policy=AckPolicy.MANUAL)
+    async def handle(number: int, message: RedisStreamMessage) -> None:
+        if number % 2 == 0:
+            await message.ack()
+        await done.put(number)
+
+    # When it has seen four
+    async with started(broker):
+        for number in range(4):
+            await broker.publish(number, stream="orders")
+        for _ in range(4):
+            await asyncio.wait_for(done.get(), WITHIN)
+
+    # Then two are pending under its name
+    assert pending(observer, "orders") == [("one", 1), ("one", 1)]
