@@ -92,6 +92,12 @@ class GroupRead:
     def consumer(self) -> Consumer:
         return self.group.consumers[self.name]
 
+    def pending_at_most(self, *, repeated: bool) -> int:
+        """How many entries are pending when this read is given; one of the same stream before it in
+        the same command (``repeated``) may deliver what is there."""
+        pending = len(self.group.pel)
+        return pending + self.group.stream.length if repeated else pending
+
     def meet_consumer(self) -> None:
         """Make the consumer if it is not there, and note that it was seen."""
         consumer = meet_consumer(self.group, self.name, self.call.now_ms)
@@ -124,10 +130,10 @@ class Delivery(GroupRead):
         self.claims: list[Claimed] = []
         self.entries = NewEntries([], 0)
 
-    def fact_bytes(self, count: int) -> int:
-        claims = 0
-        if self.claim_ms >= 0:
-            claims = len(self.group.pel) if count < 0 else min(count, len(self.group.pel))
+    def fact_bytes(self, count: int, *, repeated: bool) -> int:
+        claims = self.pending_at_most(repeated=repeated) if self.claim_ms >= 0 else 0
+        if count >= 0:
+            claims = min(count, claims)
         return 3 * HEADROOM + len(self.name) + claims * RECORD_BYTES
 
     def plan(self, count: int) -> bool:
@@ -206,10 +212,13 @@ class History(GroupRead):
         self.after = after
         self.found: list[tuple[tuple[int, int], bytes | None, int]] = []
 
-    def fact_bytes(self, count: int) -> int:
+    def fact_bytes(self, count: int, *, repeated: bool) -> int:
         consumer = self.group.consumers.get(self.name)
-        pending = 0 if consumer is None else consumer.pending
-        most = pending if count < 0 else min(count, pending)
+        most = 0 if consumer is None else consumer.pending
+        if repeated:
+            most = self.pending_at_most(repeated=True)
+        if count >= 0:
+            most = min(count, most)
         return 2 * HEADROOM + len(self.name) + most * RECORD_BYTES
 
     def plan(self, count: int) -> bool:

@@ -178,7 +178,8 @@ def xreadgroup(call: Call) -> Wait | None:
         else:
             claim_ms = -1
             reads.append(History(call, key, group, options.consumer, after))
-    call.admit(sum(read.fact_bytes(options.count) for read in reads))
+    repeated = len(set(keys)) < len(keys)
+    call.admit(sum(read.fact_bytes(options.count, repeated=repeated) for read in reads))
     for read in reads:
         read.meet_consumer()
     if _give(call, reads, options.count):
