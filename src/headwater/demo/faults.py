@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headwater.demo.children import ChildFailed
 from headwater.demo.evidence import Held, held, pending
-from headwater.demo.names import APP, GROUP, STREAM
+from headwater.demo.names import APP, GROUP, PAUSING, SLOW_SIGNAL, STREAM
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -114,15 +113,20 @@ def tell(pid: int, number: signal.Signals) -> None:
 
 
 def stop_one(client: Redis) -> Held:
-    """SIGTERM for the worker with most in its buffer; what it handed back.
+    """SIGTERM for a worker that has work in its buffer; what it handed back.
 
+    It is made slow before, so that it has handled and settled what it could, and its buffer is full.
     The others stand still meanwhile, so that what was handed back lies there owned by nobody.
     """
     names = crew(client)
+    name = max(names)
+    tell(names[name], SLOW_SIGNAL)
+    until(
+        lambda: len(still(lambda: held(client, name)).entries) > PAUSING,
+        what=f"{name}, made slow, has more than it can handle at a time",
+    )
     with standing_still(names.values()):
         before = still(lambda: pending(client))
-        owned = Counter(consumer for consumer, _deliveries in before.values())
-        name = max(names, key=lambda name: owned[name])
         tell(names[name], signal.SIGTERM)
         tell(names[name], signal.SIGCONT)
         until(lambda: not alive(names[name]), what=f"{name}, told to stop, ends")

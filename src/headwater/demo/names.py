@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 STREAM = "flights"
 ENRICHED = "flights.enriched"
 GROUP = "ops"
@@ -23,3 +25,7 @@ APP = "headwater.demo.ops:app"
 
 PAUSING = 8
 """Flights that a worker handles at a time when it waits over each."""
+
+SLOW_SIGNAL = signal.SIGUSR1
+SLOW_SECONDS = 1.0
+"""After that signal a worker waits so long over each flight, and its buffer fills."""

@@ -5,13 +5,14 @@ in one step with its acknowledgement; one that cannot be what happened becomes a
 
 HEADWATER_DEMO_URL is the store's address. With HEADWATER_DEMO_PAUSE, in seconds, each flight waits
 so long, as if something were looked up elsewhere: a run of few flights would be over before anything
-could be shown.
+could be shown. From SIGUSR1 on a worker waits a second over each, as if that elsewhere were in trouble.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 
 from headwater.demo.data import Flight, airlines
 from headwater.demo.enrich import Enriched, Invalid, enrich
@@ -21,12 +22,26 @@ from headwater.demo.names import (
     GROUP,
     PAUSE_VARIABLE,
     PAUSING,
+    SLOW_SECONDS,
+    SLOW_SIGNAL,
     STREAM,
     URL_VARIABLE,
 )
 from headwater.worker import App, Dead, Delivery, Stream
 
 PAUSE = float(os.environ.get(PAUSE_VARIABLE, "0"))
+
+pause = PAUSE
+"""Seconds that the next flight waits."""
+
+
+def slow_down(_signal: int, _frame: object) -> None:
+    """What was looked up elsewhere takes its time from now on."""
+    global pause
+    pause = SLOW_SECONDS
+
+
+signal.signal(SLOW_SIGNAL, slow_down)
 
 app = App(os.environ.get(URL_VARIABLE, "redis://127.0.0.1:6379"), name="demo")
 flights = Stream(STREAM, Flight, codec="json")
@@ -45,8 +60,8 @@ names = airlines()
 )
 async def enrich_flight(flight: Flight, delivery: Delivery) -> Enriched:
     """The flight with its airline and delay class."""
-    if PAUSE:
-        await asyncio.sleep(PAUSE)
+    if pause:
+        await asyncio.sleep(pause)
     try:
         return enrich(
             flight,
