@@ -26,7 +26,7 @@ from tests.conformance.cases import TITLE, VERSIONS
 from tests.conformance.endpoints import Connection
 from tests.peers import Peer
 
-DIRECTORY = Path(__file__).parent / "blocking"
+DIRECTORY = Path(__file__).parent / "plays"
 
 _LINE = re.compile(r"(?:@(?P<tag>\S+) )?(?:(?P<client>[A-Z]): (?P<words>.*)|-- (?P<waits>[A-Z]))$")
 _NUMBER = re.compile(rb"<id-([A-Z])>")

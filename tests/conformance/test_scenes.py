@@ -1,4 +1,4 @@
-"""What is written in blocking/*.txt: who waits, who is served, in which order, on every server."""
+"""What is written in plays/*.txt: who waits, who is served, in which order, on every server."""
 
 from __future__ import annotations
 
