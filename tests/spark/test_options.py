@@ -8,7 +8,7 @@ import pytest
 
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
-from headwater.spark.options import SourceOptions, parse_options, redacted
+from headwater.spark.options import SourceOptions, parse_options
 
 URL = "redis://localhost:6379"
 
@@ -85,20 +85,6 @@ def test_names_and_words_are_compared_without_regard_to_case() -> None:
 def test_a_wrong_option_is_refused_with_the_right_one(given: dict[str, str], said: str) -> None:
     with pytest.raises(DeclarationError, match=said.replace("(", r"\(")):
         parsed(**given)
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
-        ("redis://:hunter2@db:6379", "redis://***@db:6379"),
-        ("rediss://ops:p@ss/w@rd@db:6379/1", "rediss://***@db:6379/1"),
-        ("unix:///run/hw.sock?password=hunter2", "unix:///run/hw.sock?***"),
-        ("hunter2", "***"),
-    ],
-)
-def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
-    assert redacted(url) == shown
 
 
 def test_options_travel_to_executors_and_are_printed_without_the_password() -> None:

@@ -56,9 +56,12 @@ async def test_a_stream_is_trimmed_as_it_is_declared(store: Store) -> None:
 
 
 async def test_publishing_in_an_event_loop_is_refused_with_the_way_to_do_it(store: Store) -> None:
-    async with store.app():
+    async with store.app() as app:
         with pytest.raises(HeadwaterError, match="use `await send`"):
             orders.publish(Order(1))
+        with pytest.raises(HeadwaterError, match="use `await send`"):
+            app.publish(orders, Order(1))
+    assert not await store.look.exists("orders")
 
 
 async def test_a_message_of_another_type_is_not_sent(store: Store) -> None:

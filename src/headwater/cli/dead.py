@@ -152,20 +152,23 @@ def _order(entry_id: str) -> tuple[int, int]:
 
 def _newest(where: str) -> Operation[str]:
     """The id of the newest record: what is replayed and dies again meanwhile is not taken again."""
+    from headwater.groups.operation import accepted
+
     replies = yield [["XREVRANGE", where, "+", "-", "COUNT", 1]]
-    entries = replies[0]
+    entries = accepted(replies[0])
     return entries[0][0].decode() if entries else "0-0"
 
 
 def _do(url: str, operation: Operation[Any]) -> Any:
+    from headwater.client.redaction import redacted
     from headwater.groups.operation import run
-    from headwater.worker.connections import Connections, lost_connection, shown_url
+    from headwater.worker.connections import Connections, lost_connection
 
     client = Connections(url).synchronous()
     try:
         return run(client, operation)
     except lost_connection() as error:
-        raise HeadwaterError(f"{shown_url(url)} cannot be reached: {error}") from error
+        raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
     finally:
         client.close()
 

@@ -14,6 +14,7 @@ from headwater.client.address import EXAMPLES, SCHEME, Address, parse
 from headwater.client.doors import Door, door_to, open_door
 from headwater.client.embedded import EmbeddedPool
 from headwater.client.guarded import RESPONSE_SECONDS, guarded
+from headwater.client.redaction import redacted
 from headwater.client.stores import Store
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
@@ -104,7 +105,9 @@ def _server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
 def refuse_clock(url: str, clock: Clock | None) -> None:
     """A server has its own clock. Raises `ConfigError`."""
     if clock is not None:
-        raise ConfigError(f"clock= is for a store in this process, and {url!r} names a server")
+        raise ConfigError(
+            f"clock= is for a store in this process, and {redacted(url)!r} names a server"
+        )
 
 
 def enter(url: str | None, node: Node | None, clock: Clock | None) -> tuple[Door, dict[str, Any]]:
@@ -115,7 +118,8 @@ def enter(url: str | None, node: Node | None, clock: Clock | None) -> tuple[Door
         return door_to(node), {}
     if url is None or not url.startswith(f"{SCHEME}:"):
         known = ", ".join(f"{scheme}…" for scheme in SERVER_SCHEMES)
-        raise ConfigError(f"{url!r} names no store. Write {EXAMPLES}, or for a server {known}.")
+        shown = None if url is None else redacted(url)
+        raise ConfigError(f"{shown!r} names no store. Write {EXAMPLES}, or for a server {known}.")
     address = parse(url)
     door = open_door(address.key, lambda: _open(address, clock))
     try:

@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
+from headwater.client.redaction import redacted
 from headwater.commands.globs import matches
 from headwater.errors import DeclarationError
 from headwater.model import MAX_U64, StreamID
@@ -110,21 +111,6 @@ def nearest_option(name: str) -> str:
     if near:
         return f"Did you mean {lower[near[0]]!r}?"
     return f"The options are {', '.join(OPTIONS)}."
-
-
-def redacted(url: str) -> str:
-    """``url`` without what may be a secret: its user part and its query.
-
-    >>> redacted("redis://ops:hunter2@example.org:6379/0?password=x")
-    'redis://***@example.org:6379/0?***'
-    """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return "***"
-    rest, question, _query = rest.partition("?")
-    # A password may hold "/", so whatever stands before the last "@" is taken for the user part.
-    _user, at, place = rest.rpartition("@")
-    return f"{scheme}://{'***@' if at else ''}{place}{'?***' if question else ''}"
 
 
 def _url(text: str | None) -> str:

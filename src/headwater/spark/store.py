@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import StreamID
 from headwater.spark.completeness import StreamState
-from headwater.spark.options import SourceOptions, redacted
+from headwater.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     import redis

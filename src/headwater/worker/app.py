@@ -21,6 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
+from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
@@ -64,7 +65,7 @@ class App:
         scheme = urlsplit(url).scheme
         if scheme not in SCHEMES:
             raise DeclarationError(
-                f"url={url!r} is no address of a store: it begins with one of "
+                f"url={redacted(url)!r} is no address of a store: it begins with one of "
                 f"{', '.join(one + '://' for one in SCHEMES)}"
             )
         self.url = url
@@ -205,7 +206,16 @@ class App:
         return self.publish_many(stream, [message])[0]
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
-        """As `send_many`, from code that runs no event loop."""
+        """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise HeadwaterError(
+                f"publishing to {stream.name!r} so would stop the event loop that runs here while "
+                "it waits: use `await send`"
+            )
         return self._publisher.publish([stream.addition(message) for message in messages])
 
     # --- working ----------------------------------------------------------------------------------

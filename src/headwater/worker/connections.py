@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import threading
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from headwater.errors import Disconnected, StoreClosed
 
@@ -92,17 +91,3 @@ def refused_for_good() -> tuple[type[Exception], ...]:
     from redis.exceptions import AuthenticationError, AuthorizationError
 
     return (AuthenticationError, AuthorizationError)
-
-
-def shown_url(url: str) -> str:
-    """A URL without its password, for log lines.
-
-    >>> shown_url("redis://ann:secret@localhost:6379/0")
-    'redis://ann:***@localhost:6379/0'
-    """
-    parts = urlsplit(url)
-    credentials, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url
-    user = credentials.partition(":")[0]
-    return parts._replace(netloc=f"{user}:***@{host}", query="").geturl()

@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.client.redaction import redacted
 from headwater.errors import Disconnected
 from headwater.groups.operation import Command, Operation, Refused, perform, run
 from headwater.groups.settling import Addition
-from headwater.worker.connections import Connections, lost_connection, shown_url
+from headwater.worker.connections import Connections, lost_connection
 
 if TYPE_CHECKING:
     import redis
@@ -148,7 +149,7 @@ class Publisher:
 
     def _unknown(self, additions: Sequence[Addition], error: Exception) -> Disconnected:
         return Disconnected(
-            f"{shown_url(self._connections.url)} went away while {len(additions)} messages were "
+            f"{redacted(self._connections.url)} went away while {len(additions)} messages were "
             f"being added to {additions[0].stream!r}; nobody knows how many were added, so none is "
             f"sent again by itself: {error}"
         )

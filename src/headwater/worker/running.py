@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from headwater.client.redaction import redacted
 from headwater.worker.alone import Gate
 from headwater.worker.clocks import Timers
-from headwater.worker.connections import Connections, shown_url
+from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
 from headwater.worker.held import Held
 from headwater.worker.loop import Loop
@@ -67,7 +68,7 @@ class Running:
 
     def start(self) -> None:
         """Begin to read, for every consumer."""
-        log.info("%d consumers on %s", len(self.loops), shown_url(self._connections.url))
+        log.info("%d consumers on %s", len(self.loops), redacted(self._connections.url))
         for loop in self.loops.values():
             loop.start()
 

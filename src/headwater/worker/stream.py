@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -73,14 +72,7 @@ class Stream(Generic[M]):
 
     def publish_many(self, messages: Iterable[M]) -> list[str]:
         """As `send_many`, from code that runs no event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._app().publish_many(self, messages)
-        raise HeadwaterError(
-            f"{self.name}.publish would stop the event loop that runs here while it waits: "
-            "use `await send`"
-        )
+        return self._app().publish_many(self, messages)
 
     def _app(self) -> App:
         """The app through which to publish: this stream's, or the only one that is open."""
