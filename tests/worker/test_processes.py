@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.client.connect import connect
+from headwater.worker import serving
 from tests.worker import shop
 from tests.worker.apps import Store, eventually
 from tests.worker.processes import children, one_worker, supervised
@@ -165,6 +166,40 @@ async def test_an_embedded_store_is_served_to_the_workers(tmp_path: Path) -> Non
         assert store.xlen("invoices") == 20
 
 
+async def test_a_served_store_ends_after_the_workers_of_a_killed_parent(tmp_path: Path) -> None:
+    # Given two workers on a store that their parent serves
+    url = f"headwater://{tmp_path}/data"
+    with supervised(url, "--workers", "2") as parent:
+        await eventually(lambda: parent.said().count("reads orders as") == 2)
+        processes = children(parent.pid)
+
+        # When the parent is killed
+        parent.signal(signal.SIGKILL)
+        parent.wait()
+
+        # Then all end, and the workers before the store
+        await eventually(lambda: not any(_runs(pid) for pid in processes))
+        assert parent.said().count("g of orders stopped\n") == 2
+    assert len(processes) == 3
+    with connect(url) as store:
+        assert store.xinfo_consumers("orders", "g") == []
+
+
+async def test_a_worker_has_the_grace_time_that_its_app_declares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def supervise(_target: str, *, workers: int, grace_ms: int) -> int:
+        asked.append(grace_ms)
+        return 0
+
+    monkeypatch.setattr(serving, "supervise", supervise)
+    for given in (None, 0):
+        serving.supervise_on_its_store("tests.worker.shop:app", workers=1, grace_ms=given)
+    assert asked == [20_000, 0]
+
+
 async def test_dead_letters_are_listed_shown_replayed_and_dropped(
     store: Store, run_headwater: Callable[..., str]
 ) -> None:
@@ -201,3 +236,13 @@ def test_dead_says_what_is_not_there(headwater_url: str, run_headwater: Callable
     assert "{orders}.dead has no dead letter 5-5" in said
     said = run_headwater("dead", "replay", "orders", "--url", headwater_url, status=1)
     assert "name at least one dead letter" in said
+
+
+def test_dead_letters_of_a_key_that_is_no_stream_are_refused_in_one_line(
+    headwater_url: str, run_headwater: Callable[..., str]
+) -> None:
+    with connect(headwater_url) as store:
+        store.set("{orders}.dead", "text")
+    said = run_headwater("dead", "drop", "orders", "--all", "--url", headwater_url, status=1)
+    assert said.startswith("headwater: WRONGTYPE")
+    assert "Traceback" not in said

@@ -29,10 +29,17 @@ def supervise_on_its_store(target: str, *, workers: int, grace_ms: int | None) -
     app = find_app(target)
     if not app.consumers:
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
+    grace_ms = app.grace_ms if grace_ms is None else grace_ms
     if urlsplit(app.url).scheme != "headwater":
         return supervise(target, workers=workers, grace_ms=grace_ms)
     with served(app.url) as store:
-        status = supervise(target, workers=workers, grace_ms=grace_ms, url=store.url)
+        status = supervise(
+            target,
+            workers=workers,
+            grace_ms=grace_ms,
+            url=store.url,
+            inherited=[store.lifeline],
+        )
         return status or int(store.died)
 
 
@@ -40,11 +47,15 @@ class Served:
     """A store that a process of its own serves at ``url``.
 
     Should it die, nothing can be worked on: the one who serves it is told to stop, by SIGTERM.
+    It serves as long as anybody holds ``lifeline``: should this process be killed, its workers hold
+    it until they have handed back what they own, and then the directory is free again.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
         self.url = url
         self.died = False
+        assert process.stdin is not None, "it was asked for"
+        self.lifeline = process.stdin.fileno()
         self._process = process
         self._ending = threading.Event()
         threading.Thread(target=self._watch, name="headwater-store", daemon=True).start()
@@ -61,6 +72,8 @@ class Served:
         self._ending.set()
         self._process.terminate()
         self._process.wait()
+        assert self._process.stdin is not None, "it was asked for"
+        self._process.stdin.close()
 
 
 @contextmanager
@@ -96,13 +109,12 @@ def served(url: str) -> Iterator[Served]:
 
 
 def _launch(private: Path, directory: str | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headwater.cli.main", "serve", "--bind", "", "--port", "0"]
-    command += ["--unixsocket", str(private / "store"), "--unixsocketperm", "700"]
-    command += ["--appendonly", "no"] if directory is None else ["--dir", directory]
+    command = [sys.executable, "-m", "headwater.worker.store", str(private / "store")]
+    command += [] if directory is None else [directory]
     with (private / "log").open("wb") as errors:
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,  # it ends after the workers, not with the terminal's Ctrl-C

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import Process
+from collections.abc import Collection
 
 from headwater.worker.process import CANNOT_START
 
@@ -31,14 +32,22 @@ OVERTIME_SECONDS = 20.0
 class Supervisor:
     """Keeps ``workers`` processes of one app running until it is told to stop."""
 
-    def __init__(self, target: str, *, workers: int, grace_ms: int | None, url: str | None) -> None:
+    def __init__(
+        self,
+        target: str,
+        *,
+        workers: int,
+        grace_ms: int,
+        url: str | None,
+        inherited: Collection[int],
+    ) -> None:
         self._command = [sys.executable, "-m", "headwater.worker.process", target]
-        if grace_ms is not None:
-            self._command += ["--grace", f"{grace_ms}ms"]
+        self._command += ["--grace", f"{grace_ms}ms"]
         if url is not None:
             self._command += ["--url", url]
         self._workers = workers
-        self._patience = (grace_ms or 30_000) / 1000 + OVERTIME_SECONDS
+        self._inherited = inherited
+        self._patience = grace_ms / 1000 + OVERTIME_SECONDS
         self._alive: dict[int, Process] = {}
         self._stopping = asyncio.Event()
         self._status: int = 0
@@ -85,6 +94,7 @@ class Supervisor:
         process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
+            pass_fds=self._inherited,
             start_new_session=True,
         )
         self._alive[number] = process
@@ -129,14 +139,22 @@ def _death(status: int) -> str:
 
 
 def supervise(
-    target: str, *, workers: int, grace_ms: int | None = None, url: str | None = None
+    target: str,
+    *,
+    workers: int,
+    grace_ms: int,
+    url: str | None = None,
+    inherited: Collection[int] = (),
 ) -> int:
     """Run ``workers`` processes of the app ``module:name`` until SIGTERM or SIGINT.
 
-    ``url`` replaces the store that the app names. Returns the exit status.
+    ``url`` replaces the store that the app names; ``inherited`` are descriptors that every worker
+    holds until it ends. Returns the exit status.
     """
 
     async def main() -> int:
-        return await Supervisor(target, workers=workers, grace_ms=grace_ms, url=url).run()
+        return await Supervisor(
+            target, workers=workers, grace_ms=grace_ms, url=url, inherited=inherited
+        ).run()
 
     return asyncio.run(main())
