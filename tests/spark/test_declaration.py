@@ -22,7 +22,7 @@ schema = "order_id bigint, item string, id string"
 [input.items]
 path = "items.csv"
 schema = "item string, category string"
-options = { nullValue = "NA" }
+options = { nullValue = "NA", samplingRatio = 0.5 }
 
 [table.by_category]
 mode = "complete"
@@ -80,7 +80,7 @@ def test_a_whole_declaration_is_understood(directory: Path) -> None:
     }
     items = pipeline.inputs["items"]
     assert (items.path, items.format) == (directory / "items.csv", "csv")
-    assert items.options == {"header": "true", "nullValue": "NA"}
+    assert items.options == {"header": "true", "nullValue": "NA", "samplingRatio": "0.5"}
     assert list(pipeline.tables) == ["sales", "by_category"]
     assert pipeline.tables["sales"].reads == ("orders", "items")
     assert pipeline.tables["by_category"].reads == ("sales",)
@@ -96,7 +96,13 @@ def test_a_whole_declaration_is_understood(directory: Path) -> None:
         ("maxEntriesPerTrigger", "maxEntries", "source.orders.maxEntries: unknown key. Did you"),
         ("failOnDataLoss = false", 'group = "g"', "source.orders.group: unknown key. Keys here"),
         ("failOnDataLoss = false", "failOnDataLoss = 3", "'3' is neither true nor false"),
-        ("maxEntriesPerTrigger = 1000", "maxEntriesPerTrigger = 1.5", "cannot be an option's"),
+        ("maxEntriesPerTrigger = 1000", "maxEntriesPerTrigger = 1.5", "no whole number"),
+        (
+            "maxEntriesPerTrigger = 1000",
+            "maxEntriesPerTrigger = 2026-11-21",
+            "cannot be an option's",
+        ),
+        ('"NA"', "2026-11-21", "input.items.options.nullValue: datetime.date(2026, 11, 21) cannot"),
         ("order_id bigint", "order_id bigit", "source.orders.schema: column 'order_id'"),
         ("id string", "id bigint", "the column 'id' is the entry's own"),
         ('url = "redis:', 'url = "http:', "begins with none of redis://"),

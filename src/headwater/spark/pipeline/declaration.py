@@ -241,7 +241,13 @@ class _Reader:
         for key, value in self._problems.table(
             f"input.{name}.options", values.get("options", {})
         ).items():
-            options[key] = as_option(value) or ""
+            text = as_option(value)
+            if text is None:
+                self._problems.add(
+                    f"input.{name}.options.{key}", f"{value!r} cannot be an option's value"
+                )
+            else:
+                options[key] = text
         schema = self._schema(f"input.{name}.schema", values.get("schema"))
         return Input(name, path or self._base, kind, schema, options)
 
