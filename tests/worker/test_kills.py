@@ -31,6 +31,8 @@ async def test_the_same_at_200_points(store: Store) -> None:
     report = await Campaign(store, points=POINTS, seed=SEED + 1).run()
     _record(report)
     assert (report["lost"], report["twice"], report["dead"]) == ([], [], 0), report
+    assert report["results"] == report["entries"] > 0
+    assert sum(report["points"].values()) == POINTS
 
 
 def _record(report: dict[str, object]) -> None:
