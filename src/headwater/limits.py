@@ -21,6 +21,9 @@ MAX_ARGUMENTS_BEFORE_AUTH = 10
 MAX_BULK_BYTES_BEFORE_AUTH = 16 * 1024
 """What a client that has not authenticated may send. Precedent: Redis, CVE-2021-32675."""
 
+MAX_OUTPUT_BYTES_BEFORE_AUTH = 1024
+"""How many bytes of answers such a client may leave unread. Precedent: Redis, CVE-2025-21605."""
+
 MAX_CLIENTS = 10_000
 """Precedent: redis.conf maxclients."""
 
@@ -44,6 +47,10 @@ DATABASES = 16
 BLOCK_START_BYTES = 512
 BLOCK_MAX_BYTES = 256 * 1024
 """A hot block starts small, so that 100,000 small streams stay small, and doubles."""
+
+MAX_ENTRIES_COUNT = 2**63 - 1
+"""Where ``entries_added`` and ``entries_read`` stay once XSETID has brought them there: the greatest
+integer that RESP and the facts hold. Precedent: none, Redis wraps to a negative number."""
 
 PENDING_BLOCK_RECORDS = 256
 """Records of 32 bytes in a block of the pending entries list: one block is 8 KiB."""

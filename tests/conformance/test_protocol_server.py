@@ -7,41 +7,14 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 import redis
 
-from headwater.server.config import Config
-from headwater.server.loop import EpollLoop, ReaderLoop
 from headwater.testing.clock import ManualClock
-from headwater.testing.server import ServerThread, server_thread
-from tests.conformance.wire import SECONDS, Wire, connected, encode, exchange
-
-Start = Callable[..., ServerThread]
-
-
-@pytest.fixture(params=[EpollLoop, ReaderLoop], ids=["epoll", "readers"])
-def start(request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Starts a server with these settings; it is ended with the test."""
-    with ExitStack() as stack:
-
-        def starting(*, clock: ManualClock | None = None, **settings: object) -> ServerThread:
-            config = Config(port=0, appendonly=False)
-            for name, value in settings.items():
-                setattr(config, name, value)
-            return stack.enter_context(server_thread(config, clock=clock, make=request.param))
-
-        yield starting
-
-
-def value_of(server: ServerThread, name: str) -> str:
-    """A field of INFO."""
-    with connected(server.port) as wire:
-        lines = wire.ask("INFO").decode().split("\r\n")
-    return next(line.partition(":")[2] for line in lines if line.startswith(f"{name}:"))
+from headwater.testing.server import ServerThread
+from tests.conformance.wire import SECONDS, Start, Wire, connected, encode, exchange, value_of
 
 
 def until_blocked(server: ServerThread, count: int = 1) -> None:
@@ -289,45 +262,6 @@ def test_an_idle_client_is_disconnected_a_waiting_one_is_not(start: Start) -> No
         assert idle.reply() == b""
         assert exchange(server.port, encode("XADD", "s", "1-1", "a", "b")) == b"$3\r\n1-1\r\n"
         assert b"1-1" in waiting.reply()
-
-
-def test_input_that_cannot_run_yet_is_bounded(start: Start) -> None:
-    server = start(client_query_buffer_limit=1024 * 1024)
-    with connected(server.port) as greedy:
-        greedy.socket.sendall(b"*2\r\n$4\r\nECHO\r\n$9000000\r\n")
-        with pytest.raises(ConnectionError):
-            for _ in range(10_000):
-                greedy.socket.sendall(b"x" * 10_000)
-    assert value_of(server, "client_query_buffer_limit_disconnections") == "1"
-
-
-def test_output_that_nobody_reads_is_bounded_when_a_limit_is_set(start: Start) -> None:
-    server = start(client_output_buffer_limit=(8 * 1024 * 1024, 0, 0))
-    with connected(server.port) as deaf:
-        assert deaf.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
-        deaf.socket.sendall(encode("GET", "k") * 100)
-        # Not a byte is read before the server has given up: a client that reads along may well
-        # keep up with a busy server and get everything.
-        deadline = time.monotonic() + 20
-        while value_of(server, "client_output_buffer_limit_disconnections") != "1":
-            assert time.monotonic() < deadline, "the server keeps what nobody reads"
-        received = 0
-        try:
-            while data := deaf.socket.recv(1 << 20):
-                received += len(data)
-        except ConnectionError:
-            pass
-        assert received < 100_000_000
-
-
-def test_the_longest_argument_can_be_set_and_holds_for_clients_that_are_in(start: Start) -> None:
-    server = start()
-    with connected(server.port) as wire, connected(server.port) as admin:
-        assert wire.ask("PING") == b"+PONG\r\n"
-        assert admin.ask("CONFIG", "SET", "proto-max-bulk-len", "1mb") == b"+OK\r\n"
-        wire.socket.sendall(b"*1\r\n$1048577\r\n")
-        assert wire.reply() == b"-ERR Protocol error: invalid bulk length\r\n"
-        assert wire.reply() == b""
 
 
 def test_config_set_changes_all_or_nothing_and_is_seen_at_once(start: Start) -> None:

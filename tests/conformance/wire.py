@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from headwater.resp.arguments import Arguments
+from headwater.testing.server import ServerThread
+
+Start = Callable[..., ServerThread]
+"""The fixture ``start``: starts a server with these settings."""
 
 SECONDS = 20.0
 """How long a reply may take before the test gives up."""
@@ -69,3 +73,10 @@ def connected(port: int, *, resp: int = 2) -> Iterator[Wire]:
             assert wire.ask("HELLO", "3").startswith(b"%")
         with wire.file:
             yield wire
+
+
+def value_of(server: ServerThread, name: str) -> str:
+    """A field of INFO."""
+    with connected(server.port) as wire:
+        lines = wire.ask("INFO").decode().split("\r\n")
+    return next(line.partition(":")[2] for line in lines if line.startswith(f"{name}:"))

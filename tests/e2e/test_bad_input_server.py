@@ -198,6 +198,7 @@ BAD_REQUESTS = {
     encode("GET", "s"): b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
     encode("XADD", "s", "0-1", "a", "b"): b"-ERR The ID specified in XADD is equal or smaller than "
     b"the target stream top item\r\n",
+    encode("SCAN", "1" * 5000): b"-ERR invalid cursor\r\n",
     b"*x\r\n": b"-ERR Protocol error: invalid multibulk length\r\n",
     b"*1\r\n$-7\r\n": b"-ERR Protocol error: invalid bulk length\r\n",
     b"*1\r\nGET\r\n": b"-ERR Protocol error: expected '$', got 'G'\r\n",
@@ -233,6 +234,36 @@ def test_a_transaction_with_a_bad_command_does_nothing(server: ServerProcess) ->
         assert wire.ask("XADD", "s").startswith(b"-ERR wrong number of arguments")
         assert wire.ask("EXEC").startswith(b"-EXECABORT ")
         assert wire.ask("EXISTS", "s") == b":0\r\n"
+
+
+def test_what_a_transaction_refuses_to_queue_again_spoils_nothing(server: ServerProcess) -> None:
+    with connected(server.port) as wire:
+        assert wire.ask("MULTI") == b"+OK\r\n"
+        assert wire.ask("MULTI") == b"-ERR MULTI calls can not be nested\r\n"
+        assert wire.ask("WATCH", "s") == b"-ERR WATCH inside MULTI is not allowed\r\n"
+        assert wire.ask("SET", "s", "v") == b"+QUEUED\r\n"
+        assert wire.ask("EXEC") == b"*1\r\n+OK\r\n"
+
+
+def test_a_count_at_its_end_stays_there_and_ends_no_server(server: ServerProcess) -> None:
+    # Given a stream and a group that XSETID and XGROUP brought to the end of what can be counted
+    most = 2**63 - 1
+    with redis.Redis.from_url(server.url) as client:
+        client.xadd("s", {"a": "b"}, id="1-0")
+        client.execute_command("XSETID", "s", "1-0", "ENTRIESADDED", most)
+        client.xgroup_create("s", "g", "1-0", entries_read=most)
+
+        # When one more is added and read
+        client.xadd("s", {"a": "b"}, id="2-0")
+        assert client.xreadgroup("g", "c", {"s": ">"})
+
+        # Then the counts stay, over a crash too
+        for _ in range(2):
+            assert client.xinfo_stream("s")["entries-added"] == most
+            (group,) = client.xinfo_groups("s")
+            assert (group["entries-read"], group["lag"]) == (most, 0)
+            server.kill()
+            server.start()
 
 
 # --- it ends ----------------------------------------------------------------------------------------

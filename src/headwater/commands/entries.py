@@ -60,6 +60,8 @@ class Addition:
             raise CommandError(
                 "ERR The stream has exhausted the last possible ID, unable to add more items"
             )
+        if len(self.wire) > MAX_ENTRY_BYTES:
+            raise CommandError("ERR Elements are too large to be stored")
         if self.id is None:
             if now_ms > last_id[0]:
                 return now_ms, 0
@@ -71,8 +73,6 @@ class Addition:
             chosen = (chosen[0], last_id[1] + 1)
         if chosen <= last_id:
             raise CommandError(SMALL_ID)
-        if len(self.wire) > MAX_ENTRY_BYTES:
-            raise CommandError("ERR Elements are too large to be stored")
         return chosen
 
     def fact_bytes(self, stream: Stream | None) -> int:

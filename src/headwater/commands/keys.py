@@ -15,6 +15,8 @@ from headwater.model import MAX_U64
 from headwater.resp.arguments import Arguments
 
 _DEFAULT_SCAN_COUNT = 10
+_MAX_CURSOR_DIGITS = 100
+"""Python refuses to read thousands of digits; a cursor has 20, and leading zeros are let be."""
 _EXPIRE_CONDITIONS = (b"NX", b"XX", b"GT", b"LT")
 
 
@@ -152,7 +154,7 @@ def scan(call: Call) -> None:
     """SCAN cursor [MATCH pattern] [COUNT n] [TYPE type] → [next cursor, keys]."""
     arguments, db = call.arguments, call.db
     text = arguments.bytes(1)
-    if not text.isdigit() or int(text) > MAX_U64:
+    if not text.isdigit() or len(text) > _MAX_CURSOR_DIGITS or int(text) > MAX_U64:
         raise CommandError("ERR invalid cursor")
     pattern, count, wanted = b"*", _DEFAULT_SCAN_COUNT, b""
     index = 2

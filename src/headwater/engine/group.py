@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from headwater.engine.delivery_order import DeliveryOrder
 from headwater.engine.pending import NOBODY, NOWHERE, PendingList
+from headwater.limits import MAX_ENTRIES_COUNT
 
 if TYPE_CHECKING:
     from headwater.engine.stream import Stream
@@ -114,7 +115,7 @@ class ConsumerGroup:
         for done, entry_id in enumerate(ids):
             counted = read != UNKNOWN and not stream.has_tombstone_from(*last)
             if counted and last >= stream.log.first():
-                return read + count - done
+                return min(read + count - done, MAX_ENTRIES_COUNT)
             read = stream.entries_read_at(entry_id)
             last = entry_id
         return read

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from headwater.engine.entry_log import EntryLog
 from headwater.engine.group import UNKNOWN, ConsumerGroup
 from headwater.engine.nodes import NodeIndex
+from headwater.limits import MAX_ENTRIES_COUNT
 
 if TYPE_CHECKING:
     from headwater.engine.keyspace import Database, Keyspace
@@ -90,7 +91,8 @@ class Stream:
         self.log.append(ms, seq, wire, pairs)
         self.nodes.add(ms, seq, wire, opens=opens_node)
         self.last_id = (ms, seq)
-        self.entries_added += 1
+        if self.entries_added != MAX_ENTRIES_COUNT:
+            self.entries_added += 1
         self.keyspace.facts.appended(self.sid, ms, seq, opens_node, pairs, wire)
         self.db.signal(self.key)
 

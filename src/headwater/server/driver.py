@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from headwater.limits import RECEIVE_BYTES
+from headwater.limits import MAX_OUTPUT_BYTES_BEFORE_AUTH, RECEIVE_BYTES
 from headwater.server.info import Traffic, traffic_of
 from headwater.server.node import Node
 from headwater.server.session import Session
@@ -178,6 +178,8 @@ class Driver:
 
     def _check_output_limit(self, connection: Connection) -> None:
         hard, soft, seconds = self.node.config.client_output_buffer_limit
+        if not connection.session.authenticated:
+            hard = min(hard or MAX_OUTPUT_BYTES_BEFORE_AUTH, MAX_OUTPUT_BYTES_BEFORE_AUTH)
         if soft and connection.unsent > soft:
             now = self._asyncio.time()
             connection.over_soft_since = connection.over_soft_since or now
@@ -221,8 +223,8 @@ class Driver:
 
     def _within_input_limit(self, session: Session, connection: Connection) -> bool:
         """Disconnects a client that sent more than it may before it runs."""
-        unread = session.scanner.unread
-        if unread <= self.node.config.client_query_buffer_limit:
+        waiting = session.input_bytes
+        if waiting <= self.node.config.client_query_buffer_limit:
             return True
         self.traffic.input_limit_disconnections += 1
         log.warning(
@@ -230,7 +232,7 @@ class Driver:
             "(client-query-buffer-limit)",
             session.id,
             session.address,
-            unread,
+            waiting,
         )
         self.close(connection)
         return False
@@ -261,6 +263,7 @@ class Driver:
     def _finish(self, connection: Connection) -> None:
         """The client has its last byte: let it close, and read over what it still sends."""
         self.node.close_session(connection.session)
+        connection.session.last_interaction = self.node.clock.monotonic()
         try:
             connection.socket.shutdown(socket.SHUT_WR)
             self._write_interest(connection, wanted=False)
@@ -268,15 +271,19 @@ class Driver:
             self.close(connection)
 
     def _each_second(self) -> None:
+        self._second = self._asyncio.call_later(1.0, self._each_second)
+        self.sweep()
+
+    def sweep(self) -> None:
         """Disconnect who was idle for too long, is over the soft limit for too long, or does not
         take the last bytes or the end."""
-        self._second = self._asyncio.call_later(1.0, self._each_second)
         timeout, soft = self.node.config.timeout, self.node.config.client_output_buffer_limit[1]
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
             session = connection.session
             idle = now - session.last_interaction
-            if (session.closing and idle > LINGER_SECONDS) or (
+            patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
+            if (session.closing and idle > patience) or (
                 timeout and session.blocked is None and idle > timeout
             ):
                 self.close(connection)

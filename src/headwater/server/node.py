@@ -278,21 +278,27 @@ class Node:
             self._seen_deadline = self.clock.monotonic() + SEEN_INTERVAL_S
 
     def _execute(self, session: Session, arguments: Arguments) -> Wait | None:
-        """Choose the function and call it; an error becomes the reply."""
+        """Choose the function and call it; an error becomes the reply.
+
+        What cannot be queued spoils its transaction; MULTI and WATCH, which run within one only to be
+        refused, do not.
+        """
         mark = len(session.outbox)
+        chosen = False
         try:
             name, row = find_row(arguments)
             session.last_command = row.name
             if not session.authenticated and "no_auth" not in row.flags:
                 raise CommandError(NO_AUTH)
             if session.queued is not None and name not in _NEVER_QUEUED:
-                session.queued.append(arguments.copy())
+                session.queue(arguments)
                 session.reply.simple(b"QUEUED")
                 return None
+            chosen = True
             return self.invoke(session, name, arguments)
         except CommandError as error:
             del session.outbox[mark:]
-            session.queue_failed = session.queued is not None
+            session.queue_failed |= session.queued is not None and not chosen
             session.reply.error(str(error))
             return None
 

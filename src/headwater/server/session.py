@@ -63,6 +63,7 @@ class Session:
         self.blocked: Waiter | None = None
         self.queued: list[Arguments] | None = None
         """Commands since MULTI; None outside of a transaction."""
+        self.queued_bytes = 0
         self.queue_failed = False
         self.watch = WatchToken()
         self.reply_mode = "on"
@@ -116,8 +117,21 @@ class Session:
         taken, self.released = self.released, bytearray()
         return taken
 
+    @property
+    def input_bytes(self) -> int:
+        """What this client has sent that has not run, MULTI's queue included."""
+        return self.scanner.unread + self.queued_bytes
+
+    def queue(self, arguments: Arguments) -> None:
+        """Keep a request until EXEC."""
+        assert self.queued is not None, "only MULTI queues"
+        kept = arguments.copy()
+        self.queued.append(kept)
+        self.queued_bytes += len(kept.buffer)
+
     def leave_transaction(self) -> None:
         """Forget MULTI's queue and every WATCH."""
         self.queued = None
+        self.queued_bytes = 0
         self.queue_failed = False
         self.node.keyspace.databases[0].unwatch(self.watch)

@@ -1,0 +1,117 @@
+"""What a client may make the server keep: of its requests, of its answers, and for how long.
+
+Every test runs on both loops: the one with epoll, and the one for systems without it.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from headwater.commands import entries
+from headwater.testing.clock import ManualClock
+from tests.conformance.wire import Start, connected, encode, exchange, value_of
+
+
+def test_input_that_cannot_run_yet_is_bounded(start: Start) -> None:
+    server = start(client_query_buffer_limit=1024 * 1024)
+    with connected(server.port) as greedy:
+        greedy.socket.sendall(b"*2\r\n$4\r\nECHO\r\n$9000000\r\n")
+        with pytest.raises(ConnectionError):
+            for _ in range(10_000):
+                greedy.socket.sendall(b"x" * 10_000)
+    assert value_of(server, "client_query_buffer_limit_disconnections") == "1"
+
+
+def test_what_waits_for_exec_counts_as_input_that_cannot_run_yet(start: Start) -> None:
+    server = start(client_query_buffer_limit=1024 * 1024)
+    with connected(server.port) as greedy:
+        assert greedy.ask("MULTI") == b"+OK\r\n"
+        with pytest.raises(ConnectionError):
+            for _ in range(10_000):
+                greedy.socket.sendall(encode("ECHO", b"x" * 10_000))
+    assert value_of(server, "client_query_buffer_limit_disconnections") == "1"
+
+
+def test_a_stranger_who_reads_no_answer_is_not_answered_for_ever(start: Start) -> None:
+    server = start()
+    with connected(server.port) as admin, connected(server.port) as stranger:
+        assert admin.ask("CONFIG", "SET", "requirepass", "s") == b"+OK\r\n"
+        assert stranger.ask("PING") == b"+PONG\r\n", "who was in before stays in"
+        with connected(server.port) as deaf, pytest.raises(ConnectionError):
+            for _ in range(10_000):
+                deaf.socket.sendall(encode("PING") * 1000)
+        lines = admin.ask("INFO", "stats")
+        assert b"\r\nclient_output_buffer_limit_disconnections:1\r\n" in lines
+
+
+def test_the_last_bytes_have_a_minute_to_arrive(start: Start) -> None:
+    # Given a client that asked for much, said goodbye and does not read yet
+    clock = ManualClock()
+    server = start(clock=clock)
+    with connected(server.port) as slow:
+        assert slow.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
+        slow.socket.sendall(encode("GET", "k") * 50 + encode("QUIT"))
+        while b" cmd=quit " not in exchange(server.port, encode("CLIENT", "LIST")):
+            pass
+
+        # When it reads half a minute later
+        server.advance(30)
+        server.run(lambda running: running.loop.sweep())
+
+        # Then it gets everything
+        for _ in range(50):
+            assert len(slow.reply()) == len(b"$1000000\r\n") + 1_000_000 + 2
+        assert slow.reply() == b"+OK\r\n"
+
+    # And one that never reads is let go
+    with connected(server.port) as deaf:
+        deaf.socket.sendall(encode("GET", "k") * 50 + encode("QUIT"))
+        while b" cmd=quit " not in exchange(server.port, encode("CLIENT", "LIST")):
+            pass
+        server.advance(61)
+        server.run(lambda running: running.loop.sweep())
+        assert b" cmd=quit " not in exchange(server.port, encode("CLIENT", "LIST"))
+
+
+def test_output_that_nobody_reads_is_bounded_when_a_limit_is_set(start: Start) -> None:
+    server = start(client_output_buffer_limit=(8 * 1024 * 1024, 0, 0))
+    with connected(server.port) as deaf:
+        assert deaf.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
+        deaf.socket.sendall(encode("GET", "k") * 100)
+        # Not a byte is read before the server has given up: a client that reads along may well
+        # keep up with a busy server and get everything.
+        deadline = time.monotonic() + 20
+        while value_of(server, "client_output_buffer_limit_disconnections") != "1":
+            assert time.monotonic() < deadline, "the server keeps what nobody reads"
+        received = 0
+        try:
+            while data := deaf.socket.recv(1 << 20):
+                received += len(data)
+        except ConnectionError:
+            pass
+        assert received < 100_000_000
+
+
+def test_the_longest_argument_can_be_set_and_holds_for_clients_that_are_in(start: Start) -> None:
+    server = start()
+    with connected(server.port) as wire, connected(server.port) as admin:
+        assert wire.ask("PING") == b"+PONG\r\n"
+        assert admin.ask("CONFIG", "SET", "proto-max-bulk-len", "1mb") == b"+OK\r\n"
+        wire.socket.sendall(b"*1\r\n$1048577\r\n")
+        assert wire.reply() == b"-ERR Protocol error: invalid bulk length\r\n"
+        assert wire.reply() == b""
+
+
+@pytest.mark.parametrize("entry_id", ["*", "5-*", "5-5"])
+def test_an_entry_has_a_greatest_size(
+    start: Start, monkeypatch: pytest.MonkeyPatch, entry_id: str
+) -> None:
+    monkeypatch.setattr(entries, "MAX_ENTRY_BYTES", 1000)
+    server = start()
+    with connected(server.port) as wire:
+        refused = wire.ask("XADD", "s", entry_id, "a", "x" * 1000)
+        assert refused == b"-ERR Elements are too large to be stored\r\n"
+        assert wire.ask("EXISTS", "s") == b":0\r\n"
+        assert wire.ask("XADD", "s", entry_id, "a", "x" * 900).startswith(b"$")
