@@ -100,3 +100,9 @@ def test_every_page_that_is_linked_is_there() -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_guide_is_linked() -> None:
+    guides = [str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "guide").glob("*.md")]
+    assert guides
+    assert [guide for guide in guides if f"]({guide})" not in README] == []

@@ -21,14 +21,16 @@ def work(
     grace: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="How long handlers may run on after SIGTERM. [default: 30s]"
+            metavar="DURATION",
+            help="How long handlers may run on after SIGTERM. [default: the app's, 30s]",
         ),
     ] = None,
 ) -> None:
     """Run the consumers of an app until SIGTERM.
 
-    They run in worker processes; one that dies is started again. SIGINT is as SIGTERM. On the first signal running handlers may end within the
-    grace time and everything else is handed back; on the second, running ones are handed back too.
+    They run in worker processes; one that dies is started again. SIGINT is as SIGTERM. On the
+    first signal running handlers may end within the grace time and everything else is handed back;
+    on the second, running ones are handed back too.
     """
     from headwater.worker.durations import milliseconds
     from headwater.worker.process import configure_logging

@@ -40,8 +40,8 @@ class Event(NamedTuple):
 class Sampler:
     """Takes a `Sample` every quarter of a second in a thread of its own, between enter and exit.
 
-    ``latest`` is what the progress bars show. An error of the client ends the sampling and is kept
-    in ``problem``; the demo itself goes on.
+    ``seen`` is given each, for the progress bars. An error of the client ends the sampling and is
+    kept in ``problem``; the demo itself goes on.
     """
 
     def __init__(self, client: Redis, *, seen: Callable[[Sample], None] = lambda _: None) -> None:
