@@ -97,3 +97,24 @@ def test_a_url_that_names_no_store_is_told_which_there_are(url: str | None) -> N
     for module in (headwater, headwater.aio):
         with pytest.raises(ConfigError, match="names no store"):
             module.connect(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://localhost:6379/0?nothing=1", "unexpected keyword argument 'nothing'"),
+        ("redis://localhost:port", "look at its port"),
+        ("redis://:hunter2#@localhost", "%23 for #"),
+        ("redis://localhost?socket_timeout=hunter2", "its parameters"),
+    ],
+)
+def test_a_servers_url_that_cannot_be_read_is_refused_without_its_secrets(
+    url: str, said: str
+) -> None:
+    import headwater
+
+    for module in (headwater, headwater.aio):
+        with pytest.raises(ConfigError) as caught:
+            module.connect(url)
+        assert said in str(caught.value)
+        assert "hunter2" not in str(caught.value)

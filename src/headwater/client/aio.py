@@ -16,7 +16,9 @@ from headwater.client.connect import (
     LONGEST_PAUSE_S,
     SERVER_SCHEMES,
     enter,
+    parsed,
     refuse_clock,
+    refuse_unknown,
 )
 from headwater.client.embedded_aio import EmbeddedPool
 from headwater.client.guarded import RESPONSE_SECONDS
@@ -65,8 +67,10 @@ def _server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
         "retry": _retry(),
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         **options,
-        **parse_url(url),
+        **parsed(url, parse_url),
     }
     wanted = options.get("connection_class") or arguments.get("connection_class", Connection)
     arguments["connection_class"] = guarded(wanted)
-    return ConnectionPool(**arguments)
+    pool = ConnectionPool(**arguments)
+    refuse_unknown(url, pool)
+    return pool

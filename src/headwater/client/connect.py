@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -92,11 +93,13 @@ def _server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
         # also takes a connection that holds an unread answer for a good one.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         **options,
-        **parse_url(url),
+        **parsed(url, parse_url),
     }
     wanted = options.get("connection_class") or arguments.get("connection_class", Connection)
     arguments["connection_class"] = guarded(wanted)
-    return ConnectionPool(**arguments)
+    pool = ConnectionPool(**arguments)
+    refuse_unknown(url, pool)
+    return pool
 
 
 # --- what sync and asyncio share --------------------------------------------------------------------
@@ -108,6 +111,29 @@ def refuse_clock(url: str, clock: Clock | None) -> None:
         raise ConfigError(
             f"clock= is for a store in this process, and {redacted(url)!r} names a server"
         )
+
+
+def parsed(url: str, parse_url: Callable[[str], Any]) -> dict[str, Any]:
+    """What a server's url says to redis-py. `ConfigError` when redis-py cannot read it."""
+    try:
+        return {**parse_url(url)}
+    except ValueError:
+        # `from None`: what could not be read may be a part of the password.
+        raise ConfigError(
+            f"{redacted(url)!r} cannot be read: look at its port and its parameters, and write what "
+            "is special in a password by its number (%23 for #)"
+        ) from None
+
+
+def refuse_unknown(url: str, pool: Any) -> None:
+    """Make a connection that is never opened: a parameter that none can have is said now."""
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as error:
+        wrong = str(error).partition("__init__() ")[2] or str(error)
+        raise ConfigError(
+            f"{redacted(url)!r}: its parameters or options are wrong: {wrong}"
+        ) from None
 
 
 def enter(url: str | None, node: Node | None, clock: Clock | None) -> tuple[Door, dict[str, Any]]:
