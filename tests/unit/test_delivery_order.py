@@ -47,11 +47,11 @@ class Naive:
             return
         owner = 1 if what == "own" else NOBODY
         if at == NOWHERE:
-            self.pel.insert(*entry_id, owner=owner, time=time, count=1)
+            at = self.pel.insert(*entry_id, owner=owner, time=time, count=1)
         else:
             self.pel.change(at, owner=owner, time=time, count=1)
         if what == "own":
-            self.order.add(time, *entry_id)
+            self.order.add(at, time, *entry_id)
             place = sum(item[0] <= time for item in self.expected)
             self.expected.insert(place, (time, entry_id))
 
@@ -87,9 +87,10 @@ def test_no_id_is_covered_twice_by_runs_of_one_time(steps: list[tuple[str, ID, i
 def test_a_thousand_neighbours_of_one_time_are_one_run() -> None:
     naive = Naive()
     for seq in range(1000):
-        naive.pel.insert(5, seq, owner=1, time=7, count=1)
-        naive.order.add(7, 5, seq)
+        at = naive.pel.insert(5, seq, owner=1, time=7, count=1)
+        naive.order.add(at, 7, 5, seq)
     assert len(naive.order) == 1
+    assert naive.order.covered == 1000
 
 
 def test_runs_without_a_record_do_not_pile_up() -> None:
@@ -98,7 +99,110 @@ def test_runs_without_a_record_do_not_pile_up() -> None:
     for time in range(10_000):
         naive.do("own", (1, 1), time)
     # Then the order stays small
-    assert len(naive.order) <= 2 * len(naive.pel) + 64
+    assert len(naive.order) <= 4 * len(naive.pel) + 64
+
+
+def test_a_run_covers_no_records_but_those_put_into_it() -> None:
+    # Given two consumers' entries that lie among each other, all of one time
+    naive = Naive()
+    for seq in range(100):
+        at = naive.pel.insert(1, seq, owner=1 + seq % 2, time=1, count=1)
+        naive.order.add(at, 1, 1, seq)
+    # When one of them renews its own
+    for seq in range(0, 100, 2):
+        at = naive.pel.find(1, seq)
+        naive.pel.change(at, owner=1, time=2, count=1)
+        naive.order.add(at, 2, 1, seq)
+    # Then no run of the later time reaches over the other's
+    later = [run for run in naive.order.runs() if run[0] == 2]
+    assert len(later) == 50
+    assert all(first == last for _, first, last in later)
+
+
+def test_thousands_given_one_time_in_any_order_are_found_quickly() -> None:
+    # Given entries that got one time from the last to the first, and then the other way round
+    naive = Naive()
+    for seq in range(3000):
+        naive.pel.insert(1, seq, owner=1, time=7, count=1)
+    for seq in (*range(2999, -1, -1), *range(3000)):
+        naive.order.add(naive.pel.find(1, seq), 7, 1, seq)
+    # Then they stand in the order of the second time
+    assert [at[1] for _, at in naive.walked()] == list(range(3000))
+
+
+class Counting(PendingList):
+    """Counts how often a walk goes on to the next record."""
+
+    steps = 0
+
+    def after(self, at: int) -> int:
+        self.steps += 1
+        return super().after(at)
+
+
+def test_a_walk_costs_a_few_steps_for_each_pending_entry() -> None:
+    # Given sixteen consumers whose entries lie among each other and are renewed again and again
+    pel = Counting()
+    order = DeliveryOrder(pel)
+    for seq in range(512):
+        order.add(pel.insert(1, seq, owner=1 + seq % 16, time=0, count=1), 0, 1, seq)
+    for turn in range(1, 200):
+        owner = turn % 16
+        for seq in range(owner, 512, 16):
+            at = pel.find(1, seq)
+            pel.change(at, owner=1 + owner, time=turn, count=1)
+            order.add(at, turn, 1, seq)
+    # When all are walked
+    pel.steps = 0
+    assert len(list(order.walk())) == 512
+    # Then it took no more than what rule 3 allows
+    assert pel.steps <= 4 * 512 + 64
+
+
+def test_a_walk_after_all_but_a_few_were_settled_is_short() -> None:
+    # Given many singly delivered entries, all but the last of which are settled
+    pel = Counting()
+    order = DeliveryOrder(pel)
+    for seq in range(1000):
+        order.add(pel.insert(1, seq, owner=1, time=seq, count=1), seq, 1, seq)
+    for seq in range(999):
+        pel.remove(pel.find(1, seq))
+    # When it is walked once, then the runs of the others are gone
+    assert [pel.id(at) for at in order.walk()] == [(1, 999)]
+    assert len(order) == 1
+
+
+def test_the_head_is_found_in_a_few_steps_once_it_was_looked_for() -> None:
+    # Given a hundred consumers' entries of which only the last of a long run was not renewed
+    pel = Counting()
+    order = DeliveryOrder(pel)
+    for seq in range(1000):
+        order.add(pel.insert(1, seq, owner=1, time=0, count=1), 0, 1, seq)
+    for seq in range(999):
+        at = pel.find(1, seq)
+        pel.change(at, owner=1, time=1, count=1)
+        order.add(at, 1, 1, seq)
+    assert order.oldest() == 0
+    # When the head is asked for again
+    pel.steps = 0
+    assert order.oldest() == 0
+    # Then nothing was walked over
+    assert pel.steps <= 2
+
+
+def test_mostly_settled_runs_are_built_anew() -> None:
+    # Given long runs of which one entry each is left
+    naive = Naive()
+    for time in range(20):
+        for seq in range(100):
+            at = naive.pel.insert(time, seq, owner=1, time=time, count=1)
+            naive.order.add(at, time, time, seq)
+        for seq in range(1, 100):
+            naive.pel.remove(naive.pel.find(time, seq))
+    # When they are walked, in order
+    assert [at for _, at in naive.walked()] == [(time, 0) for time in range(20)]
+    # Then nothing but them is covered
+    assert naive.order.covered == 20
 
 
 def test_an_emptied_order_is_ready_for_new_runs() -> None:

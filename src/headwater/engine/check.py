@@ -289,9 +289,13 @@ def _consumer(group: ConsumerGroup, name: bytes, consumer: Consumer, owned: int)
 def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
     """The order covers exactly the owned records, once, by time."""
     pel, order = group.pel, group.order
-    if len(order.times) * 4 != len(order.ids) or list(order.times) != sorted(order.times):
+    if not len(order.times) * 4 == len(order.ids) == len(order.counts) * 4 or (
+        list(order.times) != sorted(order.times)
+    ):
         yield "the runs of the delivery order are out of order"
         return
+    if order.covered != sum(order.counts):
+        yield f"the delivery order covers {sum(order.counts)}, not {order.covered}"
     walked = list(order.walk())
     owned = [at for at in _positions(group) if pel.owner(at) != NOBODY]
     if sorted(walked) != owned:
@@ -308,8 +312,7 @@ def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
             a[1] >= b[0] for a, b in pairwise(covered)
         ):
             yield f"runs of the time {time} cover an id twice"
-    latest = runs[max(runs)] if runs else []
-    if order.top != max((last for _, last in latest), default=(0, 0)):
-        yield f"the greatest id of the latest time is not {_shown(order.top)}"
+    if order.index_time >= 0 and order.index != runs.get(order.index_time, []):
+        yield f"the runs of the time {order.index_time} are not those of its index"
     if owned and pel.find(*pel.id(owned[0])) == NOWHERE:
         yield f"{_shown(pel.id(owned[0]))} is pending and cannot be found"

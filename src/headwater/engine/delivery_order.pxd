@@ -5,4 +5,7 @@ cdef class DeliveryOrder:
     cdef public object pel
     cdef public object times
     cdef public object ids
-    cdef public object top
+    cdef public object counts
+    cdef public object covered
+    cdef public object index_time
+    cdef public object index

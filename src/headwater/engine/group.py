@@ -246,13 +246,13 @@ class ConsumerGroup:
         """Set a record's owner, time and count; make it if it is not there."""
         at = self.pel.find(ms, seq)
         if at == NOWHERE:
-            self.pel.insert(ms, seq, owner=owner, time=time, count=count)
+            at = self.pel.insert(ms, seq, owner=owner, time=time, count=count)
         else:
             self._leave(at, ms, seq)
             self.pel.change(at, owner=owner, time=time, count=count)
         if owner != NOBODY:
             self.by_cid[owner].pending += 1
-            self.order.add(time, ms, seq)
+            self.order.add(at, time, ms, seq)
 
     def _forget(self, at: int) -> None:
         self._leave(at, *self.pel.id(at))

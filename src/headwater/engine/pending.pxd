@@ -22,6 +22,8 @@ cdef class PendingList:
     cpdef Py_ssize_t seek(self, unsigned long long ms, unsigned long long seq)
     @cython.locals(block=Py_ssize_t)
     cpdef Py_ssize_t after(self, Py_ssize_t at)
+    @cython.locals(block=Py_ssize_t)
+    cpdef Py_ssize_t before(self, Py_ssize_t at)
     cpdef Py_ssize_t block_start(self, Py_ssize_t block)
     @cython.locals(index=Py_ssize_t)
     cpdef tuple id(self, Py_ssize_t at)

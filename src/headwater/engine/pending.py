@@ -103,6 +103,13 @@ class PendingList:
             return at + 1
         return self.block_start(block + 1)
 
+    def before(self, at: int) -> int:
+        """The position before ``at``, or `NOWHERE`."""
+        if at & _MASK:
+            return at - 1
+        block = (at >> _SHIFT) - 1
+        return (block << _SHIFT) | (self.blocks[block].count() - 1) if block >= 0 else NOWHERE
+
     def block_start(self, block: int) -> int:
         """The position of the first record of block number ``block``, or `NOWHERE`."""
         return block << _SHIFT if block < len(self.blocks) else NOWHERE
