@@ -22,7 +22,7 @@ help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
 	@echo "make test     every test but the slice, 10 minutes at most"
 	@echo "make quick    the tests that are not slow, 2 minutes at most"
-	@echo "make slice    one thin run through every room"
+	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make bench    against a real Redis in the same run"
 	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"

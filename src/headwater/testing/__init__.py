@@ -2,3 +2,7 @@
 
 Nothing in Headwater itself imports this room, but `App.test`.
 """
+
+from headwater.testing.clock import ManualClock
+
+__all__ = ["ManualClock"]
