@@ -8,8 +8,9 @@ import pytest
 
 from headwater.engine import entry_log
 from headwater.engine.check import broken_invariants
+from headwater.engine.database import WatchToken
 from headwater.engine.group import ConsumerGroup
-from headwater.engine.keyspace import Keyspace, WatchToken
+from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 
 pytestmark = pytest.mark.skipif(

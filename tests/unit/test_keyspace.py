@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import NO_EXPIRY, Database, Keyspace, WatchToken
+from headwater.engine.database import NO_EXPIRY, Database, WatchToken
+from headwater.engine.keyspace import Keyspace
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 

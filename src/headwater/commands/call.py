@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headwater.engine.keyspace import Database, Keyspace
+from headwater.engine.database import Database
+from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
@@ -109,6 +110,11 @@ class Call:
         counter."""
         self.db.touch(key)
         self.keyspace.dirty += changes
+
+    def notify(self, kind: int, event: bytes, key: bytes) -> None:
+        """A keyspace event of a class of `headwater.commands.events` happened to ``key``."""
+        if self.keyspace.notified & kind:
+            self.keyspace.events.append((self.db.index, event, key))
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream at ``key``, None if there is no such key; WRONGTYPE if it holds another type."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
+from headwater.engine.database import NO_EXPIRY, Value
 from headwater.engine.facts import HEADROOM
-from headwater.engine.keyspace import NO_EXPIRY, Value
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.model import MAX_U64

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from headwater.engine.database import Database
 from headwater.engine.entry_log import EntryBlock
 from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
-from headwater.engine.keyspace import Database, Keyspace
+from headwater.engine.keyspace import Keyspace
 from headwater.engine.nodes import elements
 from headwater.engine.pending import NOBODY, NOWHERE, PendingBlock
 from headwater.engine.stream import Stream

@@ -1,11 +1,6 @@
 # Attributes as C fields; their values are the plain source's own.
 
 
-cdef class WatchToken:
-    cdef public object broken
-    cdef public object keys
-
-
 cdef class Keyspace:
     cdef public object facts
     cdef public object databases
@@ -18,13 +13,5 @@ cdef class Keyspace:
     cdef public object signalled
     cdef public object dirty
     cdef public object expiry_notes
-
-
-cdef class Database:
-    cdef public object keyspace
-    cdef public object index
-    cdef public object values
-    cdef public object order
-    cdef public object expiries
-    cdef public object waited
-    cdef public object watched
+    cdef public object notified
+    cdef public object events

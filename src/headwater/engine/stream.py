@@ -21,7 +21,8 @@ from headwater.engine.nodes import NodeIndex
 from headwater.limits import MAX_ENTRIES_COUNT
 
 if TYPE_CHECKING:
-    from headwater.engine.keyspace import Database, Keyspace
+    from headwater.engine.database import Database
+    from headwater.engine.keyspace import Keyspace
 
 
 class Stream:

@@ -26,21 +26,19 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from headwater.clock import Clock, SystemClock
-from headwater.commands.call import Missing, Wait
-from headwater.commands.dispatch import FUNCTIONS, find_row
+from headwater.commands.call import Wait
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
 from headwater.server.chores import end_delays, expire_keys, record_seen
-from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.config import Config
+from headwater.server.execution import execute, invoke
 from headwater.server.records import TurnRecords
 from headwater.server.session import Session
 from headwater.server.waiting import Waiter, WaitingRoom
 
-NO_AUTH = "NOAUTH Authentication required."
 SEEN_INTERVAL_S = 1.0
 """How often times of consumers that were only seen become facts (law 3)."""
 
@@ -263,7 +261,7 @@ class Node:
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
         try:
-            wait = self._execute(session, arguments)
+            wait = execute(self, session, arguments)
         finally:
             self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
@@ -276,43 +274,6 @@ class Node:
             self._serve_signalled()
         if self.keyspace.unseen and self._seen_deadline == inf:
             self._seen_deadline = self.clock.monotonic() + SEEN_INTERVAL_S
-
-    def _execute(self, session: Session, arguments: Arguments) -> Wait | None:
-        """Choose the function and call it; an error becomes the reply.
-
-        What cannot be queued spoils its transaction; MULTI and WATCH, which run within one only to be
-        refused, do not.
-        """
-        mark = len(session.outbox)
-        chosen = False
-        try:
-            name, row = find_row(arguments)
-            session.last_command = row.name
-            if not session.authenticated and "no_auth" not in row.flags:
-                raise CommandError(NO_AUTH)
-            if session.queued is not None and name not in _NEVER_QUEUED:
-                session.queue(arguments)
-                session.reply.simple(b"QUEUED")
-                return None
-            chosen = True
-            return self.invoke(session, name, arguments)
-        except CommandError as error:
-            del session.outbox[mark:]
-            session.queue_failed |= session.queued is not None and not chosen
-            session.reply.error(str(error))
-            return None
-
-    def invoke(self, session: Session, name: bytes, arguments: Arguments) -> Wait | None:
-        """Call the function of a command that was found; raises `CommandError`."""
-        call = session.call
-        call.arguments = arguments
-        function = FUNCTIONS.get(name)
-        if function is None:
-            SERVER_FUNCTIONS[name](call, session, self)
-            return None
-        result = function(call)
-        assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
-        return result
 
     def _finish(self) -> None:
         """Commit the turn and release what it wrote."""
@@ -366,7 +327,7 @@ class Node:
         mark = len(session.outbox)
         again: Wait | None = None
         try:
-            again = self.invoke(session, waiter.wait.arguments.token(0), waiter.wait.arguments)
+            again = invoke(self, session, waiter.wait.arguments.token(0), waiter.wait.arguments)
         except CommandError as error:
             del session.outbox[mark:]
             session.reply.error(str(error))
@@ -382,6 +343,3 @@ class Node:
         if self.clock.monotonic() >= self._seen_deadline:
             self._seen_deadline = inf
             record_seen(self.keyspace, self.records, self.clock.now_ms())
-
-
-_NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
-from headwater.engine.keyspace import WatchToken
+from headwater.engine.database import WatchToken
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.resp.scanner import Scanner

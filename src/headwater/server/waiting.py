@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.engine.keyspace import Database
+from headwater.engine.database import Database
 
 if TYPE_CHECKING:
     from headwater.server.session import Session

@@ -49,6 +49,8 @@ def exec_(call: Call, session: Session, node: Node) -> None:
     if broken:
         call.reply.nil_array()
         return
+    from headwater.server.execution import invoke  # which imports every command
+
     rows = [find_row(arguments) for arguments in queued]
     if any(row.writes for _, row in rows):
         call.admit(HEADROOM)
@@ -58,7 +60,7 @@ def exec_(call: Call, session: Session, node: Node) -> None:
         for (name, _), arguments in zip(rows, queued, strict=True):
             mark = len(session.outbox)
             try:
-                if node.invoke(session, name, arguments) is not None:
+                if invoke(node, session, name, arguments) is not None:
                     call.reply.nil_array()
             except CommandError as error:
                 del session.outbox[mark:]

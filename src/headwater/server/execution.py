@@ -1,0 +1,69 @@
+"""One request of one session: what stands before a command, and the command.
+
+    find its row ─▶ may it run, here and now? ─▶ queue it for EXEC, or invoke it
+
+Rule 1. What stands before a command stands in Redis's order (server.c, processCommand): the error
+        that a client sees is the one of the first that fails.
+Rule 2. What cannot be queued spoils its transaction; MULTI and WATCH, which run within one only to
+        be refused, do not.
+Rule 3. EXEC, scripts and woken waiters come in by `invoke`, behind the gates.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Missing, Wait
+from headwater.commands.dispatch import FUNCTIONS, find_row
+from headwater.commands.table import CommandRow
+from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
+from headwater.server.commands import SERVER_FUNCTIONS
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+NO_AUTH = "NOAUTH Authentication required."
+
+_NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
+
+
+def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
+    """Choose the function and call it; an error becomes the reply."""
+    mark = len(session.outbox)
+    chosen = False
+    try:
+        name, row = find_row(arguments)
+        session.last_command = row.name
+        _check_gates(session, row)
+        if session.queued is not None and name not in _NEVER_QUEUED:
+            session.queue(arguments)
+            session.reply.simple(b"QUEUED")
+            return None
+        chosen = True
+        return invoke(node, session, name, arguments)
+    except CommandError as error:
+        del session.outbox[mark:]
+        session.queue_failed |= session.queued is not None and not chosen
+        session.reply.error(str(error))
+        return None
+
+
+def _check_gates(session: Session, row: CommandRow) -> None:
+    """Refuse what may not run. Raises `CommandError`."""
+    if not session.authenticated and "no_auth" not in row.flags:
+        raise CommandError(NO_AUTH)
+
+
+def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> Wait | None:
+    """Call the function of a command that was found; raises `CommandError`."""
+    call = session.call
+    call.arguments = arguments
+    function = FUNCTIONS.get(name)
+    if function is None:
+        SERVER_FUNCTIONS[name](call, session, node)
+        return None
+    result = function(call)
+    assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
+    return result
