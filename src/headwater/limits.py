@@ -24,6 +24,11 @@ MAX_BULK_BYTES_BEFORE_AUTH = 16 * 1024
 MAX_OUTPUT_BYTES_BEFORE_AUTH = 1024
 """How many bytes of answers such a client may leave unread. Precedent: Redis, CVE-2025-21605."""
 
+MAX_OUTPUT_AHEAD_BYTES = 1024 * 1024
+"""Replies that a client has not taken, beyond which its next requests wait until it has: 46 KB of
+GETs of a large value would otherwise be gigabytes at once. A ``client-output-buffer-limit`` above
+it counts instead, or it could never be reached."""
+
 MAX_CLIENTS = 10_000
 """Precedent: redis.conf maxclients."""
 

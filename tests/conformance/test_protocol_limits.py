@@ -5,11 +5,13 @@ Every test runs on both loops: the one with epoll, and the one for systems witho
 
 from __future__ import annotations
 
+import socket
 import time
 
 import pytest
 
 from headwater.commands import entries
+from headwater.limits import MAX_OUTPUT_AHEAD_BYTES
 from headwater.testing.clock import ManualClock
 from tests.conformance.wire import Start, connected, encode, exchange, value_of
 
@@ -49,7 +51,7 @@ def test_a_stranger_who_reads_no_answer_is_not_answered_for_ever(start: Start) -
 def test_the_last_bytes_have_a_minute_to_arrive(start: Start) -> None:
     # Given a client that asked for much, said goodbye and does not read yet
     clock = ManualClock()
-    server = start(clock=clock)
+    server = start(clock=clock, client_output_buffer_limit=(100_000_000, 0, 0))
     with connected(server.port) as slow:
         assert slow.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
         slow.socket.sendall(encode("GET", "k") * 50 + encode("QUIT"))
@@ -92,6 +94,45 @@ def test_output_that_nobody_reads_is_bounded_when_a_limit_is_set(start: Start) -
         except ConnectionError:
             pass
         assert received < 100_000_000
+
+
+def test_answers_wait_until_the_client_has_taken_those_before_them(start: Start) -> None:
+    # Given a large value
+    server = start()
+    with connected(server.port) as greedy, connected(server.port) as other:
+        assert greedy.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
+
+        # When a client asks for it many times and reads nothing yet
+        greedy.socket.sendall(encode("GET", "k") * 200 + encode("ECHO", "last"))
+
+        # Then the server holds a few answers, not all of them, and serves others meanwhile
+        for _ in range(20):
+            line = next(
+                line
+                for line in other.ask("CLIENT", "LIST").split(b"\n")
+                if b" cmd=get " in line or b" cmd=set " in line
+            )
+            held = int(line.split(b" omem=")[1].split(b" ")[0])
+            assert held <= 3 * MAX_OUTPUT_AHEAD_BYTES
+
+        # And all of them come, in order
+        for _ in range(200):
+            assert len(greedy.reply()) == 1_000_000 + len(b"$1000000\r\n\r\n")
+        assert greedy.reply() == b"$4\r\nlast\r\n"
+
+
+def test_a_client_that_has_said_all_gets_all_its_answers(start: Start) -> None:
+    # Given a client that asks for more than may stand in line and says no more
+    server = start()
+    with connected(server.port) as wire:
+        assert wire.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
+        wire.socket.sendall(encode("GET", "k") * 50)
+        wire.socket.shutdown(socket.SHUT_WR)
+
+        # Then it gets every answer, and the end
+        for _ in range(50):
+            assert len(wire.reply()) == 1_000_000 + len(b"$1000000\r\n\r\n")
+        assert wire.reply() == b""
 
 
 def test_the_longest_argument_can_be_set_and_holds_for_clients_that_are_in(start: Start) -> None:

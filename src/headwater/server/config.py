@@ -85,6 +85,11 @@ class Config:
             hashlib.sha256(wanted).digest(), hashlib.sha256(password).digest()
         )
 
+    @property
+    def output_ahead_bytes(self) -> int:
+        """Bytes of answers in line beyond which a client's further requests wait."""
+        return max(limits.MAX_OUTPUT_AHEAD_BYTES, *self.client_output_buffer_limit[:2])
+
     def stream_settings(self) -> StreamSettings:
         """What commands on streams need to know."""
         made = StreamSettings()

@@ -54,6 +54,7 @@ class Driver:
         self._stopped = False
         self._space = memoryview(bytearray(RECEIVE_BYTES))
         self._in_line: deque[Connection] = deque()
+        self._unstalled: dict[Session, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._second = self._asyncio.call_later(1.0, self._each_second)
@@ -167,14 +168,31 @@ class Driver:
             return
         self.traffic.writes += 1
         self.traffic.sent_bytes += count
+        session = connection.session
+        session.unsent -= count
+        if session.stalled and session.unsent <= self.node.config.output_ahead_bytes:
+            self._go_on(session)
         if connection.unsent:
             if not connection.writing:
                 self._write_interest(connection, wanted=True)
             self._check_output_limit(connection)
-        elif connection.session.closing:
+        elif session.closing or (connection.ended and not session.stalled):
             self._finish(connection)
-        elif connection.writing:
+        elif connection.writing and not connection.ended:
             self._write_interest(connection, wanted=False)
+
+    def _go_on(self, session: Session) -> None:
+        """The client has taken enough of its answers: the requests behind them run, in a turn of
+        their own and after whoever is ready now."""
+        if not self._unstalled:
+            self._asyncio.call_soon(self._run_unstalled)
+        self._unstalled[session] = None
+
+    def _run_unstalled(self) -> None:
+        sessions = [session for session in self._unstalled if not session.closed]
+        self._unstalled = {}
+        if not self._stopped:
+            self.run_turn(sessions)
 
     def _check_output_limit(self, connection: Connection) -> None:
         hard, soft, seconds = self.node.config.client_output_buffer_limit
@@ -239,8 +257,8 @@ class Driver:
 
     def _at_end(self, connection: Connection) -> None:
         """The client sends no more: what it has asked for is still its own."""
-        if connection.chunks:
-            connection.session.closing = True
+        if connection.chunks or connection.session.stalled:
+            connection.ended = True
             self._stop_reading(connection)
         else:
             self.close(connection)
@@ -283,7 +301,7 @@ class Driver:
             session = connection.session
             idle = now - session.last_interaction
             patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
-            if (session.closing and idle > patience) or (
+            if ((session.closing or connection.ended) and idle > patience) or (
                 timeout and session.blocked is None and idle > timeout
             ):
                 self.close(connection)

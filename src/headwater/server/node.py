@@ -230,10 +230,16 @@ class Node:
             session.closing = True
 
     def _drain(self, session: Session) -> None:
-        """Run the whole requests that a session has sent, until it blocks or closes."""
+        """Run the whole requests that a session has sent, until it blocks, closes, or has more
+        answers in line than a client may: what is left waits until it has taken them."""
         session.last_interaction = self.clock.monotonic()
+        room = self.config.output_ahead_bytes - session.unsent
+        session.stalled = False
         try:
             while session.blocked is None and not session.closing:
+                if len(session.outbox) > room and session.kind != "embedded":
+                    session.stalled = True
+                    break
                 if not session.scanner.next(session.arguments):
                     break
                 self.run(session, session.arguments)

@@ -51,6 +51,10 @@ class Session:
         self.call = Call(node.keyspace, self.reply)
         self.call.admission = node.records.admission
         self.call.settings = node.settings
+        self.unsent = 0
+        """Bytes that were released and that the client has not taken yet."""
+        self.stalled = False
+        """Requests wait until the client has taken what was answered before."""
         self.created = self.last_interaction = node.clock.monotonic()
         self.last_command = ""
         self.name = b""
@@ -104,6 +108,7 @@ class Session:
     def release(self) -> bool:
         """What was written is durable and may be seen; whether there is anything to take."""
         if self.outbox:
+            self.unsent += len(self.outbox)
             if self.released:
                 self.released += self.outbox
                 self.outbox.clear()
@@ -113,7 +118,8 @@ class Session:
         return bool(self.released)
 
     def take_output(self) -> bytearray:
-        """All released bytes; they are the caller's now."""
+        """All released bytes; they are the caller's now, who counts ``unsent`` down as the client
+        takes them."""
         taken, self.released = self.released, bytearray()
         return taken
 

@@ -17,6 +17,7 @@ class Connection:
     __slots__ = (
         "chunks",
         "descriptor",
+        "ended",
         "in_line",
         "over_soft_since",
         "received",
@@ -33,6 +34,8 @@ class Connection:
         self.session = session
         self.chunks: deque[bytearray | memoryview] = deque()
         """Released output that no socket has taken yet."""
+        self.ended = False
+        """The client sends no more; it still gets what it has asked for."""
         self.in_line = False
         """Whether the loop knows that there is something to send or to close."""
         self.writing = False
