@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headwater.commands import (
+    deleting,
     entries,
     groups,
     inspection,
@@ -39,7 +40,8 @@ FUNCTIONS: dict[bytes, Command] = {
     b"XTRIM": trimming.xtrim,
     b"XSETID": entries.xsetid,
     b"XSPLIT": entries.xsplit,
-    b"XACKDEL": settling.xackdel,
+    b"XACKDEL": deleting.xackdel,
+    b"XDELEX": deleting.xdelex,
     b"XNACK": settling.xnack,
     b"XCLAIM": ownership.xclaim,
     b"XAUTOCLAIM": ownership.xautoclaim,

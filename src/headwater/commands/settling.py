@@ -1,4 +1,4 @@
-"""XACK, XACKDEL, XNACK, XRENEW, XSETTLE: how deliveries end, or are held.
+"""XACK, XNACK, XRENEW, XSETTLE: how deliveries end, or are held.
 
 Source: Redis's command pages and t_stream.c; streams.md 6; verbs.md for XRENEW and XSETTLE, which
 ask who owns an entry before they do anything to it.
@@ -7,10 +7,11 @@ ask who owns an entry before they do anything to it.
 from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call, shown
+from headwater.commands.deleting import acknowledge_and_delete, removal_bytes
 from headwater.commands.entries import Addition
 from headwater.commands.groups import pending_group
 from headwater.commands.ids import id_list
-from headwater.commands.trimming import ACKED, DELREF, KEEPREF, REFERENCE_MODES, forget
+from headwater.commands.trimming import KEEPREF
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending import NOWHERE
@@ -40,78 +41,6 @@ def xack(call: Call) -> None:
         group.acknowledge(found)
         call.keyspace.dirty += len(found)
     call.reply.integer(len(found))
-
-
-def xackdel(call: Call) -> None:
-    """XACKDEL key group [KEEPREF|DELREF|ACKED] IDS n id [id …] → an array: 1 acknowledged and
-    deleted, 2 acknowledged and kept because referenced, -1 not pending."""
-    arguments = call.arguments
-    stream = call.stream(arguments.bytes(1))
-    mode, ids_at, count = b"", 0, 0
-    index = 3
-    while index < arguments.count:
-        word = arguments.token(index)
-        if word in REFERENCE_MODES and not mode:
-            mode = word
-            index += 1
-        elif word == b"IDS" and index + 1 < arguments.count:
-            count = arguments.integer(index + 1, default=0)
-            if count < 1:
-                raise CommandError("ERR Number of IDs must be a positive integer")
-            if count > arguments.count - index - 2:
-                raise CommandError("ERR The `numids` parameter must match the number of arguments")
-            ids_at = index + 2
-            index = ids_at + count
-        else:
-            raise CommandError(SYNTAX)
-    if not ids_at:
-        raise CommandError("ERR IDS option is required")
-    group = None if stream is None else stream.groups.get(arguments.bytes(2))
-    flags = [-1] * count
-    if stream is not None and group is not None:
-        ids = id_list(arguments, ids_at, ids_at + count)
-        call.admit(removal_bytes(stream, count))
-        flags = acknowledge_and_delete(call, stream, group, ids, mode or KEEPREF)
-    call.reply.array(count)
-    for flag in flags:
-        call.reply.integer(flag)
-
-
-def removal_bytes(stream: Stream, count: int) -> int:
-    """An upper bound for the facts of acknowledging and deleting ``count`` entries."""
-    return (2 + len(stream.groups)) * (HEADROOM + count * ID_BYTES)
-
-
-def acknowledge_and_delete(
-    call: Call,
-    stream: Stream,
-    group: ConsumerGroup,
-    ids: list[tuple[int, int]],
-    mode: bytes,
-) -> list[int]:
-    """What XACKDEL does with each id, and its flag; admitted before."""
-    acked: list[tuple[int, int]] = []
-    flags: list[int] = []
-    seen: set[tuple[int, int]] = set()
-    for entry_id in ids:
-        if entry_id in seen or group.pel.find(*entry_id) == NOWHERE:
-            flags.append(-1)
-            continue
-        seen.add(entry_id)
-        acked.append(entry_id)
-        flags.append(1)
-    if not acked:
-        return flags
-    group.acknowledge(acked)
-    if mode == DELREF:
-        forget(stream, acked)
-    kept = {i for i in acked if mode == ACKED and stream.referenced(i)}
-    deleted = [i for i in acked if i not in kept and stream.log.contains(*i)]
-    if deleted:
-        stream.delete(deleted, marks=True)
-        call.db.touch(stream.key)
-    call.keyspace.dirty += len(acked)
-    return [2 if flag == 1 and i in kept else flag for flag, i in zip(flags, ids, strict=True)]
 
 
 class _IDs:

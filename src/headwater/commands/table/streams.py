@@ -14,6 +14,8 @@ ROWS: tuple[CommandRow, ...] = (
     row("xrevrange", -4, "readonly", "RO access 1", "stream", "5.0.0",
         "Reads the entries between two ids, newest first."),
     row("xdel", -3, "write fast", "RW delete 1", "stream", "5.0.0", "Deletes entries by id."),
+    row("xdelex", -5, "write fast", "RW delete 1", "stream", "8.2.0",
+        "Deletes entries by id, and minds which groups still refer to them."),
     row("xtrim", -4, "write", "RW delete 1", "stream", "5.0.0",
         "Deletes the oldest entries, down to a length or an id.", tips=VARIES),
     row("xsetid", -3, "write denyoom fast", "RW update 1", "stream", "5.0.0",
