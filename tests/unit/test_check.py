@@ -83,6 +83,8 @@ FAULTS: dict[str, tuple[Callable[[Stream], object], str]] = {
     "runs": (lambda s: _group(s).order.times.append(99), "runs of the delivery order"),
     "pel": (_set(lambda s: _group(s).pel, "length", 3), "3 are said to be pending"),
     "min_time": (_set(lambda s: _group(s).pel.blocks[0], "min_time", 70), "min_time 70 is above"),
+    "owners": (_set(lambda s: _group(s).pel.blocks[0], "owners", 0), "leave out one who owns"),
+    "due notes": (lambda s: s.keyspace.due_notes.clear(), "nobody will look when a delay"),
     "large count": (lambda s: _group(s).pel.big_counts.update({(1, 0): 2**33}), "large delivery"),
     "sid": (lambda s: s.keyspace.streams.clear(), "streams by number"),
     "gid": (lambda s: s.keyspace.groups.clear(), "groups by number"),

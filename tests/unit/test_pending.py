@@ -87,6 +87,30 @@ def test_the_minimal_time_of_a_block_is_a_lower_bound(
         assert block.min_time == earliest
 
 
+@given(steps, st.integers(0, 3), ids)
+@settings(max_examples=200, deadline=None)
+def test_an_owners_records_are_found_from_any_place(
+    steps: list[tuple[ID, Record | None]], owner: int, entry_id: ID
+) -> None:
+    pel, model = carry_out(steps)
+    at = pel.owned_from(pel.seek(*entry_id), owner)
+    owned = [found for found, record in model.items() if record[0] == owner and found >= entry_id]
+    assert (None if at == NOWHERE else pel.id(at)) == min(owned, default=None)
+
+
+@given(steps, st.integers(0, 3))
+@settings(max_examples=200, deadline=None)
+def test_an_owner_can_be_removed_with_all_its_records(
+    steps: list[tuple[ID, Record | None]], owner: int
+) -> None:
+    pel, model = carry_out(steps)
+    left = {at: record for at, record in model.items() if record[0] != owner}
+    assert pel.remove_owner(owner) == len(model) - len(left)
+    assert list(walked(pel).items()) == sorted(left.items())
+    assert len(pel) == len(left)
+    assert pel.owned_from(pel.seek(0, 0), owner) == NOWHERE
+
+
 @given(steps)
 @settings(max_examples=100, deadline=None)
 def test_large_counts_leave_nothing_behind(steps: list[tuple[ID, Record | None]]) -> None:

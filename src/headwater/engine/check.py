@@ -68,6 +68,10 @@ def _names(keyspace: Keyspace) -> Iterator[str]:
     delaying = {gid for gid, group in groups.items() if group.delayed}
     if set(keyspace.delaying) != delaying:
         yield f"groups {sorted(keyspace.delaying)} are listed as delaying, {sorted(delaying)} are"
+    notes = set(keyspace.due_notes)
+    for gid, group in keyspace.delaying.items():
+        if (group.next_due(), gid) not in notes:
+            yield f"nobody will look when a delay of group {gid} ends"
     for gid, cid in keyspace.unseen:
         if gid not in groups or cid not in groups[gid].by_cid:
             yield f"consumer {cid} of group {gid} is to be written down and does not exist"
@@ -246,6 +250,8 @@ def _pending_block(block: PendingBlock) -> Iterator[str]:
         yield f"{block.count()} records"
     elif min(block.words[2::4]) < block.min_time:
         yield f"min_time {block.min_time} is above the earliest, {min(block.words[2::4])}"
+    elif not all(block.owners >> (word >> 32 & 63) & 1 for word in block.words[3::4]):
+        yield f"owners {block.owners:#x} leave out one who owns a record"
 
 
 def _owners(group: ConsumerGroup) -> Iterator[str]:

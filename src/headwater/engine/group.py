@@ -139,14 +139,11 @@ class ConsumerGroup:
 
     def delete_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer and what it has pending (Redis: XGROUP DELCONSUMER)."""
-        at = self.pel.seek(0, 0) if consumer.pending else NOWHERE
-        owned: list[tuple[int, int]] = []
-        while at != NOWHERE:
-            if self.pel.owner(at) == consumer.cid:
-                owned.append(self.pel.id(at))
-            at = self.pel.after(at)
-        for ms, seq in owned:
-            self._forget(self.pel.find(ms, seq))
+        if consumer.pending:
+            removed = self.pel.remove_owner(consumer.cid)
+            assert removed == consumer.pending, f"{removed} records of {consumer.pending}"
+            if not self.pel.length:
+                self.order.clear()
         del self.consumers[consumer.name]
         del self.by_cid[consumer.cid]
         self.keyspace.unseen.pop((self.gid, consumer.cid), None)
@@ -225,6 +222,7 @@ class ConsumerGroup:
             insort(self.due_order, (due, ms, seq))
         self.facts.delayed(self.gid, records)
         self.keyspace.delaying[self.gid] = self
+        self.keyspace.note_due(self.due_order[0][0], self.gid)
 
     def end_delay(self, ids: Sequence[tuple[int, int]]) -> None:
         """The time of these delayed entries has come: to the end of the zone, in this order."""
@@ -269,6 +267,9 @@ class ConsumerGroup:
             del self.released[ms, seq]
         else:
             due = self.delayed.pop((ms, seq))
-            del self.due_order[bisect_left(self.due_order, (due, ms, seq))]
+            place = bisect_left(self.due_order, (due, ms, seq))
+            del self.due_order[place]
             if not self.due_order:
                 self.keyspace.delaying.pop(self.gid, None)
+            elif place == 0:
+                self.keyspace.note_due(self.due_order[0][0], self.gid)

@@ -10,6 +10,7 @@ cdef class Keyspace:
     cdef public object next_gid
     cdef public object unseen
     cdef public object delaying
+    cdef public object due_notes
     cdef public object signalled
     cdef public object dirty
     cdef public object expiry_notes

@@ -35,6 +35,8 @@ class Keyspace:
         """(gid, cid) of consumers whose seen time is newer than its last fact."""
         self.delaying: dict[int, ConsumerGroup] = {}
         """Groups that have delayed entries, by gid."""
+        self.due_notes: list[tuple[int, int]] = []
+        """Heap of (due, gid); a note that is not its group's earliest any more is stale."""
         self.signalled: dict[tuple[int, bytes], None] = {}
         """(database, key) that waiters have to look at again, in order of their first signal."""
         self.notified = 0
@@ -69,8 +71,18 @@ class Keyspace:
 
     def next_due(self) -> int | None:
         """The earliest due time of any delayed entry, Unix ms."""
-        times = [due for group in self.delaying.values() if (due := group.next_due()) is not None]
-        return min(times, default=None)
+        notes = self.due_notes
+        while notes:
+            due, gid = notes[0]
+            group = self.delaying.get(gid)
+            if group is not None and group.next_due() == due:
+                return due
+            heappop(notes)
+        return None
+
+    def next_due_group(self) -> ConsumerGroup:
+        """The group of `next_due`, which is not None."""
+        return self.delaying[self.due_notes[0][1]]
 
     # --- parts of mutators ----------------------------------------------------------------------
 
@@ -83,6 +95,10 @@ class Keyspace:
         self.delaying.pop(group.gid, None)
         for cid in group.by_cid:
             self.unseen.pop((group.gid, cid), None)
+
+    def note_due(self, due_ms: int, gid: int) -> None:
+        """Remember when a group's earliest delay ends; every note but the latest is stale."""
+        heappush(self.due_notes, (due_ms, gid))
 
     def note_expiry(self, at_ms: int, db: int, key: bytes) -> None:
         """Remember when to look; stale notes are swept when they outnumber the true ones."""

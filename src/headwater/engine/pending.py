@@ -2,13 +2,15 @@
 
     blocks ──▶ PendingBlock  ms seq time owner·count │ ms seq time owner·count │ …   ≤ 256 records
                min_time: no record of the block has an earlier time
+               owners: a bit for each owner, its number modulo 64, of any record of the block
 
 A record is four 64-bit words, 32 bytes: the id, the delivery time in Unix ms, and the owner (the
 consumer's number in its group, 0 for nobody) in the high half of a word whose low half is the
 delivery count. Counts of 2**32-1 and more stand in a side table.
 
 Rule 1. Ids rise from record to record and from block to block; an id occurs once.
-Rule 2. ``min_time`` is a lower bound: setting a later time leaves it, a scan may raise it.
+Rule 2. ``min_time`` is a lower bound: setting a later time leaves it, a scan may raise it. So is
+        the set ``owners`` too large rather than too small, and a scan may reduce it.
 Rule 3. The time of a released record is 0; that of a delayed one is its due time, so that a scan
         for idle entries passes over both kinds of block alike.
 Rule 4. A position is good until the next insert or remove.
@@ -33,6 +35,8 @@ _SHIFT = 20
 """A position is the block's index shifted by so many bits, plus the record's index."""
 _MASK = (1 << _SHIFT) - 1
 _BIG = 2**32 - 1
+_OWNER_BITS = 63
+"""Owners are told apart in ``PendingBlock.owners`` by so much of their number."""
 
 
 class PendingBlock:
@@ -41,13 +45,39 @@ class PendingBlock:
     def __init__(self) -> None:
         self.words: array[int] = array("Q")
         self.min_time = 2**64 - 1
+        self.owners = 0
 
     def count(self) -> int:
         return len(self.words) // _WORDS
 
+    def take_over(self, above: PendingBlock) -> None:
+        """Append the records of the block above."""
+        self.words.extend(above.words)
+        self.min_time = min(self.min_time, above.min_time)
+        self.owners |= above.owners
+
     def settle_min_time(self) -> None:
         """Make ``min_time`` exact again; a scan does so before it looks into the block."""
         self.min_time = min(self.words[2::_WORDS])
+
+    def first_of(self, owner: int, index: int) -> int:
+        """Index of the first record from ``index`` on that ``owner`` owns, or `NOWHERE`."""
+        if not self.owners >> (owner & _OWNER_BITS) & 1:
+            return NOWHERE
+        words = self.words
+        for at in range(index * _WORDS + 3, len(words), _WORDS):
+            if words[at] >> 32 == owner:
+                return at // _WORDS
+        if index == 0:
+            self.settle_owners()
+        return NOWHERE
+
+    def settle_owners(self) -> None:
+        """Make ``owners`` exact again."""
+        owners = 0
+        for word in self.words[3::_WORDS]:
+            owners |= 1 << (word >> 32 & _OWNER_BITS)
+        self.owners = owners
 
     def lower_bound(self, ms: int, seq: int) -> int:
         """Index of the first record whose id is at least ``ms-seq``."""
@@ -109,6 +139,18 @@ class PendingList:
             return at - 1
         block = (at >> _SHIFT) - 1
         return (block << _SHIFT) | (self.blocks[block].count() - 1) if block >= 0 else NOWHERE
+
+    def owned_from(self, at: int, owner: int) -> int:
+        """The position of the first record from ``at`` on that ``owner`` owns, or `NOWHERE`; blocks
+        without one are passed over."""
+        number, index = at >> _SHIFT, at & _MASK
+        while at != NOWHERE and number < len(self.blocks):
+            found = self.blocks[number].first_of(owner, index)
+            if found != NOWHERE:
+                return (number << _SHIFT) | found
+            number += 1
+            index = 0
+        return NOWHERE
 
     def block_start(self, block: int) -> int:
         """The position of the first record of block number ``block``, or `NOWHERE`."""
@@ -181,6 +223,35 @@ class PendingList:
         block.words[index + 2] = time
         block.words[index + 3] = (owner << 32) | min(count, _BIG)
         block.min_time = min(block.min_time, time)
+        block.owners |= 1 << (owner & _OWNER_BITS)
+
+    def remove_owner(self, owner: int) -> int:
+        """Forget all records of ``owner``, block by block; how many they were."""
+        before = self.length
+        kept: list[PendingBlock] = []
+        for block in self.blocks:
+            if block.first_of(owner, 0) != NOWHERE:
+                self._remove_from(block, owner)
+            if not block.words:
+                continue
+            if kept and kept[-1].count() + block.count() <= PENDING_BLOCK_RECORDS // 2:
+                kept[-1].take_over(block)
+            else:
+                kept.append(block)
+        self.blocks = kept
+        self.length = sum(block.count() for block in kept)
+        return before - self.length
+
+    def _remove_from(self, block: PendingBlock, owner: int) -> None:
+        left: array[int] = array("Q")
+        words = block.words
+        for at in range(0, len(words), _WORDS):
+            if words[at + 3] >> 32 != owner:
+                left.extend(words[at : at + _WORDS])
+            elif self.big_counts:
+                self.big_counts.pop((words[at], words[at + 1]), None)
+        block.words = left
+        block.settle_owners()
 
     def remove(self, at: int) -> None:
         """Forget the record at ``at``."""
@@ -221,7 +292,7 @@ class PendingList:
         block, half = self.blocks[number], PENDING_BLOCK_RECORDS // 2
         upper = PendingBlock()
         upper.words = block.words[_WORDS * half :]
-        upper.min_time = block.min_time
+        upper.min_time, upper.owners = block.min_time, block.owners
         del block.words[_WORDS * half :]
         self.blocks.insert(number + 1, upper)
         return (number, index) if index <= half else (number + 1, index - half)
@@ -233,7 +304,6 @@ class PendingList:
             if 0 <= left and left + 1 < len(self.blocks):
                 lower, upper = self.blocks[left], self.blocks[left + 1]
                 if lower.count() + upper.count() <= PENDING_BLOCK_RECORDS // 2:
-                    lower.words.extend(upper.words)
-                    lower.min_time = min(lower.min_time, upper.min_time)
+                    lower.take_over(upper)
                     del self.blocks[left + 1]
                     return

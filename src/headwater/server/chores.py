@@ -15,12 +15,14 @@ _SEEN_BYTES = 32
 
 def end_delays(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
     """Move delayed entries whose time has come to the released zone of their group."""
-    for group in list(keyspace.delaying.values()):
+    while (at := keyspace.next_due()) is not None and at <= now_ms:
+        group = keyspace.next_due_group()
         due = group.due(now_ms)
-        if due and records.admits(HEADROOM + ID_BYTES * len(due)):
-            mark = records.begin()
-            group.end_delay(due)
-            records.seal(mark, now_ms)
+        if not records.admits(HEADROOM + ID_BYTES * len(due)):
+            return
+        mark = records.begin()
+        group.end_delay(due)
+        records.seal(mark, now_ms)
 
 
 def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:

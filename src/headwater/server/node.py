@@ -155,7 +155,7 @@ class Node:
         deadline = min(self.waiting.next_deadline(), self._seen_deadline)
         times = (
             self.waiting.next_recheck(),
-            self.keyspace.next_due() if self.keyspace.delaying else None,
+            self.keyspace.next_due(),
             self.keyspace.next_expiry(),
         )
         wall = min((at for at in times if at is not None), default=None)
@@ -260,8 +260,10 @@ class Node:
             return
         call = session.call
         call.now_ms = self.clock.now_ms()
-        if self.keyspace.delaying:
+        if self.keyspace.due_notes:
             end_delays(self.keyspace, self.records, call.now_ms)
+            if self.keyspace.signalled:  # who waited for what came due goes before who asks now
+                self._serve_signalled()
         self.commands_run += 1
         reply_mark = len(session.outbox)
         silent = session.reply_mode != "on"
