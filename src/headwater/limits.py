@@ -38,6 +38,19 @@ RECEIVE_BYTES = 64 * 1024
 MAX_EVENTS_PER_TURN = 128
 """Sockets served in one turn; with 1,024 a 5 ms timer was seen 33 ms late, with 128 2.5 ms."""
 
+MAX_TLS_RECORD_BYTES = 5 + 16 * 1024 + 2 * 1024
+"""Precedent: RFC 5246, 6.2.3: header, plain text and what encryption may add."""
+
+TLS_AHEAD_BYTES = 64 * 1024
+"""Replies encrypted before the socket has taken what was encrypted before: about what it takes."""
+
+HANDSHAKES_PER_TURN = 4
+"""Steps of TLS handshakes between two turns: one can cost a signature, 1 ms with RSA of 2,048 bits, and
+whoever is being served waits for it. Precedent: redis.conf max-new-tls-connections-per-cycle 1."""
+
+MAX_HANDSHAKE_SECONDS = 10
+"""How long a client may take until it can be understood; maxclients counts it from the start."""
+
 MAX_ID_TEXT_BYTES = 127
 """Longest text taken for an id. Precedent: Redis, t_stream.c, a 128-byte buffer."""
 
@@ -60,6 +73,23 @@ integer that RESP and the facts hold. Precedent: none, Redis wraps to a negative
 PENDING_BLOCK_RECORDS = 256
 """Records of 32 bytes in a block of the pending entries list: one block is 8 KiB."""
 
+IDMP_DURATION_S = 100
+IDMP_MAXSIZE = 100
+"""What a stream knows of its idempotent producers until it is told otherwise: how long, and how many
+iids of each. Precedent: redis.conf stream-idmp-duration and stream-idmp-maxsize. The fact that a
+stream was created means these values; they never change."""
+
+MAX_IDMP_DURATION_S = 86_400
+MAX_IDMP_MAXSIZE = 10_000
+"""Precedent: the bounds of XCFGSET."""
+
+IID_SWEEP_MS = 1000
+"""How often iids that have run out are forgotten. Precedent: Redis, handleExpiredIdmpEntries."""
+
+MAX_IIDS_A_SWEEP = 10_000
+"""Most iids (and one producer's more) that one sweep forgets; the next one follows at once, after
+whatever clients have sent meanwhile."""
+
 MAX_DELIVERY_COUNT = 2**63 - 1
 """Precedent: Redis, LLONG_MAX, which XNACK FATAL sets."""
 
@@ -69,6 +99,17 @@ JOURNAL_FILE_BYTES = 64 * 1024 * 1024
 MAX_RECORD_GROUP_BYTES = 2 * 1024 * 1024 * 1024
 """Longest record group that is believed when read back; checked before anything is allocated."""
 
+MAX_RESTORED_BYTES = 1024 * 1024 * 1024
+"""Most bytes that RESTORE makes of one payload, of which compressed strings and field names that are
+written once make many. Half of `MAX_RECORD_GROUP_BYTES`, because it becomes one record group."""
+
 SHORTEST_RECHECK_MS = 10
 """How often at most a blocked XREADGROUP CLAIM looks for entries that were delivered meanwhile; CLAIM 0
 would otherwise look all the time."""
+
+SMALL_GARBAGE = 256
+"""Parts (entries, members) up to which a dropped value is freed where it is dropped: 20 µs."""
+
+MAX_KEYS_EXPIRED_AT_ONCE = 500
+"""Keys that are deleted in one go because their time has come; the rest stays invisible and goes
+between the next commands. Precedent: Redis, activeExpireCycle, which has a share of the time."""

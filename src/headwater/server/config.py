@@ -27,6 +27,7 @@ from headwater.server.settings import (
     NO_OTHER_CLASS,
     RUNTIME_CLASSES,
     SETTINGS,
+    TLS_PROTOCOLS,
     Setting,
 )
 
@@ -52,6 +53,16 @@ class Config:
     bind: tuple[str, ...] = ("127.0.0.1",)
     unixsocket: str = ""
     unixsocketperm: str = "0"
+    tls_port: int = 0
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+    tls_key_file_pass: str = field(default="", repr=False)
+    tls_ca_cert_file: str = ""
+    tls_ca_cert_dir: str = ""
+    tls_auth_clients: Literal["no", "yes", "optional"] = "yes"
+    tls_protocols: tuple[str, ...] = TLS_PROTOCOLS
+    tls_ciphers: str = ""
+    tls_prefer_server_ciphers: bool = False
     dir: str = "."
     appendonly: bool = True
     appendfsync: Literal["always", "everysec", "no"] = "everysec"
@@ -68,6 +79,8 @@ class Config:
     stream_node_max_bytes: int = 4 * KIB
     stream_node_max_entries: int = 100
     stream_autoclaim_scan_factor: int = 10
+    stream_idmp_duration: int = limits.IDMP_DURATION_S
+    stream_idmp_maxsize: int = limits.IDMP_MAXSIZE
     loglevel: Literal["debug", "verbose", "notice", "warning", "nothing"] = "notice"
     logfile: str = ""
     file: Path | None = None
@@ -101,6 +114,8 @@ class Config:
         settings.node_max_bytes = self.stream_node_max_bytes
         settings.node_max_entries = self.stream_node_max_entries
         settings.autoclaim_scan_factor = self.stream_autoclaim_scan_factor
+        settings.idmp_duration_s = self.stream_idmp_duration
+        settings.idmp_maxsize = self.stream_idmp_maxsize
 
     def get(self, name: str) -> str:
         """The value of a setting, as CONFIG GET and a file spell it."""
@@ -116,6 +131,10 @@ class Config:
         if isinstance(value, bool):
             return "yes" if value else "no"
         return " ".join(value) if isinstance(value, tuple) else str(value)
+
+    def shown(self, name: str) -> str:
+        """The same as `get`, but for what CONFIG GET keeps to itself."""
+        return "" if name in SETTINGS and SETTINGS[name].secret else self.get(name)
 
     def set(self, name: str, text: str) -> None:
         """Change a setting. Raises `ValueError` with the text of CONFIG SET's error, `KeyError` for
@@ -167,6 +186,8 @@ def parse(setting: Setting, text: str) -> Any:
         return number
     if setting.name == "client-output-buffer-limit":
         return _output_limit(text)
+    if setting.name == "tls-protocols":
+        return _tls_protocols(text)
     if setting.name == "unixsocketperm":
         if not text.isdigit() or any(digit in "89" for digit in text) or int(text, 8) > 0o777:
             raise ValueError("argument must be octal permissions, 0 to 777")
@@ -256,6 +277,17 @@ def _memory(text: str) -> int:
     if unit is None or not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
         raise ValueError("argument must be a memory value")
     return int(digits) * unit
+
+
+def _tls_protocols(text: str) -> tuple[str, ...]:
+    """In the order of their age; none stands for both, as in Redis."""
+    wanted = {word.lower() for word in text.split()}
+    known = {name.lower(): name for name in TLS_PROTOCOLS}
+    if not wanted <= known.keys():
+        raise ValueError(
+            f"argument must be of {' and '.join(TLS_PROTOCOLS)}; older ones are not secure any more"
+        )
+    return tuple(name for low, name in known.items() if low in wanted) or TLS_PROTOCOLS
 
 
 def _output_limit(text: str) -> tuple[int, int, int]:

@@ -16,11 +16,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from headwater.limits import MAX_OUTPUT_BYTES_BEFORE_AUTH, RECEIVE_BYTES
+from headwater.limits import MAX_HANDSHAKE_SECONDS, MAX_OUTPUT_BYTES_BEFORE_AUTH, RECEIVE_BYTES
 from headwater.server.info import Traffic, traffic_of
 from headwater.server.node import Node
 from headwater.server.session import Session
-from headwater.server.sockets import Connection
+from headwater.server.sockets import Connection, TurnedAway
 
 log = logging.getLogger("headwater.server")
 
@@ -61,13 +61,21 @@ class Driver:
 
     # --- for the listener -----------------------------------------------------------------------
 
-    def adopt(self, client: socket.socket, *, kind: str, address: str, local_address: str) -> None:
-        """Serve a connected socket from now on."""
+    def adopt(
+        self,
+        client: socket.socket,
+        *,
+        kind: str,
+        address: str,
+        local_address: str,
+        make: Callable[[socket.socket, Session], Connection] = Connection,
+    ) -> None:
+        """Serve a connected socket from now on; ``make`` says what is spoken on it."""
         client.setblocking(False)
         session = self.node.connect(
             kind=kind, address=address, local_address=local_address, on_output=self._on_output
         )
-        connection = Connection(client, session)
+        connection = make(client, session)
         session.driver = connection
         self.connections[connection.descriptor] = connection
         try:
@@ -196,7 +204,7 @@ class Driver:
 
     def _check_output_limit(self, connection: Connection) -> None:
         hard, soft, seconds = self.node.config.client_output_buffer_limit
-        if not connection.session.authenticated:
+        if not connection.session.authenticated and not connection.handshaking:
             hard = min(hard or MAX_OUTPUT_BYTES_BEFORE_AUTH, MAX_OUTPUT_BYTES_BEFORE_AUTH)
         if soft and connection.unsent > soft:
             now = self._asyncio.time()
@@ -221,8 +229,13 @@ class Driver:
     def _receive(self, connection: Connection) -> bool:
         """Read once; whether there is anything new for a turn."""
         try:
-            count = connection.socket.recv_into(self._space)
+            count = connection.receive(self._space)
         except (BlockingIOError, InterruptedError):
+            if connection.unsent and not connection.writing:
+                self._write_interest(connection, wanted=True)  # a part of a handshake
+            return False
+        except TurnedAway as reason:
+            self._turn_away(connection, reason)
             return False
         except OSError as error:
             self.close(connection, error)
@@ -257,7 +270,7 @@ class Driver:
 
     def _at_end(self, connection: Connection) -> None:
         """The client sends no more: what it has asked for is still its own."""
-        if connection.chunks or connection.session.stalled:
+        if connection.chunks or connection.unsent or connection.session.stalled:
             connection.ended = True
             self._stop_reading(connection)
         else:
@@ -278,12 +291,20 @@ class Driver:
         connection.socket.close()
         self.node.close_session(connection.session)
 
+    def _turn_away(self, connection: Connection, reason: TurnedAway) -> None:
+        """It was told why; what it still sends is read over."""
+        log.info("client %s is turned away: %s", connection.session.address, reason)
+        self.traffic.rejected_connections += 1
+        connection.session.closing = True
+        connection.chunks.clear()
+        self._finish(connection)
+
     def _finish(self, connection: Connection) -> None:
         """The client has its last byte: let it close, and read over what it still sends."""
         self.node.close_session(connection.session)
         connection.session.last_interaction = self.node.clock.monotonic()
         try:
-            connection.socket.shutdown(socket.SHUT_WR)
+            connection.finish()
             self._write_interest(connection, wanted=False)
         except OSError:
             self.close(connection)
@@ -294,15 +315,17 @@ class Driver:
 
     def sweep(self) -> None:
         """Disconnect who was idle for too long, is over the soft limit for too long, or does not
-        take the last bytes or the end."""
+        take the last bytes or the end, and whose handshake does not end."""
         timeout, soft = self.node.config.timeout, self.node.config.client_output_buffer_limit[1]
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
             session = connection.session
             idle = now - session.last_interaction
             patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
-            if ((session.closing or connection.ended) and idle > patience) or (
-                timeout and session.blocked is None and idle > timeout
+            if (
+                ((session.closing or connection.ended) and idle > patience)
+                or (timeout and session.blocked is None and idle > timeout)
+                or (connection.handshaking and now - session.created > MAX_HANDSHAKE_SECONDS)
             ):
                 self.close(connection)
             elif soft and connection.unsent:

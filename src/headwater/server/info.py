@@ -100,7 +100,7 @@ def _server(node: Node) -> Facts:
         "multiplexing_api": "epoll" if sys.platform == "linux" else "asyncio",
         "process_id": os.getpid(),
         "run_id": RUN_ID,
-        "tcp_port": node.config.port,
+        "tcp_port": node.config.port or node.config.tls_port,
         "server_time_usec": now_ms * 1000,
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime // 86400,

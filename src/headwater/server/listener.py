@@ -1,4 +1,4 @@
-"""Where clients come in: TCP and unix sockets, and who is turned away at the door.
+"""Where clients come in: TCP, TLS and unix sockets, and who is turned away at the door.
 
 Sockets are bound before the data is read, so that a port in use is told before anything else, and
 listen only when there is somebody to answer.
@@ -11,12 +11,16 @@ import errno
 import logging
 import socket
 import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headwater.errors import ListenError
 from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.info import traffic_of
+from headwater.server.session import Session
+from headwater.server.sockets import Connection
 
 log = logging.getLogger("headwater.server")
 
@@ -40,9 +44,10 @@ class Listener:
     def __init__(self, bound: socket.socket, *, kind: str, name: str) -> None:
         self.socket = bound
         self.kind = kind
-        """``tcp`` or ``unix``."""
+        """``tcp``, ``tls`` or ``unix``."""
         self.name = name
-        """As the ready line shows it: ``127.0.0.1:6379``, ``unix:/run/headwater.sock``."""
+        """As the ready line shows it: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``,
+        ``unix:/run/headwater.sock``."""
         self._loop: Driver | None = None
         self._paused: asyncio.TimerHandle | None = None
         self._inode = Path(bound.getsockname()).stat().st_ino if kind == "unix" else 0
@@ -97,14 +102,16 @@ class Listener:
         loop, config = self._loop, self._loop.node.config
         if len(loop.connections) >= config.maxclients:
             traffic_of(loop.node).rejected_connections += 1
-            _turn_away(client, TOO_MANY)
+            # Without a handshake nothing can be said through TLS.
+            _turn_away(client, b"" if self.kind == "tls" else TOO_MANY)
             return
         if self.kind == "unix":
             path = self.socket.getsockname()
             loop.adopt(client, kind="unix", address=f"{path}:0", local_address=f"{path}:0")
             return
         assert isinstance(peer, tuple), peer
-        if config.protected_mode and not config.password_required and not _is_local(peer[0]):
+        denied = config.protected_mode and not config.password_required and not _is_local(peer[0])
+        if denied and self.kind == "tcp":
             traffic_of(loop.node).rejected_connections += 1
             _turn_away(client, DENIED)
             return
@@ -114,23 +121,35 @@ class Listener:
         except OSError:
             client.close()  # It left before it was served.
             return
-        loop.adopt(client, kind="tcp", address=show(peer), local_address=show(local))
+        loop.adopt(
+            client,
+            kind=self.kind,
+            address=show(peer),
+            local_address=show(local),
+            make=self._tls_connection(denied=denied) if self.kind == "tls" else Connection,
+        )
+
+    def _tls_connection(self, *, denied: bool) -> Callable[[socket.socket, Session], Connection]:
+        """Makes the connection of a client that speaks TLS."""
+        from headwater.server.tls import context_of
+        from headwater.server.tls_sockets import TlsConnection
+
+        assert self._loop is not None, "accepting before listening"
+        context = context_of(self._loop.node)
+        assert context is not None, "a TLS listener has its context installed first"
+        return partial(TlsConnection, context=context, denial=DENIED if denied else b"")
 
 
 def bind_all(config: Config) -> list[Listener]:
     """Bind every address of the configuration; with port 0 the system picks one, the same for all,
-    which is ``config.port`` afterwards. Raises `ListenError` with nothing left bound."""
+    which is ``config.port`` afterwards, or there is only TLS. Raises `ListenError` with nothing left
+    bound."""
     listeners: list[Listener] = []
     try:
-        for word in config.bind:
-            host = word.removeprefix("-")
-            try:
-                listeners.append(_bind_tcp(host, config))
-            except OSError as error:
-                if word.startswith("-") and error.errno in _ABSENT:
-                    log.debug("not listening at %s: %s", host, error.strerror)
-                    continue
-                raise _listen_error(show((host, config.port)), error) from None
+        if config.port or not config.tls_port:
+            _bind_addresses(config, "tcp", listeners)
+        if config.tls_port:
+            _bind_addresses(config, "tls", listeners)
         if config.unixsocket:
             listeners.append(_bind_unix(config))
         if not listeners:
@@ -152,12 +171,30 @@ _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
 """The machine has no such address, or no such protocol."""
 
 
-def _bind_tcp(host: str, config: Config) -> Listener:
+def _bind_addresses(config: Config, kind: str, listeners: list[Listener]) -> None:
+    for word in config.bind:
+        host = word.removeprefix("-")
+        port = config.tls_port if kind == "tls" else config.port
+        try:
+            bound = _bind_tcp(host, port)
+        except OSError as error:
+            if word.startswith("-") and error.errno in _ABSENT:
+                log.debug("not listening at %s: %s", host, error.strerror)
+                continue
+            raise _listen_error(_name(kind, (host, port)), error) from None
+        if kind == "tcp":
+            config.port = bound.getsockname()[1]
+        listeners.append(Listener(bound, kind=kind, name=_name(kind, bound.getsockname())))
+
+
+def _name(kind: str, address: tuple[str, int]) -> str:
+    return f"tls:{show(address)}" if kind == "tls" else show(address)
+
+
+def _bind_tcp(host: str, port: int) -> socket.socket:
     wanted = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 (it was asked for)
     try:
-        found = socket.getaddrinfo(
-            wanted, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise OSError(errno.EADDRNOTAVAIL, error.strerror) from None
     family, kind, protocol, _, address = found[0]
@@ -171,8 +208,7 @@ def _bind_tcp(host: str, config: Config) -> Listener:
     except BaseException:
         bound.close()
         raise
-    config.port = bound.getsockname()[1]
-    return Listener(bound, kind="tcp", name=show(bound.getsockname()))
+    return bound
 
 
 def _bind_unix(config: Config) -> Listener:
@@ -212,8 +248,8 @@ def _remove_stale(path: Path) -> None:
 
 def _listen_error(name: str, error: OSError) -> ListenError:
     remedy: dict[int | None, str] = {
-        errno.EADDRINUSE: "; another server listens there, choose another --port (0 picks a free "
-        "one)",
+        errno.EADDRINUSE: "; another server listens there, choose another "
+        + ("--tls-port" if name.startswith("tls:") else "--port (0 picks a free one)"),
         errno.EACCES: "; the process has no right to, choose another --port or directory",
         errno.EADDRNOTAVAIL: "; this machine has no such address, choose another --bind",
     }
@@ -242,7 +278,8 @@ def _turn_away(client: socket.socket, text: bytes) -> None:
     """Say why, if the socket takes it at once, and close."""
     try:
         client.setblocking(False)
-        client.send(text)
+        if text:
+            client.send(text)
     except OSError:
         pass
     client.close()

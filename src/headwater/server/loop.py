@@ -15,7 +15,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 
-from headwater.limits import MAX_EVENTS_PER_TURN
+from headwater.limits import HANDSHAKES_PER_TURN, MAX_EVENTS_PER_TURN
 from headwater.server.driver import Driver
 from headwater.server.node import Node
 from headwater.server.session import Session
@@ -40,13 +40,20 @@ class EpollLoop(Driver):
         if self._stopped:
             return
         ready: list[Session] = []
+        handshakes = HANDSHAKES_PER_TURN
         for descriptor, event in self._epoll.poll(0, MAX_EVENTS_PER_TURN):
             connection = self.connections.get(descriptor)
             if connection is None:
                 continue
             if event & select.EPOLLOUT:
                 self._send(connection)
-            if event & ~select.EPOLLOUT and self._receive(connection):
+            if not event & ~select.EPOLLOUT:
+                continue
+            if connection.handshaking:
+                if not handshakes:
+                    continue  # It is ready the next time, after whoever is served.
+                handshakes -= 1
+            if self._receive(connection):
                 ready.append(connection.session)
         if ready:
             self.run_turn(ready)

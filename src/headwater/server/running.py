@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headwater.clock import Clock
@@ -36,7 +37,7 @@ class Server:
         await server.stopped()      # SHUTDOWN, `request_stop`, or the node cannot go on
         status = server.stop()
 
-    ``start`` raises `ListenError`, `StoreInUse`, `StoreUnusable` or `JournalDamaged`, with nothing
+    ``start`` raises `ConfigError` (of TLS), `ListenError`, `StoreInUse`, `StoreUnusable` or `JournalDamaged`, with nothing
     left open and nothing changed on disk.
     """
 
@@ -71,17 +72,20 @@ class Server:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens: ``127.0.0.1:6379``, ``unix:/run/headwater.sock``."""
+        """Where it listens: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``, ``unix:/run/hw.sock``."""
         return [listener.name for listener in self._listeners]
 
     def start(self) -> None:
         """Bind, read the data, listen."""
+        tls = _tls_context(self.config)
         self._listeners = bind_all(self.config)
         try:
             self._node = open_node(self.config, clock=self._clock, files=self._files)
             self._report_recovery()
             self._loop = self._make(self._node, on_stop=self._end.set)
             traffic_of(self._node).listeners = self.addresses
+            if tls is not None:
+                tls(self._node)
             for listener in self._listeners:
                 listener.listen(self._loop, backlog=self.config.tcp_backlog)
         except BaseException:
@@ -140,6 +144,18 @@ class Server:
                 log.warning("the journal's tail was torn by a crash; %s", cut)
             for note in journal.recovery.notes:
                 log.warning("journal: %s", note)
+
+
+def _tls_context(config: Config) -> Callable[[Node], None] | None:
+    """What gives a node the context of TLS; None where TLS is not asked for, and not imported.
+
+    Raises `ConfigError`.
+    """
+    if not config.tls_port:
+        return None
+    from headwater.server.tls import install, make_context
+
+    return partial(install, context=make_context(config))
 
 
 def run(config: Config, *, on_ready: Callable[[str], None]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headwater.limits import DATABASES
+from headwater.limits import DATABASES, MAX_IDMP_DURATION_S, MAX_IDMP_MAXSIZE
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -21,7 +21,8 @@ class Setting(NamedTuple):
     """What a setting can be. ``kind`` is integer, memory (with size suffixes), boolean, choice,
     words (several, separated by spaces) or text; ``low`` and ``high`` bound the first two.
 
-    ``fixed_after_start`` says why CONFIG SET cannot change it; empty when it can.
+    ``fixed_after_start`` says why CONFIG SET cannot change it; empty when it can. What is
+    ``secret`` is not shown by CONFIG GET.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Setting(NamedTuple):
     high: int = I64
     choices: tuple[str, ...] = ()
     fixed_after_start: str = ""
+    secret: bool = False
 
     @property
     def attribute(self) -> str:
@@ -43,7 +45,8 @@ _PROTECTED = "can't set protected config"
 _JOURNAL = "can't set immutable config; whether there is a journal is decided at the start"
 
 _ALL = (
-    Setting("port", "integer", "TCP port; 0 picks a free one.", 0, 65535, (), _AT_START),
+    Setting("port", "integer", "TCP port; 0 picks a free one, or with `tls-port` means TLS only.",
+            0, 65535, (), _AT_START),
     Setting("bind", "words", "Addresses to listen at; `*` is all of IPv4, `-` before one that may "
             "be missing.", fixed_after_start=_AT_START),
     Setting("unixsocket", "text", "Path of a unix socket; empty for none.",
@@ -57,6 +60,19 @@ _ALL = (
             "second, or when the system likes.", choices=("everysec", "always", "no")),
     Setting("requirepass", "text", "Password of the user `default`; empty for none."),
     Setting("protected-mode", "boolean", "Without a password, answer local clients only."),
+    Setting("tls-port", "integer", "TCP port for TLS; 0: none.", 0, 65535, (), _AT_START),
+    Setting("tls-cert-file", "text", "The server's certificate and those between it and its "
+            "authority, PEM."),
+    Setting("tls-key-file", "text", "Its key, PEM; empty: in the same file."),
+    Setting("tls-key-file-pass", "text", "Password of the key; CONFIG GET does not show it.",
+            secret=True),
+    Setting("tls-ca-cert-file", "text", "Authorities that sign clients' certificates, PEM."),
+    Setting("tls-ca-cert-dir", "text", "The same, a directory that `openssl rehash` has indexed."),
+    Setting("tls-auth-clients", "choice", "Whether a client has to show a certificate, or may.",
+            choices=("no", "yes", "optional")),
+    Setting("tls-protocols", "words", "Versions that are spoken."),
+    Setting("tls-ciphers", "text", "Ciphers of TLSv1.2, by OpenSSL's names; empty: Python's choice."),
+    Setting("tls-prefer-server-ciphers", "boolean", "Whether the server's order of ciphers counts."),
     Setting("maxclients", "integer", "Most connections at a time.", 1, 2**32 - 1),
     Setting("timeout", "integer", "Seconds after which an idle client is disconnected; 0: never.",
             0, I32),
@@ -73,6 +89,10 @@ _ALL = (
     Setting("stream-node-max-entries", "integer", "Entries of a node, for trimming with `~`."),
     Setting("stream-autoclaim-scan-factor", "integer",
             "XAUTOCLAIM looks at no more than COUNT times this; 0: no bound.", 0, I32),
+    Setting("stream-idmp-duration", "integer", "Seconds for which a new stream knows an idempotent "
+            "id; XCFGSET changes it for one.", 1, MAX_IDMP_DURATION_S),
+    Setting("stream-idmp-maxsize", "integer", "Idempotent ids of one producer that a new stream "
+            "knows; XCFGSET changes it for one.", 1, MAX_IDMP_MAXSIZE),
     Setting("loglevel", "choice", "What is logged.",
             choices=("debug", "verbose", "notice", "warning", "nothing")),
     Setting("logfile", "text", "Where the log goes; empty: standard error.",
@@ -94,11 +114,12 @@ _NO_REWRITE = "the journal is never rewritten in this release"
 _NO_MEMORY_LIMIT = "no memory limit can be set in this release"
 _NO_REPLICATION = "there is no replication in this release"
 _NO_CLUSTER = "there is no cluster mode"
-_NO_TLS = "there is no TLS listener in this release"
+_TLS_1_3 = "Python's ssl does not choose the ciphers of TLSv1.3; all that OpenSSL has are offered"
+_TLS_CURVES = "keys are exchanged by elliptic curves, which need no such file"
+_TLS_SESSIONS = "sessions are resumed by tickets, as OpenSSL keeps them"
 _NO_ACL = "there is only the user `default` in this release; use requirepass"
 _NO_EVENTS = "there are no keyspace notifications in this release"
 _NO_SLOWLOG = "there is no slow log in this release"
-_NO_IDMP = "idempotent XADD is not part of this release"
 _FOREGROUND = "the server stays in the foreground; a service manager keeps it running"
 _NO_THREADS = "commands and sockets are served by one thread"
 _NO_TRACKING = "there is no client-side caching in this release"
@@ -127,11 +148,11 @@ FIXED: dict[str, Fixed] = {
     "repl-backlog-size": Fixed("0", _NO_REPLICATION),
     "min-replicas-to-write": Fixed("0", _NO_REPLICATION),
     "cluster-enabled": Fixed("no", _NO_CLUSTER),
-    "tls-port": Fixed("0", _NO_TLS),
-    "tls-cert-file": Fixed("", _NO_TLS),
-    "tls-key-file": Fixed("", _NO_TLS),
-    "tls-ca-cert-file": Fixed("", _NO_TLS),
-    "tls-auth-clients": Fixed("yes", _NO_TLS),
+    "tls-ciphersuites": Fixed("", _TLS_1_3),
+    "tls-dh-params-file": Fixed("", _TLS_CURVES),
+    "tls-session-caching": Fixed("yes", _TLS_SESSIONS),
+    "tls-replication": Fixed("no", _NO_REPLICATION),
+    "tls-cluster": Fixed("no", _NO_CLUSTER),
     "aclfile": Fixed("", _NO_ACL),
     "user": Fixed("", _NO_ACL),
     "notify-keyspace-events": Fixed("", _NO_EVENTS),
@@ -139,8 +160,6 @@ FIXED: dict[str, Fixed] = {
     "slowlog-max-len": Fixed("0", _NO_SLOWLOG),
     "latency-monitor-threshold": Fixed("0", _NO_LATENCY),
     "latency-tracking": Fixed("no", _NO_LATENCY),
-    "stream-idmp-duration": Fixed("0", _NO_IDMP),
-    "stream-idmp-maxsize": Fixed("0", _NO_IDMP),
     "stream-hot-bytes": Fixed("0", "every block stays in memory in this release"),
     "stream-compression": Fixed("none", "blocks are not compressed in this release"),
     "daemonize": Fixed("no", _FOREGROUND),
@@ -151,6 +170,9 @@ FIXED: dict[str, Fixed] = {
     "busy-reply-threshold": Fixed("0", _NO_LUA),
     "lua-time-limit": Fixed("0", _NO_LUA),
 }
+
+TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+"""The versions of TLS that can be spoken."""
 
 RUNTIME_CLASSES = ("normal", "replica", "pubsub")
 """The classes of client-output-buffer-limit; only normal clients exist in this release."""

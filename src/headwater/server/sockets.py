@@ -10,6 +10,15 @@ from headwater.server.session import Session
 CHUNKS_PER_SEND = 64
 """Pieces of output that one system call is given."""
 
+_HELLO = b"\x16\x03"
+"""How whoever speaks TLS begins; no request does."""
+
+NO_TLS = b"-ERR this port does not speak TLS; connect without it, or to the port of tls-port\r\n"
+
+
+class TurnedAway(Exception):
+    """This client cannot be served and was told so, as far as it can understand; says why."""
+
 
 class Connection:
     """One client's socket, its session and what is to be sent to it."""
@@ -18,6 +27,7 @@ class Connection:
         "chunks",
         "descriptor",
         "ended",
+        "handshaking",
         "in_line",
         "over_soft_since",
         "received",
@@ -36,6 +46,8 @@ class Connection:
         """Released output that no socket has taken yet."""
         self.ended = False
         """The client sends no more; it still gets what it has asked for."""
+        self.handshaking = False
+        """Nothing can be said yet in a way that both sides understand (TLS)."""
         self.in_line = False
         """Whether the loop knows that there is something to send or to close."""
         self.writing = False
@@ -45,6 +57,20 @@ class Connection:
         self.over_soft_since = 0.0
         self.received = 0
         self.sent = 0
+
+    def receive(self, space: memoryview) -> int:
+        """Read once: the number of bytes now in ``space``, 0 at the end.
+
+        Raises `BlockingIOError` when there is none, `TurnedAway`, `OSError`.
+        """
+        count = self.socket.recv_into(space)
+        if not self.received and count > 1 and space[:2] == _HELLO:
+            try:
+                self.socket.send(NO_TLS)
+            except OSError:
+                pass
+            raise TurnedAway("TLS at a port without it")
+        return count
 
     def send(self) -> int:
         """Give the socket what it takes, and return how much that was. Raises `OSError`, but for a
@@ -63,6 +89,10 @@ class Connection:
         self.sent += total
         self.unsent = sum(map(len, chunks)) if chunks else 0
         return total
+
+    def finish(self) -> None:
+        """The client has its last byte. Raises `OSError`."""
+        self.socket.shutdown(socket.SHUT_WR)
 
     def discard_input(self, space: memoryview) -> None:
         """Read what has arrived already, into ``space``: closing over unread input resets the

@@ -63,7 +63,7 @@ class ServerProcess:
         self.environment = environment or {}
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
-        self.port = 0
+        self.port = self.tls_port = 0
         self.unixsocket: Path | None = None
         self._log_begin = 0
 
@@ -82,6 +82,12 @@ class ServerProcess:
         """The same, for the unix socket: pass ``--unixsocket``."""
         assert self.unixsocket is not None, "start it with --unixsocket"
         return f"unix://{self.unixsocket}"
+
+    @property
+    def tls_url(self) -> str:
+        """The same, through TLS: pass ``--tls-port`` and its certificate."""
+        assert self.tls_port, "start it with --tls-port"
+        return f"rediss://127.0.0.1:{self.tls_port}"
 
     @property
     def pid(self) -> int:
@@ -123,6 +129,8 @@ class ServerProcess:
         for address in where.split(" and "):
             if address.startswith("unix:"):
                 self.unixsocket = Path(address.removeprefix("unix:"))
+            elif address.startswith("tls:"):
+                self.tls_port = int(address.rpartition(":")[2])
             else:
                 self.port = int(address.rpartition(":")[2])
 
@@ -237,6 +245,12 @@ class ServerThread:
     def url(self) -> str:
         """What redis-py takes."""
         return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def tls_url(self) -> str:
+        """The same, through TLS: give its ``tls_…`` settings."""
+        assert self.config.tls_port, "give it a tls_port"
+        return f"rediss://127.0.0.1:{self.config.tls_port}"
 
     def start(self) -> None:
         """Start it and wait until it listens. Raises what `Server.start` raises."""

@@ -34,11 +34,11 @@ def config_get(call: Call, session: Session, node: Node) -> None:
         if any(byte in b"*?[" for byte in pattern):
             for name in (*SETTINGS, *FIXED):
                 if matches(pattern, name.encode()):
-                    found[name] = node.config.get(name)
+                    found[name] = node.config.shown(name)
             continue
         name = pattern.decode("utf-8", "surrogateescape")
         if name in SETTINGS or name in FIXED:
-            found[typed.decode()] = node.config.get(name)
+            found[typed.decode()] = node.config.shown(name)
     call.reply.map(len(found))
     for name, value in found.items():
         call.reply.bulk(name.encode())
@@ -100,8 +100,20 @@ def _failed(name: str, reason: str) -> CommandError:
     return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
 
 
+def _renew_tls(node: Node, changed: Config, names: set[str]) -> None:
+    """Read certificates and rules anew, for those who connect from now on."""
+    from headwater.server.tls import install, make_context
+
+    try:
+        install(node, make_context(changed))
+    except ConfigError as error:
+        raise _failed(next(name for name in names if name.startswith("tls-")), str(error)) from None
+
+
 def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
     """Let what depends on these settings know. What can fail comes first."""
+    if changed.tls_port and any(name.startswith("tls-") for name in names):
+        _renew_tls(node, changed, names)
     if "appendfsync" in names and node.journal is not None:
         try:
             node.journal.set_policy(changed.appendfsync)
