@@ -103,6 +103,9 @@ MAX_RESTORED_BYTES = 1024 * 1024 * 1024
 """Most bytes that RESTORE makes of one payload, of which compressed strings and field names that are
 written once make many. Half of `MAX_RECORD_GROUP_BYTES`, because it becomes one record group."""
 
+REFUSED_RECHECK_MS = 1000
+"""How long a blocked client that could be served waits on while the journal has no room for it."""
+
 SHORTEST_RECHECK_MS = 10
 """How often at most a blocked XREADGROUP CLAIM looks for entries that were delivered meanwhile; CLAIM 0
 would otherwise look all the time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.engine.database import Value
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
@@ -27,10 +28,12 @@ def picture(keyspace: Keyspace) -> Picture:
     }
 
 
-def _value(value: Stream | bytes | dict[bytes, bytes]) -> Any:
+def _value(value: Value) -> Any:
+    if isinstance(value, bytes):
+        return value
     if not isinstance(value, Stream):
-        return dict(value) if isinstance(value, dict) else value
-    nodes = value.nodes
+        return value.copy()
+    nodes, known = value.nodes, value.idempotency
     spans, _ = value.log.spans((0, 0), (2**64 - 1, 2**64 - 1))
     return {
         "sid": value.sid,
@@ -46,6 +49,8 @@ def _value(value: Stream | bytes | dict[bytes, bytes]) -> Any:
             (nodes.first(at), nodes.last(at), nodes.taken(at), nodes.live(at), nodes.size(at))
             for at in range(len(nodes))
         ],
+        "idempotency": (known.duration_s, known.maxsize, known.added, known.duplicates),
+        "producers": known.contents(),
         "groups": {name: _group(group) for name, group in sorted(value.groups.items())},
     }
 

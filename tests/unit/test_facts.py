@@ -30,6 +30,7 @@ GOLDEN = {
     "0200000000000000",
     "came_due": "45 01000000 01000000 0500000000000000 0100000000000000",
     "acknowledged": "41 01000000 01000000 0500000000000000 0100000000000000",
+    "key_copied": "1c 00 01000000 73 01 01000000 74 02000000 01000000 01000000 02000000",
     "group_set_id": "32 01000000 0500000000000000 0000000000000000 0700000000000000",
     "consumer_deleted": "34 01000000 01000000",
     "group_destroyed": "31 01000000",
@@ -41,8 +42,14 @@ GOLDEN = {
     "expiry_set": "15 00 01000000 6b 8813000000000000",
     "hash_set": "12 00 01000000 68 01000000 01000000 66 01000000 76",
     "hash_deleted": "13 00 01000000 68 01000000 01000000 66",
+    "list_pushed": "17 00 01000000 6c 01 02000000 01000000 61 01000000 62",
+    "list_popped": "18 00 01000000 6c 00 01000000",
+    "set_added": "19 00 01000000 6d 02000000 01000000 61 01000000 62",
+    "set_removed": "1a 00 01000000 6d 01000000 01000000 62",
+    "key_renamed": "1b 00 01000000 6d 00 01000000 6e",
     "key_deleted": "14 00 01000000 6b",
     "flushed": "16 00",
+    "databases_swapped": "1d 00 01",
     "all_flushed": "16 ff",
 }
 """What a version 1 journal holds for the history of `told`: a reader of any later version reads it."""
@@ -80,6 +87,8 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("came_due")
     group.acknowledge([(5, 1)])
     note("acknowledged")
+    db.copy(b"s", keyspace.databases[1], b"t", 2, [(1, 2)])
+    note("key_copied")
     group.set_id(5, 0, 7)
     note("group_set_id")
     group.delete_consumer(consumer)
@@ -100,10 +109,22 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("hash_set")
     db.delete_fields(b"h", [b"f"])
     note("hash_deleted")
+    db.push(b"l", [b"a", b"b"], left=True)
+    note("list_pushed")
+    db.pop(b"l", 1, left=False)
+    note("list_popped")
+    db.add_members(b"m", [b"a", b"b"])
+    note("set_added")
+    db.remove_members(b"m", [b"b"])
+    note("set_removed")
+    db.rename(b"m", db, b"n")
+    note("key_renamed")
     db.delete(b"k")
     note("key_deleted")
     db.flush()
     note("flushed")
+    keyspace.swap(0, 1)
+    note("databases_swapped")
     keyspace.flush_all()
     note("all_flushed")
     return keyspace, written
@@ -115,7 +136,7 @@ def test_every_mutator_writes_its_fact_as_ever() -> None:
 
 
 def test_every_kind_of_fact_is_drawn_and_read_back() -> None:
-    drawn = {int(kind, 16) for kind in re.findall(r"0x([1-9]\d)", facts.__doc__ or "")}
+    drawn = {int(kind, 16) for kind in re.findall(r"0x([1-9][\dA-F])", facts.__doc__ or "")}
     assert drawn == set(replay._STEPS)
     assert {bytes.fromhex(text)[0] for text in GOLDEN.values()} == set(replay._STEPS)
 

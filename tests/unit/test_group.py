@@ -168,7 +168,7 @@ def test_only_the_exact_owner_owns(group: ConsumerGroup, ann: Consumer, bob: Con
 def test_who_was_only_seen_is_to_be_written_down(group: ConsumerGroup, ann: Consumer) -> None:
     written = len(group.facts.data)
     group.see(ann, 77)
-    assert (len(group.facts.data), list(group.keyspace.unseen)) == (written, [(1, 1)])
+    assert (len(group.facts.data), group.keyspace.unseen) == (written, {1: {1: None}})
     # Until a fact that names the consumer takes it along
     group.deliver(ann, 80, (1, 0), (1, 0), 1, 1, noack=False)
     assert group.keyspace.unseen == {}

@@ -19,11 +19,18 @@ from itertools import pairwise
 from headwater.engine.database import Database
 from headwater.engine.entry_log import EntryBlock
 from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
+from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.nodes import elements
 from headwater.engine.pending import NOBODY, NOWHERE, PendingBlock
 from headwater.engine.stream import Stream
-from headwater.limits import BLOCK_MAX_BYTES, MAX_DELIVERY_COUNT, PENDING_BLOCK_RECORDS
+from headwater.limits import (
+    BLOCK_MAX_BYTES,
+    MAX_DELIVERY_COUNT,
+    MAX_IDMP_DURATION_S,
+    MAX_IDMP_MAXSIZE,
+    PENDING_BLOCK_RECORDS,
+)
 
 _BIG = 2**32 - 1
 """A delivery count in a record that says: look into the side table."""
@@ -72,14 +79,10 @@ def _names(keyspace: Keyspace) -> Iterator[str]:
     for gid, group in keyspace.delaying.items():
         if (group.next_due(), gid) not in notes:
             yield f"nobody will look when a delay of group {gid} ends"
-    for gid, cid in keyspace.unseen:
-        if gid not in groups or cid not in groups[gid].by_cid:
-            yield f"consumer {cid} of group {gid} is to be written down and does not exist"
-    noted = set(keyspace.expiry_notes)
-    for database in keyspace.databases:
-        for key, at in database.expiries.items():
-            if (at, database.index, key) not in noted:
-                yield f"database {database.index}: nobody will look when {key!r} ends at {at}"
+    for gid, cids in keyspace.unseen.items():
+        for cid in cids:
+            if gid not in groups or cid not in groups[gid].by_cid:
+                yield f"consumer {cid} of group {gid} is to be written down and does not exist"
 
 
 def _database(database: Database) -> Iterator[str]:
@@ -88,10 +91,17 @@ def _database(database: Database) -> Iterator[str]:
         if isinstance(value, Stream):
             if value.db is not database or value.key != key:
                 yield f"{where}: the stream at {key!r} believes it stands at {value.key!r}"
-        elif isinstance(value, dict) and not value:
-            yield f"{where}: {key!r} is a hash without fields"
+        elif not isinstance(value, bytes) and not value:
+            yield f"{where}: {key!r} is a {type(value).__name__} of nothing"
     for key in database.expiries.keys() - database.values.keys():
         yield f"{where}: {key!r} has a time to end and does not exist"
+    noted = set(database.expiry_notes) if database in database.keyspace.expiring else set()
+    for key, at in database.expiries.items():
+        if (at, key) not in noted:
+            yield f"{where}: nobody will look when {key!r} ends at {at}"
+    for key in database.used:
+        if isinstance(database.values.get(key), Stream | None):
+            yield f"{where}: {key!r} has a time of use and is a stream, or does not exist"
     for key in database.values.keys() - set(database.order.names):
         yield f"{where}: SCAN would never find {key!r}"
     numbers = list(database.order.numbers)
@@ -122,6 +132,7 @@ def _stream(stream: Stream) -> Iterator[str]:
             f"entries_added is {stream.entries_added}, below the {stream.length} entries that "
             "are there"
         )
+    yield from _idempotency(stream.idempotency)
     for name, group in stream.groups.items():
         if group.stream is not stream or group.name != name:
             yield f"group {name!r} believes it is {group.name!r} of {group.stream.key!r}"
@@ -197,6 +208,26 @@ def _nodes(stream: Stream) -> Iterator[str]:
     counted = sum(nodes.live(node) for node in range(len(nodes)))
     if counted != stream.length:
         yield f"the nodes count {counted} entries, the stream has {stream.length}"
+
+
+def _idempotency(known: Idempotency) -> Iterator[str]:
+    streams, deadlines = known.keyspace.streams, known.keyspace.iid_deadlines
+    if known.sid not in streams or streams[known.sid].idempotency is not known:
+        yield f"its idempotent producers believe they are those of stream number {known.sid}"
+    if not (0 < known.duration_s <= MAX_IDMP_DURATION_S and 0 < known.maxsize <= MAX_IDMP_MAXSIZE):
+        yield f"{known.maxsize} iids of a producer are known for {known.duration_s} s"
+    tracked = sum(len(producer.iids) for producer in known.producers.values())
+    if known.tracked != tracked or min(known.added, known.duplicates) < 0:
+        yield f"{known.tracked} iids are said to be tracked, {tracked} are"
+    noted = set(deadlines.notes) if known.producers else set()
+    for pid, producer in known.producers.items():
+        if not 0 < len(producer.iids) <= known.maxsize:
+            yield f"producer {pid!r} has {len(producer.iids)} iids, of at most {known.maxsize}"
+        elif (
+            producer.noted_ms > known.runs_out_ms(producer)
+            or (producer.noted_ms, known.sid, pid) not in noted
+        ):
+            yield f"nobody will look when the oldest iid of producer {pid!r} runs out"
 
 
 # --- groups ---------------------------------------------------------------------------------------

@@ -12,5 +12,7 @@ cdef class Database:
     cdef public object values
     cdef public object order
     cdef public object expiries
+    cdef public object expiry_notes
+    cdef public object used
     cdef public object waited
     cdef public object watched

@@ -1,25 +1,40 @@
 """One numbered database: its keys, their values and expiry, who waits for and who watches them.
 
+    values    key ──▶ Stream | bytes (string) | deque (list) | set | dict (hash)
+    expiries  key ──▶ Unix ms at which it ends; expiry_notes: heap of (at, key), stale ones among them
+    used      key ──▶ Unix ms of its last use; a stream knows that itself
+
 Rule 1. A key with a time is gone when the time has come, whether or not it was deleted yet: `lookup`
-        never returns it, and the node deletes it soon after (`Keyspace.expired`), which is a fact.
+        never returns it, and the node deletes it before the next command runs, which is a fact.
 Rule 2. Whatever may end a wait signals the key; the waiting command is run again and judges itself.
 Rule 3. A mutator that puts a value over another drops the old one wholly, and its expiry with it.
+Rule 4. A list, set or hash without members does not exist.
+Rule 5. What goes is let go at once, however large; freeing it is left to `Keyspace.garbage`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from headwater.engine.copying import copy_stream
 from headwater.engine.key_order import KeyOrder
 from headwater.engine.stream import Stream
 
 if TYPE_CHECKING:
     from headwater.engine.keyspace import Keyspace
 
-Value = Stream | bytes | dict[bytes, bytes]
+Value = Stream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
 
 NO_EXPIRY = -1
+
+NEW_KEYS = 8192
+"""The class of the event ``new``, which this room notes itself: only it sees every key appear."""
+
+_STALE_NOTES = 64
+_DRAWS = 100
 
 
 class WatchToken:
@@ -39,6 +54,8 @@ class Database:
         self.values: dict[bytes, Value] = {}
         self.order = KeyOrder(self.values)
         self.expiries: dict[bytes, int] = {}
+        self.expiry_notes: list[tuple[int, bytes]] = []
+        self.used: dict[bytes, int] = {}
         self.waited: dict[bytes, int] = {}
         """How many blocked clients wait for a key; kept by whoever blocks them."""
         self.watched: dict[bytes, list[WatchToken]] = {}
@@ -54,9 +71,44 @@ class Database:
 
     def keys(self, now_ms: int) -> list[bytes]:
         """All keys that are there, in the order in which they came."""
-        if not self.expiries:
+        if self._nothing_over(now_ms):
             return list(self.values)
         return [key for key in self.values if not self._over(key, now_ms)]
+
+    def count(self, now_ms: int) -> int:
+        """How many keys are there."""
+        if self._nothing_over(now_ms):
+            return len(self.values)
+        return len(self.keys(now_ms))
+
+    def random_key(self, draw: Callable[[int], int], now_ms: int) -> bytes | None:
+        """Any key that is there, None when there is none; ``draw(n)`` gives a number below n."""
+        names = self.order.names
+        for _ in range(_DRAWS if self.values else 0):
+            key = names[draw(len(names))]
+            if self.lookup(key, now_ms) is not None:
+                return key
+        there = self.keys(now_ms)  # Few of many places hold a key, or few keys are still there.
+        return there[draw(len(there))] if there else None
+
+    def first_expiry(self) -> tuple[int, bytes] | None:
+        """The key that ends first, and when."""
+        notes = self.expiry_notes
+        if len(notes) > 2 * len(self.expiries) + _STALE_NOTES:
+            self._note_anew()
+            notes = self.expiry_notes
+        while notes:
+            at, key = notes[0]
+            if self.expiries.get(key) == at:
+                return at, key
+            heappop(notes)
+        return None
+
+    def _nothing_over(self, now_ms: int) -> bool:
+        if not self.expiries:
+            return True
+        first = self.first_expiry()
+        return first is None or first[0] > now_ms
 
     def _over(self, key: bytes, now_ms: int) -> bool:
         return self.expiries.get(key, now_ms + 1) <= now_ms
@@ -91,6 +143,19 @@ class Database:
         token.keys.clear()
         token.broken = False
 
+    def use(self, key: bytes, now_ms: int) -> None:
+        """``key``, which is there, is used: no fact, an idle time begins anew at a restart."""
+        value = self.values[key]
+        if isinstance(value, Stream):
+            value.used_ms = now_ms
+        else:
+            self.used[key] = now_ms
+
+    def used_ms(self, key: bytes) -> int:
+        """When ``key`` was last used, Unix ms; 0 if not since the store was opened."""
+        value = self.values.get(key)
+        return value.used_ms if isinstance(value, Stream) else self.used.get(key, 0)
+
     # --- mutators -------------------------------------------------------------------------------
 
     def create_stream(self, key: bytes, sid: int) -> Stream:
@@ -98,16 +163,16 @@ class Database:
         self._drop(key)
         stream = Stream(self.keyspace, self, key, sid)
         self._place(key, stream)
-        self.keyspace.streams[sid] = stream
-        self.keyspace.next_sid = max(self.keyspace.next_sid, sid + 1)
+        self.keyspace.adopt_stream(stream)
         self.keyspace.facts.stream_created(self.index, sid, key)
         self.signal(key)
         return stream
 
     def set_string(self, key: bytes, value: bytes) -> None:
         """``value`` at ``key``, over whatever was there."""
+        new = key not in self.values
         self._drop(key)
-        self._place(key, value)
+        self._place(key, value, new=new)
         self.keyspace.facts.string_set(self.index, key, value)
         self.signal(key)
 
@@ -137,37 +202,184 @@ class Database:
         self._drop(key)
         self.keyspace.facts.key_deleted(self.index, key)
 
+    def push(self, key: bytes, values: Sequence[bytes], *, left: bool) -> None:
+        """Put values, one after the other, at one end of the list at ``key``; a list is made where
+        there is none."""
+        value = self.values.get(key)
+        if not isinstance(value, deque):
+            self._drop(key)
+            value = deque()
+            self._place(key, value)
+        if left:
+            value.extendleft(values)
+        else:
+            value.extend(values)
+        self.keyspace.facts.list_pushed(self.index, key, left, values)
+        self.signal(key)
+
+    def pop(self, key: bytes, count: int, *, left: bool) -> None:
+        """Take ``count`` values, no more than there are, off one end of the list at ``key``."""
+        value = self.values[key]
+        assert isinstance(value, deque)
+        assert count <= len(value)
+        for _ in range(count):
+            if left:
+                value.popleft()
+            else:
+                value.pop()
+        if not value:
+            self._drop(key)
+        self.keyspace.facts.list_popped(self.index, key, left, count)
+
+    def add_members(self, key: bytes, members: Sequence[bytes]) -> None:
+        """Add to the set at ``key``; a set is made where there is none."""
+        value = self.values.get(key)
+        if not isinstance(value, set):
+            self._drop(key)
+            value = set()
+            self._place(key, value)
+        value.update(members)
+        self.keyspace.facts.set_added(self.index, key, members)
+        self.signal(key)
+
+    def remove_members(self, key: bytes, members: Sequence[bytes]) -> None:
+        """Take members off the set at ``key``."""
+        value = self.values[key]
+        assert isinstance(value, set)
+        value.difference_update(members)
+        if not value:
+            self._drop(key)
+        self.keyspace.facts.set_removed(self.index, key, members)
+
     def set_expiry(self, key: bytes, at_ms: int) -> None:
         """The key ends at ``at_ms``; `NO_EXPIRY` lets it live."""
-        if at_ms == NO_EXPIRY:
-            self.expiries.pop(key, None)
-        else:
-            self.expiries[key] = at_ms
-            self.keyspace.note_expiry(at_ms, self.index, key)
+        self._expire_at(key, None if at_ms == NO_EXPIRY else at_ms)
         self.keyspace.facts.expiry_set(self.index, key, at_ms)
+
+    def rename(self, key: bytes, target: Database, name: bytes) -> None:
+        """Move the value at ``key``, with its expiry, to ``name`` of ``target``, over whatever was
+        there; a stream keeps its number, groups and all."""
+        assert target is not self or key != name
+        value = self.values.pop(key)
+        at_ms, used_ms = self.expiries.pop(key, None), self.used.pop(key, None)
+        target._drop(name)
+        target._place(name, value)
+        target._expire_at(name, at_ms)
+        if used_ms is not None:
+            target.used[name] = used_ms
+        if isinstance(value, Stream):
+            value.db, value.key = target, name
+        self.keyspace.facts.key_renamed(self.index, key, target.index, name)
+        self._changed(key)
+        target._changed(name)
+
+    def copy(
+        self,
+        key: bytes,
+        target: Database,
+        name: bytes,
+        sid: int,
+        gids: Sequence[tuple[int, int]],
+    ) -> None:
+        """Put a copy of the value at ``key``, with its expiry, at ``name`` of ``target``, over
+        whatever was there. The copy of a stream is number ``sid``; ``gids`` are (group's number, its
+        copy's number)."""
+        assert target is not self or key != name
+        value, at_ms = self.values[key], self.expiries.get(key)
+        target._drop(name)
+        if isinstance(value, Stream):
+            value = copy_stream(value, target, name, sid, dict(gids))
+        elif not isinstance(value, bytes):
+            value = value.copy()
+        target._place(name, value)
+        target._expire_at(name, at_ms)
+        self.keyspace.facts.key_copied(self.index, key, target.index, name, sid, gids)
+        target._changed(name)
 
     def flush(self) -> None:
         """Empty this database."""
         self.clear()
         self.keyspace.facts.flushed(self.index)
 
+    # --- parts of mutators ----------------------------------------------------------------------
+
     def clear(self) -> None:
         """Drop every key; part of `flush` and `Keyspace.flush_all`."""
-        for key in list(self.values):
-            self._drop(key)
+        concerned = self.concerned(self.values)
+        self.keyspace.drop_streams(self)
+        if self.values:
+            self.keyspace.garbage.append(self.values)
+        self.values = {}
+        self.order = KeyOrder(self.values)
+        self.expiries, self.expiry_notes, self.used = {}, [], {}
+        self.keyspace.expiring.pop(self, None)
+        for key in concerned:
+            self._changed(key)
 
-    def _place(self, key: bytes, value: Value) -> None:
+    def exchange(self, other: Database) -> None:
+        """Take over the keys of ``other`` and give it ours; part of `Keyspace.swap`. Who waits or
+        watches stays where it is."""
+        concerned = [
+            (database, key)
+            for database in (self, other)
+            for key in dict.fromkeys(
+                [*database.concerned(self.values), *database.concerned(other.values)]
+            )
+        ]
+        self.values, other.values = other.values, self.values
+        self.order, other.order = other.order, self.order
+        self.expiries, other.expiries = other.expiries, self.expiries
+        self.expiry_notes, other.expiry_notes = other.expiry_notes, self.expiry_notes
+        self.used, other.used = other.used, self.used
+        for database in (self, other):
+            self.keyspace.expiring.pop(database, None)
+            if database.expiry_notes:
+                self.keyspace.expiring[database] = None
+        for stream in self.keyspace.streams.values():
+            if stream.db is self:
+                stream.db = other
+            elif stream.db is other:
+                stream.db = self
+        for database, key in concerned:
+            database._changed(key)
+
+    def concerned(self, values: dict[bytes, Value]) -> list[bytes]:
+        """The keys of ``values`` that somebody here waits for or watches."""
+        return [key for key in dict.fromkeys([*self.waited, *self.watched]) if key in values]
+
+    def _changed(self, key: bytes) -> None:
+        self.signal(key)
+        self.touch(key)
+
+    def _expire_at(self, key: bytes, at_ms: int | None) -> None:
+        if at_ms is None:
+            self.expiries.pop(key, None)
+            return
+        self.expiries[key] = at_ms
+        heappush(self.expiry_notes, (at_ms, key))
+        if len(self.expiry_notes) > 2 * len(self.expiries) + _STALE_NOTES:
+            self._note_anew()
+        self.keyspace.expiring[self] = None
+
+    def _note_anew(self) -> None:
+        """Forget stale notes: they outnumber the true ones."""
+        self.expiry_notes = [(at, key) for key, at in self.expiries.items()]
+        heapify(self.expiry_notes)
+
+    def _place(self, key: bytes, value: Value, *, new: bool = True) -> None:
         self.values[key] = value
         self.order.add(key, len(self.values))
+        if new and self.keyspace.notified & NEW_KEYS:
+            self.keyspace.events.append((self.index, b"new", key))
 
     def _drop(self, key: bytes) -> None:
         value = self.values.pop(key, None)
         if value is None:
             return
         self.expiries.pop(key, None)
+        self.used.pop(key, None)
         if isinstance(value, Stream):
-            del self.keyspace.streams[value.sid]
-            for group in value.groups.values():
-                self.keyspace.drop_group(group)
-        self.signal(key)
-        self.touch(key)
+            self.keyspace.drop_stream(value)
+        elif not isinstance(value, bytes):
+            self.keyspace.discard(value, len(value))
+        self._changed(key)

@@ -54,6 +54,13 @@ class DeliveryOrder:
     def __len__(self) -> int:
         return len(self.times)
 
+    def copy(self, pel: PendingList) -> DeliveryOrder:
+        """The same order over ``pel``, a copy of the pending list."""
+        made = DeliveryOrder(pel)
+        made.times, made.ids, made.counts = self.times[:], self.ids[:], self.counts[:]
+        made.covered = self.covered
+        return made
+
     def add(self, at: int, time: int, ms: int, seq: int) -> None:
         """The record ``ms-seq``, at the position ``at``, is owned and has just got this time."""
         times, entry_id = self.times, (ms, seq)

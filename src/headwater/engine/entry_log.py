@@ -38,6 +38,14 @@ class EntryBlock:
         self.live = 0
         self.dead_bytes = 0
 
+    def copy(self) -> EntryBlock:
+        made = EntryBlock()
+        made.data, made.ids, made.offsets = self.data[:], self.ids[:], self.offsets[:]
+        made.dead = None if self.dead is None else self.dead[:]
+        made.head, made.count, made.live = self.head, self.count, self.live
+        made.dead_bytes = self.dead_bytes
+        return made
+
     def start(self, index: int) -> int:
         """Offset of entry ``index``; ``count`` gives the end of the data."""
         return self.offsets[index] if index < self.count else len(self.data)
@@ -132,6 +140,12 @@ class EntryLog:
     def __init__(self) -> None:
         self.blocks: list[EntryBlock] = []
         self.length = 0
+
+    def copy(self) -> EntryLog:
+        """The same entries, block by block."""
+        made = EntryLog()
+        made.blocks, made.length = [block.copy() for block in self.blocks], self.length
+        return made
 
     def append(self, ms: int, seq: int, wire: bytes, pairs: int) -> None:
         """Add an entry behind all others; ``wire`` is ``pairs`` fields and values in RESP."""

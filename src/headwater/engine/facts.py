@@ -14,13 +14,24 @@ bytes; an id is two u64. Kinds below 0x10 belong to the journal.
     0x14 key_deleted      db, key                      0x34 consumer_deleted gid, cid
     0x15 expiry_set       db, key, at i64 (-1: none)   0x35 consumer_seen    gid, cid, seen, active
     0x16 flushed          db (255: all)                0x40 delivered        gid, cid, time, first id,
-                                                                             last id, count, read, noack
-    0x20 appended         sid, id, opens u8, pairs,    0x41 acknowledged     gid, n, id*
-                          wire fields                  0x42 owned            gid, cid, seen, active, n,
-    0x21 trimmed          sid, id (last that goes)                           (id, time, count)*
-    0x22 deleted          sid, marks u8, n, id*        0x43 released         gid, n, (id, count)*
-    0x23 stream_set_id    sid, last, added, deleted    0x44 delayed          gid, n, (id, due, count)*
-                                                       0x45 came_due         gid, n, id*
+    0x17 list_pushed      db, key, left u8, n, value*                        last id, count, read, noack
+    0x18 list_popped      db, key, left u8, count u32  0x41 acknowledged     gid, n, id*
+    0x19 set_added        db, key, n, member*          0x42 owned            gid, cid, seen, active, n,
+    0x1A set_removed      db, key, n, member*                                (id, time, count)*
+    0x1B key_renamed      db, key, db, key             0x43 released         gid, n, (id, count)*
+    0x1C key_copied       db, key, db, key, sid, n,    0x44 delayed          gid, n, (id, due, count)*
+                          (gid, gid of the copy)*      0x45 came_due         gid, n, id*
+    0x1D databases_swapped  db, db
+    0x20 appended         sid, id, opens u8, pairs, wire fields
+    0x21 trimmed          sid, id (last that goes)
+    0x22 deleted          sid, marks u8, n, id*
+    0x23 stream_set_id    sid, last, added, deleted
+    0x24 stream_configured     sid, seconds, maxsize
+    0x25 iid_recorded          sid, id, pid, iid
+    0x26 iids_expired          sid, n u32, pid         (the oldest n of that producer)
+    0x27 idempotency_restored  sid, seconds, maxsize, added u64, duplicates u64, n, (pid, m,
+                               (iid, id)*)*
+    0x28 iid_repeated          sid, duplicates u64     (how many there have been)
 """
 
 from __future__ import annotations
@@ -37,11 +48,22 @@ ALL_DATABASES = 255
 KEY = Struct("<BB")
 STREAM_CREATED = Struct("<BBI")
 LENGTH = Struct("<I")
+LIST_SIDE = Struct("<B")
+LIST_POPPED = Struct("<BI")
+KEY_PLACE = Struct("<B")
+KEY_COPIED = Struct("<II")
+GIDS = Struct("<II")
 EXPIRY = Struct("<q")
+DATABASES_SWAPPED = Struct("<BBB")
 APPENDED = Struct("<BIQQBII")
 TRIMMED = Struct("<BIQQ")
 DELETED = Struct("<BIBI")
 STREAM_SET_ID = Struct("<BIQQQQQ")
+STREAM_CONFIGURED = Struct("<BIII")
+IID_RECORDED = Struct("<BIQQ")
+IIDS_EXPIRED = Struct("<BII")
+IDEMPOTENCY_RESTORED = Struct("<BIIIQQI")
+IID_REPEATED = Struct("<BIQ")
 GROUP_CREATED = Struct("<BIIQQqI")
 GROUP = Struct("<BI")
 GROUP_SET_ID = Struct("<BIQQq")
@@ -108,6 +130,60 @@ class FactBuffer:
         if not self.muted:
             self.data += KEY.pack(0x16, db)
 
+    def list_pushed(self, db: int, key: bytes, left: bool, values: Sequence[bytes]) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x17, db)
+            self._texts((key,))
+            self.data += LIST_SIDE.pack(left)
+            self._counted(values)
+
+    def list_popped(self, db: int, key: bytes, left: bool, count: int) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x18, db)
+            self._texts((key,))
+            self.data += LIST_POPPED.pack(left, count)
+
+    def set_added(self, db: int, key: bytes, members: Sequence[bytes]) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x19, db)
+            self._texts((key,))
+            self._counted(members)
+
+    def set_removed(self, db: int, key: bytes, members: Sequence[bytes]) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x1A, db)
+            self._texts((key,))
+            self._counted(members)
+
+    def key_renamed(self, db: int, key: bytes, new_db: int, name: bytes) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x1B, db)
+            self._texts((key,))
+            self.data += KEY_PLACE.pack(new_db)
+            self._texts((name,))
+
+    def key_copied(
+        self,
+        db: int,
+        key: bytes,
+        new_db: int,
+        name: bytes,
+        sid: int,
+        gids: Sequence[tuple[int, int]],
+    ) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x1C, db)
+            self._texts((key,))
+            self.data += KEY_PLACE.pack(new_db)
+            self._texts((name,))
+            self.data += KEY_COPIED.pack(sid, len(gids))
+            for pair in gids:
+                self.data += GIDS.pack(*pair)
+
+    def databases_swapped(self, first: int, second: int) -> None:
+        if not self.muted:
+            self.data += DATABASES_SWAPPED.pack(0x1D, first, second)
+
     # --- streams --------------------------------------------------------------------------------
 
     def appended(
@@ -131,6 +207,46 @@ class FactBuffer:
     ) -> None:
         if not self.muted:
             self.data += STREAM_SET_ID.pack(0x23, sid, *last, entries_added, *deleted)
+
+    # --- idempotent producers -------------------------------------------------------------------
+
+    def stream_configured(self, sid: int, duration_s: int, maxsize: int) -> None:
+        if not self.muted:
+            self.data += STREAM_CONFIGURED.pack(0x24, sid, duration_s, maxsize)
+
+    def iid_recorded(self, sid: int, entry_id: tuple[int, int], pid: bytes, iid: bytes) -> None:
+        if not self.muted:
+            self.data += IID_RECORDED.pack(0x25, sid, *entry_id)
+            self._texts((pid, iid))
+
+    def iids_expired(self, sid: int, count: int, pid: bytes) -> None:
+        if not self.muted:
+            self.data += IIDS_EXPIRED.pack(0x26, sid, count)
+            self._texts((pid,))
+
+    def idempotency_restored(
+        self,
+        sid: int,
+        duration_s: int,
+        maxsize: int,
+        added: int,
+        duplicates: int,
+        producers: Sequence[tuple[bytes, Sequence[tuple[bytes, tuple[int, int]]]]],
+    ) -> None:
+        if not self.muted:
+            self.data += IDEMPOTENCY_RESTORED.pack(
+                0x27, sid, duration_s, maxsize, added, duplicates, len(producers)
+            )
+            for pid, iids in producers:
+                self._texts((pid,))
+                self.data += LENGTH.pack(len(iids))
+                for iid, entry_id in iids:
+                    self._texts((iid,))
+                    self._ids((entry_id,))
+
+    def iid_repeated(self, sid: int, duplicates: int) -> None:
+        if not self.muted:
+            self.data += IID_REPEATED.pack(0x28, sid, duplicates)
 
     # --- groups ---------------------------------------------------------------------------------
 
@@ -219,6 +335,10 @@ class FactBuffer:
         for text in texts:
             self.data += LENGTH.pack(len(text))
             self.data += text
+
+    def _counted(self, texts: Sequence[bytes]) -> None:
+        self.data += LENGTH.pack(len(texts))
+        self._texts(texts)
 
     def _ids(self, ids: Iterable[tuple[int, int]]) -> None:
         for ms, seq in ids:

@@ -146,13 +146,13 @@ class ConsumerGroup:
                 self.order.clear()
         del self.consumers[consumer.name]
         del self.by_cid[consumer.cid]
-        self.keyspace.unseen.pop((self.gid, consumer.cid), None)
+        self.keyspace.forget_seen(self.gid, consumer.cid)
         self.facts.consumer_deleted(self.gid, consumer.cid)
 
     def see(self, consumer: Consumer, now_ms: int) -> None:
         """The consumer sent a command: not a fact of its own, it rides along (law 3)."""
         consumer.seen_time = now_ms
-        self.keyspace.unseen[self.gid, consumer.cid] = None
+        self.keyspace.note_seen(self.gid, consumer.cid)
 
     def record_seen(self, consumer: Consumer, seen_time: int, active_time: int) -> None:
         """The fact for what only `see` has changed; the node asks for it once a second."""
@@ -238,7 +238,7 @@ class ConsumerGroup:
     def _seen(self, consumer: Consumer, seen_time: int, active_time: int) -> None:
         consumer.seen_time, consumer.active_time = seen_time, active_time
         if self.keyspace.unseen:
-            self.keyspace.unseen.pop((self.gid, consumer.cid), None)
+            self.keyspace.forget_seen(self.gid, consumer.cid)
 
     def _put(self, ms: int, seq: int, owner: int, time: int, count: int) -> None:
         """Set a record's owner, time and count; make it if it is not there."""

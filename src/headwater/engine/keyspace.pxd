@@ -13,6 +13,9 @@ cdef class Keyspace:
     cdef public object due_notes
     cdef public object signalled
     cdef public object dirty
-    cdef public object expiry_notes
+    cdef public object expiring
+    cdef public object opened_ms
+    cdef public object garbage
+    cdef public object iid_deadlines
     cdef public object notified
     cdef public object events

@@ -1,18 +1,19 @@
 """All keys of a store: databases, short names of streams and groups, who waits, what is delayed.
 
-Keyspace ── databases[0..15] ──▶ Database ── values ──▶ Stream | bytes | dict
+Keyspace ── databases[0..15] ──▶ Database ── values ──▶ Stream | bytes | …
     streams[sid], groups[gid]: the short names that facts use
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from headwater.engine.database import Database
 from headwater.engine.facts import ALL_DATABASES, FactBuffer
 from headwater.engine.group import ConsumerGroup
+from headwater.engine.idempotency import Deadlines
 from headwater.engine.stream import Stream
-from headwater.limits import DATABASES
+from headwater.limits import DATABASES, SMALL_GARBAGE
 
 
 class Keyspace:
@@ -31,43 +32,48 @@ class Keyspace:
         self.groups: dict[int, ConsumerGroup] = {}
         self.next_sid = 1
         self.next_gid = 1
-        self.unseen: dict[tuple[int, int], None] = {}
-        """(gid, cid) of consumers whose seen time is newer than its last fact."""
+        self.unseen: dict[int, dict[int, None]] = {}
+        """gid → cids of consumers whose seen time is newer than its last fact."""
         self.delaying: dict[int, ConsumerGroup] = {}
         """Groups that have delayed entries, by gid."""
         self.due_notes: list[tuple[int, int]] = []
         """Heap of (due, gid); a note that is not its group's earliest any more is stale."""
         self.signalled: dict[tuple[int, bytes], None] = {}
         """(database, key) that waiters have to look at again, in order of their first signal."""
+        self.iid_deadlines = Deadlines(self)
+        """When which producer's oldest iid may be forgotten."""
         self.notified = 0
         """The classes of keyspace events that somebody wants, as bits (notify-keyspace-events)."""
         self.events: list[tuple[int, bytes, bytes]] = []
         """(database, event, key) of keyspace events since the node last published them."""
         self.dirty = 0
         """Changes by Redis's count (INFO rdb_changes_since_last_save)."""
-        self.expiry_notes: list[tuple[int, int, bytes]] = []
-        """Heap of (at, database, key); an entry that the database no longer confirms is stale."""
+        self.expiring: dict[Database, None] = {}
+        """The databases in which a key may have a time to end."""
+        self.opened_ms = 0
+        """When the store was opened, for the idle times of keys that were not used since."""
+        self.garbage: list[object] = []
+        """What was let go and is large: streams, groups, lists, sets, hashes, and all values of a
+        flushed database (a dict of those). Nothing refers to it any more but each other; whoever
+        takes it apart does so in slices."""
 
     # --- reading --------------------------------------------------------------------------------
 
     def next_expiry(self) -> int | None:
         """The earliest time at which a key ends, Unix ms."""
-        heap = self.expiry_notes
-        while heap:
-            at, db, key = heap[0]
-            if self.databases[db].expiries.get(key) == at:
-                return at
-            heappop(heap)
-        return None
+        first = self.first_expiry()
+        return None if first is None else first[0]
 
-    def expired(self, now_ms: int) -> list[tuple[Database, bytes]]:
-        """Keys whose time has come and that were not deleted yet."""
-        return [
-            (database, key)
-            for database in self.databases
-            for key, at in database.expiries.items()
-            if at <= now_ms
-        ]
+    def first_expiry(self) -> tuple[int, Database, bytes] | None:
+        """The key that ends first: when, and where it is."""
+        earliest: tuple[int, Database, bytes] | None = None
+        for database in tuple(self.expiring):
+            first = database.first_expiry()
+            if first is None:
+                del self.expiring[database]
+            elif earliest is None or first[0] < earliest[0]:
+                earliest = (first[0], database, first[1])
+        return earliest
 
     def next_due(self) -> int | None:
         """The earliest due time of any delayed entry, Unix ms."""
@@ -93,24 +99,60 @@ class Keyspace:
     def drop_group(self, group: ConsumerGroup) -> None:
         del self.groups[group.gid]
         self.delaying.pop(group.gid, None)
-        for cid in group.by_cid:
-            self.unseen.pop((group.gid, cid), None)
+        self.unseen.pop(group.gid, None)
+        self.discard(group, len(group.pel) + len(group.by_cid))
+
+    def note_seen(self, gid: int, cid: int) -> None:
+        """A consumer was seen; its fact is still to be written."""
+        self.unseen.setdefault(gid, {})[cid] = None
+
+    def forget_seen(self, gid: int, cid: int) -> None:
+        """A fact says when a consumer was seen, or it is gone."""
+        cids = self.unseen.get(gid)
+        if cids is not None:
+            cids.pop(cid, None)
+            if not cids:
+                del self.unseen[gid]
+
+    def adopt_stream(self, stream: Stream) -> None:
+        self.streams[stream.sid] = stream
+        self.next_sid = max(self.next_sid, stream.sid + 1)
+
+    def drop_stream(self, stream: Stream) -> None:
+        del self.streams[stream.sid]
+        for group in stream.groups.values():
+            self.drop_group(group)
+        self.discard(stream, stream.length)
+
+    def drop_streams(self, database: Database) -> None:
+        """Forget the streams of a database, at the cost of what goes or of what stays, whichever is
+        less; the database still has its values."""
+        others = [other for other in self.databases if other is not database]
+        if len(database.values) < sum(len(other.values) for other in others):
+            for value in database.values.values():
+                if isinstance(value, Stream):
+                    self.drop_stream(value)
+            return
+        self.streams = {
+            value.sid: value
+            for other in others
+            for value in other.values.values()
+            if isinstance(value, Stream)
+        }
+        self.groups = {
+            group.gid: group for stream in self.streams.values() for group in stream.groups.values()
+        }
+        self.delaying = {gid: one for gid, one in self.delaying.items() if gid in self.groups}
+        self.unseen = {gid: cids for gid, cids in self.unseen.items() if gid in self.groups}
+
+    def discard(self, value: object, size: int) -> None:
+        """Let go of a value of so many parts, which is unreachable but for us."""
+        if size > SMALL_GARBAGE:
+            self.garbage.append(value)
 
     def note_due(self, due_ms: int, gid: int) -> None:
         """Remember when a group's earliest delay ends; every note but the latest is stale."""
         heappush(self.due_notes, (due_ms, gid))
-
-    def note_expiry(self, at_ms: int, db: int, key: bytes) -> None:
-        """Remember when to look; stale notes are swept when they outnumber the true ones."""
-        heappush(self.expiry_notes, (at_ms, db, key))
-        true = sum(len(database.expiries) for database in self.databases)
-        if len(self.expiry_notes) > 2 * true + 64:
-            self.expiry_notes = [
-                (at, database.index, name)
-                for database in self.databases
-                for name, at in database.expiries.items()
-            ]
-            heapify(self.expiry_notes)
 
     # --- mutators -------------------------------------------------------------------------------
 
@@ -119,3 +161,9 @@ class Keyspace:
         for database in self.databases:
             database.clear()
         self.facts.flushed(ALL_DATABASES)
+
+    def swap(self, first: int, second: int) -> None:
+        """Exchange the keys of two databases, which are not the same."""
+        assert first != second
+        self.databases[first].exchange(self.databases[second])
+        self.facts.databases_swapped(first, second)

@@ -102,6 +102,12 @@ class NodeIndex:
     def __len__(self) -> int:
         return len(self._words) // _WORDS
 
+    def copy(self) -> NodeIndex:
+        """The same nodes."""
+        made = NodeIndex()
+        made._words, made.names = self._words[:], list(self.names)
+        return made
+
     def live(self, node: int) -> int:
         return self._words[node * _WORDS + _LIVE]
 

@@ -47,6 +47,11 @@ class PendingBlock:
         self.min_time = 2**64 - 1
         self.owners = 0
 
+    def copy(self) -> PendingBlock:
+        made = PendingBlock()
+        made.words, made.min_time, made.owners = self.words[:], self.min_time, self.owners
+        return made
+
     def count(self) -> int:
         return len(self.words) // _WORDS
 
@@ -109,6 +114,13 @@ class PendingList:
 
     def __len__(self) -> int:
         return self.length
+
+    def copy(self) -> PendingList:
+        """The same records, block by block."""
+        made = PendingList()
+        made.blocks = [block.copy() for block in self.blocks]
+        made.length, made.big_counts = self.length, dict(self.big_counts)
+        return made
 
     # --- finding --------------------------------------------------------------------------------
 

@@ -11,9 +11,11 @@ from headwater.engine.facts import (
     CONSUMER,
     CONSUMER_CREATED,
     CONSUMER_SEEN,
+    DATABASES_SWAPPED,
     DELETED,
     DELIVERED,
     EXPIRY,
+    GIDS,
     GROUP,
     GROUP_CREATED,
     GROUP_LIST,
@@ -21,9 +23,18 @@ from headwater.engine.facts import (
     ID,
     ID_COUNT,
     ID_TIME_COUNT,
+    IDEMPOTENCY_RESTORED,
+    IID_RECORDED,
+    IID_REPEATED,
+    IIDS_EXPIRED,
     KEY,
+    KEY_COPIED,
+    KEY_PLACE,
     LENGTH,
+    LIST_POPPED,
+    LIST_SIDE,
     OWNED,
+    STREAM_CONFIGURED,
     STREAM_CREATED,
     STREAM_SET_ID,
     TRIMMED,
@@ -57,6 +68,10 @@ class _Reader:
         (length,) = self.take(LENGTH)
         return self.bytes(length)
 
+    def texts(self) -> list[bytes]:
+        (count,) = self.take(LENGTH)
+        return [self.text() for _ in range(count)]
+
     def bytes(self, length: int) -> bytes:
         if self.at + length > len(self.data):
             raise ValueError(f"a fact promises {length} bytes and the group ends before them")
@@ -80,6 +95,7 @@ def apply(keyspace: Keyspace, facts: memoryview) -> None:
             step(keyspace, reader)
         except struct.error as error:
             raise ValueError(f"the group ends within a fact of kind 0x{kind:02x}") from error
+    keyspace.garbage.clear()  # Nobody waits for us yet.
 
 
 def _stream_created(keyspace: Keyspace, reader: _Reader) -> None:
@@ -126,6 +142,52 @@ def _flushed(keyspace: Keyspace, reader: _Reader) -> None:
         keyspace.databases[db].flush()
 
 
+def _list_pushed(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    key = reader.text()
+    (left,) = reader.take(LIST_SIDE)
+    keyspace.databases[db].push(key, reader.texts(), left=bool(left))
+
+
+def _list_popped(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    key = reader.text()
+    left, count = reader.take(LIST_POPPED)
+    keyspace.databases[db].pop(key, count, left=bool(left))
+
+
+def _set_added(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    keyspace.databases[db].add_members(reader.text(), reader.texts())
+
+
+def _set_removed(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    keyspace.databases[db].remove_members(reader.text(), reader.texts())
+
+
+def _key_renamed(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    key = reader.text()
+    (new_db,) = reader.take(KEY_PLACE)
+    keyspace.databases[db].rename(key, keyspace.databases[new_db], reader.text())
+
+
+def _key_copied(keyspace: Keyspace, reader: _Reader) -> None:
+    _, db = reader.take(KEY)
+    key = reader.text()
+    (new_db,) = reader.take(KEY_PLACE)
+    name = reader.text()
+    sid, count = reader.take(KEY_COPIED)
+    gids = [(row[0], row[1]) for row in reader.rows(GIDS, count)]
+    keyspace.databases[db].copy(key, keyspace.databases[new_db], name, sid, gids)
+
+
+def _databases_swapped(keyspace: Keyspace, reader: _Reader) -> None:
+    _, first, second = reader.take(DATABASES_SWAPPED)
+    keyspace.swap(first, second)
+
+
 def _appended(keyspace: Keyspace, reader: _Reader) -> None:
     _, sid, ms, seq, opens, pairs, length = reader.take(APPENDED)
     keyspace.streams[sid].append(ms, seq, reader.bytes(length), pairs, bool(opens))
@@ -145,6 +207,41 @@ def _deleted(keyspace: Keyspace, reader: _Reader) -> None:
 def _stream_set_id(keyspace: Keyspace, reader: _Reader) -> None:
     _, sid, ms, seq, added, deleted_ms, deleted_seq = reader.take(STREAM_SET_ID)
     keyspace.streams[sid].set_id((ms, seq), added, (deleted_ms, deleted_seq))
+
+
+def _stream_configured(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, duration_s, maxsize = reader.take(STREAM_CONFIGURED)
+    keyspace.streams[sid].idempotency.configure(duration_s, maxsize)
+
+
+def _iid_recorded(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, ms, seq = reader.take(IID_RECORDED)
+    keyspace.streams[sid].idempotency.record(reader.text(), reader.text(), (ms, seq))
+
+
+def _iids_expired(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, count = reader.take(IIDS_EXPIRED)
+    keyspace.streams[sid].idempotency.expire(reader.text(), count)
+
+
+def _idempotency_restored(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, duration_s, maxsize, added, duplicates, count = reader.take(IDEMPOTENCY_RESTORED)
+    producers = []
+    for _ in range(count):
+        pid = reader.text()
+        (known,) = reader.take(LENGTH)
+        iids = []
+        for _ in range(known):
+            iid = reader.text()
+            ms, seq = reader.take(ID)
+            iids.append((iid, (ms, seq)))
+        producers.append((pid, iids))
+    keyspace.streams[sid].idempotency.restore(duration_s, maxsize, added, duplicates, producers)
+
+
+def _iid_repeated(keyspace: Keyspace, reader: _Reader) -> None:
+    _, sid, duplicates = reader.take(IID_REPEATED)
+    keyspace.streams[sid].idempotency.count_duplicate(duplicates)
 
 
 def _group_created(keyspace: Keyspace, reader: _Reader) -> None:
@@ -223,10 +320,22 @@ _STEPS = {
     0x14: _key_deleted,
     0x15: _expiry_set,
     0x16: _flushed,
+    0x17: _list_pushed,
+    0x18: _list_popped,
+    0x19: _set_added,
+    0x1A: _set_removed,
+    0x1B: _key_renamed,
+    0x1C: _key_copied,
+    0x1D: _databases_swapped,
     0x20: _appended,
     0x21: _trimmed,
     0x22: _deleted,
     0x23: _stream_set_id,
+    0x24: _stream_configured,
+    0x25: _iid_recorded,
+    0x26: _iids_expired,
+    0x27: _idempotency_restored,
+    0x28: _iid_repeated,
     0x30: _group_created,
     0x31: _group_destroyed,
     0x32: _group_set_id,

@@ -13,3 +13,5 @@ cdef class Stream:
     cdef public object max_gone_id
     cdef public object entries_added
     cdef public object groups
+    cdef public object used_ms
+    cdef public object idempotency

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headwater.engine.entry_log import EntryLog
 from headwater.engine.group import UNKNOWN, ConsumerGroup
+from headwater.engine.idempotency import Idempotency
 from headwater.engine.nodes import NodeIndex
 from headwater.limits import MAX_ENTRIES_COUNT
 
@@ -40,6 +41,9 @@ class Stream:
         self.max_gone_id = (0, 0)
         self.entries_added = 0
         self.groups: dict[bytes, ConsumerGroup] = {}
+        self.used_ms = 0
+        """When a command last used it, Unix ms; no fact, and 0 after a restart."""
+        self.idempotency = Idempotency(keyspace, sid)
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -1,0 +1,57 @@
+"""Copies of streams (COPY): blocks are taken over whole, no entry is looked at.
+
+Rule 1. A copy shares nothing that changes with what it was copied from.
+Rule 2. Its number and those of its groups are given, because they stand in the fact; consumers keep
+        the numbers that they have in their group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.engine.group import Consumer, ConsumerGroup
+from headwater.engine.stream import Stream
+
+if TYPE_CHECKING:
+    from headwater.engine.database import Database
+
+
+def copy_stream(
+    source: Stream, db: Database, key: bytes, sid: int, gids: dict[int, int]
+) -> Stream:
+    """A copy of ``source`` that will stand at ``key`` of ``db``, known to the keyspace already.
+
+    ``gids`` has the number of each group's copy, by the group's own.
+    """
+    keyspace = source.keyspace
+    made = Stream(keyspace, db, key, sid)
+    made.log, made.nodes = source.log.copy(), source.nodes.copy()
+    made.last_id, made.entries_added = source.last_id, source.entries_added
+    made.max_deleted_id, made.max_gone_id = source.max_deleted_id, source.max_gone_id
+    keyspace.adopt_stream(made)
+    for name, group in source.groups.items():
+        made.groups[name] = _copy_group(group, made, gids[group.gid])
+    made.idempotency.copy_from(source.idempotency)
+    return made
+
+
+def _copy_group(source: ConsumerGroup, stream: Stream, gid: int) -> ConsumerGroup:
+    keyspace = source.keyspace
+    made = ConsumerGroup(stream, source.name, gid, source.last_id, source.entries_read)
+    made.next_cid = source.next_cid
+    made.pel = source.pel.copy()
+    made.order = source.order.copy(made.pel)
+    made.released, made.delayed = dict(source.released), dict(source.delayed)
+    made.due_order = list(source.due_order)
+    for name, one in source.consumers.items():
+        consumer = Consumer(one.cid, name, one.seen_time)
+        consumer.active_time, consumer.pending = one.active_time, one.pending
+        made.consumers[name] = made.by_cid[one.cid] = consumer
+    keyspace.adopt_group(made)
+    if made.delayed:
+        keyspace.delaying[gid] = made
+        keyspace.note_due(made.due_order[0][0], gid)
+    for cid in keyspace.unseen.get(source.gid, ()):
+        # The fact of the copy will find an older time in a recovered source.
+        keyspace.note_seen(gid, cid)
+    return made

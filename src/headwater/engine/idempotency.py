@@ -1,0 +1,240 @@
+"""Idempotent producers: which of a stream's entries were asked for by which producer's iid.
+
+    Idempotency ── producers[pid] ──▶ Producer ── iids: iid → entry id, oldest first
+                                         └ noted_ms ◀──▶ Deadlines.notes: heap of (ms, sid, pid)
+
+Rule 1. A producer tracks at most ``maxsize`` iids: recording one more drops its oldest. A producer
+        without iids does not exist.
+Rule 2. An iid outlives its entry, and `find` looks at no clock: it is forgotten by `expire`, which
+        the node calls once a second, by rule 1, by `configure`, or with its stream.
+Rule 3. *Oldest* is recorded first; only XIDMPRECORD and XSETID make ids fall along that order.
+Rule 4. Nothing walks over all producers: the store's `Deadlines` has one note for each, at or before
+        the time at which its oldest iid runs out.
+
+Source: redis.io, Idempotent message processing; Redis's t_stream.c (8.6); streams.md 2.2.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import TYPE_CHECKING
+
+from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, IID_SWEEP_MS, MAX_ENTRIES_COUNT
+
+if TYPE_CHECKING:
+    from headwater.engine.keyspace import Keyspace
+
+ID = tuple[int, int]
+
+
+class Producer:
+    """The iids of one producer of one stream."""
+
+    __slots__ = ("iids", "noted_ms")
+
+    def __init__(self, noted_ms: int) -> None:
+        self.iids: OrderedDict[bytes, ID] = OrderedDict()
+        self.noted_ms = noted_ms
+        """The time of its note in `Deadlines`; any other note that names it is stale."""
+
+
+class Idempotency:
+    """What the stream ``sid`` knows of its idempotent producers.
+
+    >>> from headwater.engine.keyspace import Keyspace
+    >>> keyspace = Keyspace()
+    >>> known = keyspace.databases[0].create_stream(b"orders", keyspace.next_sid).idempotency
+    >>> known.record(b"shop-1", b"order-7", (5, 1))
+    >>> known.find(b"shop-1", b"order-7"), known.find(b"shop-2", b"order-7")
+    ((5, 1), None)
+    """
+
+    __slots__ = (
+        "added", "duplicates", "duration_s", "keyspace", "maxsize", "producers", "sid", "tracked"
+    )  # fmt: skip
+
+    def __init__(self, keyspace: Keyspace, sid: int) -> None:
+        self.keyspace = keyspace
+        self.sid = sid
+        self.duration_s = IDMP_DURATION_S
+        self.maxsize = IDMP_MAXSIZE
+        self.producers: dict[bytes, Producer] = {}
+        self.tracked = 0
+        """How many iids all producers have together."""
+        self.added = 0
+        """How many were ever recorded."""
+        self.duplicates = 0
+        """How often an iid was sent that was known already."""
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def find(self, pid: bytes, iid: bytes) -> ID | None:
+        """The entry that ``iid`` of the producer ``pid`` has become, if that is still known."""
+        producer = self.producers.get(pid)
+        return None if producer is None else producer.iids.get(iid)
+
+    def runs_out_ms(self, producer: Producer) -> int:
+        """When its oldest iid may be forgotten, Unix ms."""
+        return next(iter(producer.iids.values()))[0] + self.duration_s * 1000
+
+    def run_out(self, pid: bytes, now_ms: int) -> int:
+        """How many of the oldest iids of ``pid`` may be forgotten, up to the first that may not."""
+        count = 0
+        for ms, _ in self.producers[pid].iids.values():
+            if ms + self.duration_s * 1000 > now_ms:
+                break
+            count += 1
+        return count
+
+    def contents(self) -> list[tuple[bytes, list[tuple[bytes, ID]]]]:
+        """Every producer with its iids, oldest first; `restore` takes it."""
+        return [(pid, list(one.iids.items())) for pid, one in self.producers.items()]
+
+    # --- mutators -------------------------------------------------------------------------------
+
+    def configure(self, duration_s: int, maxsize: int) -> None:
+        """XCFGSET: how long iids are known, and how many of each producer. Forgets all of them."""
+        self._forget()
+        self.duration_s, self.maxsize = duration_s, maxsize
+        self.keyspace.facts.stream_configured(self.sid, duration_s, maxsize)
+
+    def record(self, pid: bytes, iid: bytes, entry_id: ID) -> None:
+        """``iid`` of ``pid``, which was not known, has become the entry ``entry_id``."""
+        self._add(pid, iid, entry_id)
+        if self.added != MAX_ENTRIES_COUNT:
+            self.added += 1
+        self.keyspace.facts.iid_recorded(self.sid, entry_id, pid, iid)
+
+    def count_duplicate(self, duplicates: int) -> None:
+        """A known iid was sent again: so many times that has happened now."""
+        self.duplicates = duplicates
+        self.keyspace.facts.iid_repeated(self.sid, duplicates)
+
+    def expire(self, pid: bytes, count: int) -> None:
+        """Forget the ``count`` oldest iids of ``pid``."""
+        producer = self.producers[pid]
+        for _ in range(count):
+            producer.iids.popitem(last=False)
+        self.tracked -= count
+        if producer.iids:
+            self._note(pid, producer)
+        else:
+            del self.producers[pid]
+        self.keyspace.facts.iids_expired(self.sid, count, pid)
+
+    def restore(
+        self,
+        duration_s: int,
+        maxsize: int,
+        added: int,
+        duplicates: int,
+        producers: list[tuple[bytes, list[tuple[bytes, ID]]]],
+    ) -> None:
+        """RESTORE: become this; each producer has an iid and none twice."""
+        self._become(duration_s, maxsize, added, duplicates, producers)
+        self.keyspace.facts.idempotency_restored(
+            self.sid, duration_s, maxsize, added, duplicates, producers
+        )
+
+    # --- parts of mutators ----------------------------------------------------------------------
+
+    def copy_from(self, other: Idempotency) -> None:
+        """Become what the idempotency of another stream is; part of the mutator that copies a
+        stream, once the copy stands in its keyspace."""
+        self._become(
+            other.duration_s, other.maxsize, other.added, other.duplicates, other.contents()
+        )
+
+    def _become(
+        self,
+        duration_s: int,
+        maxsize: int,
+        added: int,
+        duplicates: int,
+        producers: Iterable[tuple[bytes, list[tuple[bytes, ID]]]],
+    ) -> None:
+        self._forget()
+        self.duration_s, self.maxsize = duration_s, maxsize
+        self.added, self.duplicates = added, duplicates
+        for pid, iids in producers:
+            for iid, entry_id in iids:
+                self._add(pid, iid, entry_id)
+
+    def _add(self, pid: bytes, iid: bytes, entry_id: ID) -> None:
+        producer = self.producers.get(pid)
+        if producer is None:
+            producer = self.producers[pid] = Producer(0)
+            producer.iids[iid] = entry_id
+            self._note(pid, producer)
+        else:
+            assert iid not in producer.iids
+            producer.iids[iid] = entry_id
+        self.tracked += 1
+        if len(producer.iids) > self.maxsize:
+            producer.iids.popitem(last=False)
+            self.tracked -= 1
+            if self.runs_out_ms(producer) < producer.noted_ms:
+                self._note(pid, producer)
+
+    def _note(self, pid: bytes, producer: Producer) -> None:
+        producer.noted_ms = self.runs_out_ms(producer)
+        self.keyspace.iid_deadlines.note(producer.noted_ms, self.sid, pid)
+
+    def _forget(self) -> None:
+        self.producers.clear()
+        self.tracked = 0
+
+
+class Deadlines:
+    """When the oldest iid of each producer of the store runs out, the earliest first.
+
+    Notes are no state: they follow from the producers, and stale ones are passed over.
+    """
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        self.keyspace = keyspace
+        self.notes: list[tuple[int, int, bytes]] = []
+        """Heap of (ms, sid, pid); true while that producer's ``noted_ms`` says the same."""
+        self.postponed_ms = 0
+        """No sweep before this time: the journal had no room for the last one."""
+        self._sort_out_at = 64
+
+    def note(self, ms: int, sid: int, pid: bytes) -> None:
+        """Remember to look at a producer; stale notes go when they may outnumber the true ones."""
+        heappush(self.notes, (ms, sid, pid))
+        if len(self.notes) > self._sort_out_at:
+            self.notes = [one for one in set(self.notes) if self._producer(one) is not None]
+            heapify(self.notes)
+            self._sort_out_at = 2 * len(self.notes) + 64
+
+    def first(self) -> tuple[int, Idempotency, bytes] | None:
+        """When the oldest iid of all runs out, and whose it is; None where there is none."""
+        notes = self.notes
+        while notes:
+            ms, sid, pid = notes[0]
+            producer = self._producer(notes[0])
+            if producer is None:
+                heappop(notes)
+                continue
+            idempotency = self.keyspace.streams[sid].idempotency
+            true_ms = idempotency.runs_out_ms(producer)
+            if true_ms == ms:
+                return ms, idempotency, pid
+            producer.noted_ms = true_ms  # What it was noted for has been dropped by rule 1.
+            heapreplace(notes, (true_ms, sid, pid))
+        return None
+
+    def next_sweep_ms(self) -> int | None:
+        """The next whole second at which something runs out, Unix ms; None if nothing ever does."""
+        first = self.first()
+        if first is None:
+            return None
+        return max(-(-first[0] // IID_SWEEP_MS) * IID_SWEEP_MS, self.postponed_ms)
+
+    def _producer(self, note: tuple[int, int, bytes]) -> Producer | None:
+        """Whom a note is about; None for a stale one."""
+        stream = self.keyspace.streams.get(note[1])
+        producer = None if stream is None else stream.idempotency.producers.get(note[2])
+        return producer if producer is not None and producer.noted_ms == note[0] else None
