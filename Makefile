@@ -16,13 +16,14 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice demo bench peers docs clean
+.PHONY: help install build check format quick test plain slice conform demo bench peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
 	@echo "make test     every test but the slice, 10 minutes at most"
 	@echo "make quick    the tests that are not slow, 2 minutes at most"
 	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
+	@echo "make conform  500,000 random commands against real servers, 5 minutes of odd requests"
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make bench    against a real Redis in the same run"
 	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
@@ -89,6 +90,10 @@ plain: build peers
 
 slice: build peers
 	$(PYTEST) -q -m slice $(ARGS)
+
+# Writes artifacts/conform.json. ARGS='--commands 10000 --fuzz-seconds 10' for a short one.
+conform: build peers
+	$(PY) -m tests.conformance.campaign $(ARGS)
 
 demo: build
 	@$(BIN)/headwater demo $(ARGS)

@@ -1,0 +1,53 @@
+"""No request ends the store, hangs it or breaks what it holds."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from random import Random
+
+import pytest
+
+from headwater.testing.server import server_process
+from tests.conformance.fuzzing import Fuzz, spoil
+from tests.conformance.histories import History
+from tests.conformance.wire import connected, encode
+
+SLICE_SECONDS = 30
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_odd_argument_breaks_the_store(seed: int) -> None:
+    fuzz = Fuzz(seed)
+    fuzz.arguments_round()
+    assert fuzz.failures == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_spoilt_bytes_break_the_store(seed: int) -> None:
+    fuzz = Fuzz(seed)
+    fuzz.bytes_round()
+    assert fuzz.failures == []
+
+
+def test_a_server_outlives_spoilt_bytes() -> None:
+    random = Random(1)
+    with server_process() as server:
+        for seed in range(40):
+            pipeline = b"".join(encode(*words) for words in History(seed, "redis-8.2").commands(50))
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+                with contextlib.suppress(ConnectionError):
+                    client.sendall(spoil(random, pipeline))
+                    client.shutdown(socket.SHUT_WR)
+                    while client.recv(1 << 16):
+                        pass
+            with connected(server.port) as wire:
+                assert wire.ask("PING") == b"+PONG\r\n"
+
+
+@pytest.mark.slice
+def test_half_a_minute_of_odd_requests_breaks_nothing() -> None:
+    fuzz = Fuzz(1000)
+    fuzz.rounds(SLICE_SECONDS)
+    assert fuzz.failures == []
+    assert fuzz.requests > 10_000
