@@ -5,6 +5,7 @@ cdef class StreamSettings:
     cdef public object node_max_bytes
     cdef public object node_max_entries
     cdef public object autoclaim_scan_factor
+    cdef public object dump_format
 
 
 cdef class Call:

@@ -77,6 +77,7 @@ class StreamSettings:
         self.node_max_bytes = 4096
         self.node_max_entries = 100
         self.autoclaim_scan_factor = 10
+        self.dump_format = "8.8"
 
 
 class Call:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from headwater.commands import (
     deleting,
+    dumping,
     entries,
     groups,
     inspection,
@@ -69,6 +70,8 @@ FUNCTIONS: dict[bytes, Command] = {
     b"PTTL": keys.pttl,
     b"KEYS": keys.keys,
     b"SCAN": keys.scan,
+    b"DUMP": dumping.dump,
+    b"RESTORE": dumping.restore,
     b"DBSIZE": keys.dbsize,
     b"FLUSHDB": keys.flushdb,
     b"FLUSHALL": keys.flushall,

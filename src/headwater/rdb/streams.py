@@ -21,6 +21,7 @@ from itertools import pairwise
 from headwater.limits import MAX_ENTRIES_COUNT, MAX_RESTORED_BYTES
 from headwater.rdb import stream_groups, stream_nodes
 from headwater.rdb.image import (
+    ID,
     EntryImage,
     IdempotencyImage,
     NodeImage,
@@ -37,9 +38,6 @@ _ENTRY_BYTES = 48
 _ELEMENT_BYTES = 8
 """What an entry and a field take here beside their own bytes, in RESP and in the journal."""
 
-BEYOND = (2**64, 0)
-"""Above every id."""
-
 _MAX_DURATION_S = 86400
 _MAX_SIZE = 10_000
 
@@ -48,11 +46,10 @@ def read(kind: int, reader: Reader) -> StreamImage:
     """The stream that ``reader`` stands at the beginning of. Raises `BadPayload`."""
     nodes = _nodes(reader)
     length, last_id = reader.length(), reader.id()
-    live = [entry.id for node in nodes for entry in node.entries if entry.live]
-    if length != len(live):
-        raise BadPayload(f"a stream of {len(live)} entries says that it has {length}")
-    if live and live[-1] > last_id:
-        raise BadPayload("a stream's last id lies before its last entry")
+    nodes = _in_order(nodes, last_id)
+    live = sum(entry.live for node in nodes for entry in node.entries)
+    if length != live:
+        raise BadPayload(f"a stream of {live} entries says that it has {length}")
     max_deleted_id, added = (0, 0), length
     if kind >= COUNTED:
         reader.id()  # The first entry's id, which the entries tell better.
@@ -86,7 +83,7 @@ def _nodes(reader: Reader) -> list[NodeImage]:
         if size > MAX_RESTORED_BYTES:
             raise BadPayload(f"the entries hold more than {MAX_RESTORED_BYTES} bytes")
         nodes.append(node)
-    return _in_order(nodes)
+    return nodes
 
 
 def _expanded_bytes(entry: EntryImage) -> int:
@@ -95,16 +92,16 @@ def _expanded_bytes(entry: EntryImage) -> int:
     return _ENTRY_BYTES + sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
 
 
-def _in_order(nodes: list[NodeImage]) -> list[NodeImage]:
-    """The nodes that have live entries, whose ids must rise, with those of the deleted ones whose ids
-    do.
+def _in_order(nodes: list[NodeImage], last_id: ID) -> list[NodeImage]:
+    """The nodes that have live entries, whose ids must rise up to ``last_id``, with those of the
+    deleted ones whose ids do.
 
     An entry that was deleted at the end, and an id that XSETID then put before it, stand in the
     wrong order and are no fault.
     """
     if any(a.first >= b.first for a, b in pairwise(nodes)):
         raise BadPayload("the ids of nodes do not rise")
-    following = BEYOND
+    following = (last_id[0], last_id[1] + 1)
     below: list[list[EntryImage]] = []
     for node in reversed(nodes):
         kept: list[EntryImage] = []
