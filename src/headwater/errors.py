@@ -18,6 +18,10 @@ class CommandError(HeadwaterError):
     """
 
 
+class NoRoom(CommandError):
+    """A write is refused because the journal cannot take it now; later it may be taken."""
+
+
 class ProtocolError(HeadwaterError):
     """Bytes that are no RESP request. The connection gets the text and is closed, as in Redis."""
 

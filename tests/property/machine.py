@@ -117,7 +117,9 @@ class StoreMachine(RuleBasedStateMachine):
     @contextmanager
     def admission(self, words: object) -> Iterator[None]:
         """What is sent within has to ask for room before it writes, and for enough of it (law 4)."""
-        by_itself = bool(self.store.node.keyspace.delaying)  # ends of delays are the node's own
+        keyspace = self.store.node.keyspace
+        sweep_ms = keyspace.iid_deadlines.next_sweep_ms()  # this and the ends of delays are its own
+        by_itself = keyspace.delaying or (sweep_ms is not None and sweep_ms <= self.model.now)
         self.admitted = self.committed = 0
         yield
         if not by_itself:

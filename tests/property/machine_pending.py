@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from headwater.testing.node import Word
-from tests.property.machine import TIMES, StoreMachine
+from tests.property.machine import TIMES
+from tests.property.machine_idempotency import IdempotencyMachine
 from tests.property.model import GREATEST, ID, LEAST, Group, spell
 from tests.property.model_groups import To
 
 RELEASES = (b"SILENT", b"FAIL", b"FATAL")
 
 _STEPS = {
-    **StoreMachine.STEPS,
+    **IdempotencyMachine.STEPS,
     "xack": 4,
     "xackdel": 3,
     "xnack": 5,
@@ -29,7 +30,7 @@ _STEPS = {
 }
 
 
-class PendingMachine(StoreMachine):
+class PendingMachine(IdempotencyMachine):
     """All commands."""
 
     STEPS: ClassVar[dict[str, int]] = _STEPS

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headwater.testing.replies import Failure, Nil, Reply, Simple
+from tests.property.model_idempotency import IID, Producers
 
 ID = tuple[int, int]
 Fields = list[bytes]
@@ -98,6 +99,7 @@ class Stream:
     deleted: ID = LEAST
     added: int = 0
     groups: dict[bytes, Group] = field(default_factory=dict)
+    producers: Producers = field(default_factory=Producers)
     nodes: list[list[ID]] = field(default_factory=list)
     """Ids that each of Redis's nodes took, alive or not."""
 
@@ -170,8 +172,9 @@ class EntriesModel:
         self.streams: dict[bytes, Stream] = {}
 
     def come_due(self) -> None:
-        """Before any command: what was delayed and is due is released."""
+        """Before any command: what was delayed and is due is released, and iids run out."""
         for stream in self.streams.values():
+            stream.producers.sweep(self.now)
             for group in stream.groups.values():
                 group.come_due(self.now)
 
@@ -208,6 +211,40 @@ class EntriesModel:
         if trim is not None:
             self._trim(stream, trim)
         return spell(entry_id)
+
+    def xadd_once(
+        self, key: bytes, pid: bytes, iid: IID, fields: Fields, trim: Trim | None, *, make: bool
+    ) -> Reply:
+        """XADD with IDMP or IDMPAUTO; not ``make`` is NOMKSTREAM."""
+        if key not in self.streams and not make:
+            return Nil.BULK
+        producers = self.streams.get(key, Stream()).producers
+        known = producers.find(pid, iid)
+        if known is not None:
+            producers.duplicates += 1
+            return spell(known)
+        added = self.xadd(key, None, fields, trim)
+        self.streams[key].producers.add(pid, iid, self.streams[key].last)
+        return added
+
+    def xcfgset(self, key: bytes, duration: int | None, maxsize: int | None) -> Reply:
+        if key not in self.streams:
+            raise Refused("ERR no such key")
+        self.streams[key].producers.configure(duration, maxsize)
+        return OK
+
+    def xidmprecord(self, key: bytes, pid: bytes, iid: bytes, entry_id: ID) -> Reply:
+        if key not in self.streams:
+            raise Refused("ERR no such key")
+        if entry_id not in self.streams[key].entries:
+            raise Refused("ERR No such message in stream")
+        producers = self.streams[key].producers
+        known = producers.find(pid, iid)
+        if known not in (None, entry_id):
+            raise Refused("ERR IID already exists for this producer with a different stream ID")
+        if known is None:
+            producers.add(pid, iid, entry_id)
+        return OK
 
     # --- removing -------------------------------------------------------------------------------
 

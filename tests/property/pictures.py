@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.engine.group import ConsumerGroup
+from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.stream import Stream
@@ -27,15 +28,23 @@ def _stream(stream: Stream) -> dict[str, Any]:
         "entries": [entry_id for span in spans for entry_id in span.ids()],
         "counters": (stream.last_id, stream.max_deleted_id, stream.entries_added),
         "nodes": [stream.nodes.live(at) for at in range(len(stream.nodes))],
+        "producers": _producers(stream.idempotency),
         "groups": {name: _group(group) for name, group in stream.groups.items()},
     }
 
 
+def _producers(known: Idempotency) -> Any:
+    tracked = {pid: list(one.iids.values()) for pid, one in known.producers.items()}
+    return known.duration_s, known.maxsize, known.added, known.duplicates, tracked
+
+
 def _modelled(stream: model.Stream) -> dict[str, Any]:
+    known = stream.producers
     return {
         "entries": sorted(stream.entries),
         "counters": (stream.last, stream.deleted, stream.added),
         "nodes": [sum(at in stream.entries for at in node) for node in stream.nodes],
+        "producers": (known.duration, known.maxsize, known.added, known.duplicates, known.iids()),
         "groups": {name: _modelled_group(stream, one) for name, one in stream.groups.items()},
     }
 

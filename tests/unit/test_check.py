@@ -35,6 +35,8 @@ def sound() -> Stream:
     group.release([(3, 0, 1)])
     group.delay([(4, 0, 900, 1)])
     stream.delete([(3, 0), (7, 0)], marks=True)
+    stream.idempotency.record(b"p", b"i", (6, 0))
+    stream.idempotency.record(b"p", b"j", (8, 0))
     db.set_string(b"k", b"v")
     db.set_expiry(b"k", 1000)
     db.set_fields(b"h", [(b"f", b"v")])
@@ -86,6 +88,11 @@ FAULTS: dict[str, tuple[Callable[[Stream], object], str]] = {
     "owners": (_set(lambda s: _group(s).pel.blocks[0], "owners", 0), "leave out one who owns"),
     "due notes": (lambda s: s.keyspace.due_notes.clear(), "nobody will look when a delay"),
     "large count": (lambda s: _group(s).pel.big_counts.update({(1, 0): 2**33}), "large delivery"),
+    "duration": (_set(lambda s: s.idempotency, "duration_s", 0), "are known for 0 s"),
+    "iids": (_set(lambda s: s.idempotency, "tracked", 5), "5 iids are said to be tracked, 2 are"),
+    "maxsize": (_set(lambda s: s.idempotency, "maxsize", 1), "b'p' has 2 iids, of at most 1"),
+    "iids' sid": (_set(lambda s: s.idempotency, "sid", 9), "of stream number 9"),
+    "iid's note": (lambda s: s.keyspace.iid_deadlines.notes.clear(), "oldest iid of producer b'p'"),
     "sid": (lambda s: s.keyspace.streams.clear(), "streams by number"),
     "gid": (lambda s: s.keyspace.groups.clear(), "groups by number"),
     "next": (_set(lambda s: s.keyspace, "next_sid", 1), "the next numbers, 1 and 2, are taken"),

@@ -37,6 +37,12 @@ GOLDEN = {
     "deleted": "22 01000000 01 01000000 0500000000000000 0100000000000000",
     "stream_set_id": "23 01000000 0900000000000000 0000000000000000 0300000000000000"
     "0500000000000000 0100000000000000",
+    "iid_recorded": "25 01000000 0500000000000000 0100000000000000 01000000 70 01000000 69",
+    "iid_repeated": "28 01000000 0100000000000000",
+    "iids_expired": "26 01000000 01000000 01000000 70",
+    "stream_configured": "24 01000000 3c000000 02000000",
+    "idempotency_restored": "27 01000000 0a000000 03000000 0900000000000000 0400000000000000"
+    "01000000 01000000 70 01000000 01000000 69 0500000000000000 0100000000000000",
     "trimmed": "21 01000000 0800000000000000 0000000000000000",
     "string_set": "11 00 01000000 6b 01000000 76",
     "expiry_set": "15 00 01000000 6b 8813000000000000",
@@ -99,6 +105,16 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("deleted")
     stream.set_id((9, 0), 3, (5, 1))
     note("stream_set_id")
+    stream.idempotency.record(b"p", b"i", (5, 1))
+    note("iid_recorded")
+    stream.idempotency.count_duplicate(1)
+    note("iid_repeated")
+    stream.idempotency.expire(b"p", 1)
+    note("iids_expired")
+    stream.idempotency.configure(60, 2)
+    note("stream_configured")
+    stream.idempotency.restore(10, 3, 9, 4, [(b"p", [(b"i", (5, 1))])])
+    note("idempotency_restored")
     stream.trim_through(8, 0)
     note("trimmed")
     db.set_string(b"k", b"v")

@@ -6,6 +6,8 @@ cdef class StreamSettings:
     cdef public object node_max_entries
     cdef public object autoclaim_scan_factor
     cdef public object dump_format
+    cdef public object idmp_duration_s
+    cdef public object idmp_maxsize
 
 
 cdef class Call:
@@ -17,3 +19,5 @@ cdef class Call:
     cdef public object may_block
     cdef public object admission
     cdef public object settings
+    cdef public object draw
+    cdef public object touches

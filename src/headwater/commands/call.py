@@ -13,13 +13,16 @@ See docs/adr/0001-call-and-reply.md.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headwater.engine.database import Database
+from headwater.commands.events import MISSED
+from headwater.engine.database import Database, Value
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
-from headwater.errors import CommandError
+from headwater.errors import CommandError, NoRoom
+from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
@@ -44,7 +47,7 @@ class Wait(NamedTuple):
     ``arguments`` are run again from the start (``$`` is already an id in them). ``recheck_at_ms``
     is the Unix time at which to run again although no key was signalled, None if never. With
     ``for_streams`` a signal counts only while its key holds a stream: XREAD waits on when the key
-    goes or becomes something else, XREADGROUP hears of it.
+    goes or becomes something else, XREADGROUP hears of it. With ``for_lists`` it must hold a list.
     """
 
     keys: list[bytes]
@@ -52,6 +55,13 @@ class Wait(NamedTuple):
     arguments: Arguments
     recheck_at_ms: int | None = None
     for_streams: bool = False
+    for_lists: bool = False
+
+    def heeds(self, value: Value | None) -> bool:
+        """Whether a signal of a key that holds ``value`` now counts."""
+        if self.for_streams:
+            return isinstance(value, Stream)
+        return not self.for_lists or isinstance(value, deque)
 
 
 class Missing(NamedTuple):
@@ -70,6 +80,15 @@ def always_admitted(_size: int) -> str | None:
     return None
 
 
+Draw = Callable[[int], int]
+"""Draws a number below another, each as likely: chance is the server's to give, like time."""
+
+
+def always_first(_below: int) -> int:
+    """The draw of whoever has no chance to give."""
+    return 0
+
+
 class StreamSettings:
     """What the configuration says about streams; changed in place by CONFIG SET."""
 
@@ -78,6 +97,8 @@ class StreamSettings:
         self.node_max_entries = 100
         self.autoclaim_scan_factor = 10
         self.dump_format = "8.8"
+        self.idmp_duration_s = IDMP_DURATION_S
+        self.idmp_maxsize = IDMP_MAXSIZE
 
 
 class Call:
@@ -96,15 +117,18 @@ class Call:
         self.may_block = True
         self.admission: Admission = always_admitted
         self.settings = StreamSettings()
+        self.draw: Draw = always_first
+        self.touches = True
+        """Whether commands count as use of the keys that they look up (CLIENT NO-TOUCH)."""
 
     def admit(self, size: int) -> None:
         """Make sure that the journal can take ``size`` more bytes of facts, an upper bound.
 
-        Raises `CommandError` (MISCONF) when it cannot; nothing may have been mutated yet.
+        Raises `NoRoom` (MISCONF) when it cannot; nothing may have been mutated yet.
         """
         reason = self.admission(len(self.keyspace.facts.data) + size)
         if reason is not None:
-            raise CommandError(MISCONF.format(reason=reason))
+            raise NoRoom(MISCONF.format(reason=reason))
 
     def modified(self, key: bytes, changes: int = 1) -> None:
         """``key`` changed in the sense of WATCH, ``changes`` times in the sense of Redis's dirty
@@ -112,14 +136,52 @@ class Call:
         self.db.touch(key)
         self.keyspace.dirty += changes
 
-    def notify(self, kind: int, event: bytes, key: bytes) -> None:
-        """A keyspace event of a class of `headwater.commands.events` happened to ``key``."""
+    def notify(self, kind: int, event: bytes, key: bytes, *, db: Database | None = None) -> None:
+        """A keyspace event of a class of `headwater.commands.events` happened to ``key``, in ``db``
+        if that is not the database of the call."""
         if self.keyspace.notified & kind:
-            self.keyspace.events.append((self.db.index, event, key))
+            index = self.db.index if db is None else db.index
+            self.keyspace.events.append((index, event, key))
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream at ``key``, None if there is no such key; WRONGTYPE if it holds another type."""
         value = self.db.lookup(key, self.now_ms)
-        if value is None or isinstance(value, Stream):
+        if isinstance(value, Stream):
+            if self.touches:
+                value.used_ms = self.now_ms
             return value
+        if value is None:
+            return None
         raise CommandError(WRONGTYPE)
+
+    def read_stream(self, key: bytes) -> Stream | None:
+        """As `stream`, for commands that Redis has look a key up for reading: a miss is an event."""
+        found = self.stream(key)
+        if found is None:
+            self.notify(MISSED, b"keymiss", key)
+        return found
+
+    def lookup(self, key: bytes) -> Value | None:
+        """The value at ``key``, which is used by this; None if there is no such key."""
+        value = self.db.lookup(key, self.now_ms)
+        if value is not None and self.touches:
+            self.db.use(key, self.now_ms)
+        return value
+
+    def read(self, key: bytes) -> Value | None:
+        """As `lookup`, for commands that only read: a miss is an event."""
+        value = self.lookup(key)
+        if value is None:
+            self.notify(MISSED, b"keymiss", key)
+        return value
+
+    def create_stream(self, key: bytes) -> Stream:
+        """A new stream at ``key``, configured as the settings say that new ones are; two facts of
+        `HEADROOM` and the key, admitted before."""
+        stream = self.db.create_stream(key, self.keyspace.next_sid)
+        stream.used_ms = self.now_ms
+        begins, settings = stream.idempotency, self.settings
+        wanted = (settings.idmp_duration_s, settings.idmp_maxsize)
+        if wanted != (begins.duration_s, begins.maxsize):
+            begins.configure(*wanted)
+        return stream

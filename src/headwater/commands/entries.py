@@ -5,111 +5,21 @@ Source: Redis's command pages and t_stream.c; streams.md 2 and 3; verbs.md for X
 
 from __future__ import annotations
 
+from headwater.commands.addition import Addition
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
+from headwater.commands.events import STREAM
 from headwater.commands.ids import id_list, range_end, range_start
-from headwater.commands.trimming import Trim
 from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.limits import MAX_ENTRY_BYTES, MAX_ID_TEXT_BYTES
-from headwater.model import MAX_U64, id_after
-from headwater.resp.arguments import Arguments
-
-SMALL_ID = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-
-
-class Addition:
-    """What an XADD asks for, parsed; XSETTLE's TO is one as well."""
-
-    def __init__(self, key: bytes) -> None:
-        self.key = key
-        self.makes_stream = True
-        self.id: tuple[int, int] | None = None
-        """The explicit id, None for ``*``."""
-        self.seq_given = True
-        """False for ``ms-*``."""
-        self.trim = Trim()
-        self.wire = b""
-        self.pairs = 0
-
-    def take_id(self, arguments: Arguments, index: int) -> None:
-        """Read ``*``, ``ms-*`` or an id."""
-        text = arguments.bytes(index)
-        if text == b"*":
-            return
-        spelled = text.partition(b"\0")[0]
-        if spelled[-2:] == b"-*" and spelled.count(b"-") == 1 and len(text) <= MAX_ID_TEXT_BYTES:
-            self.seq_given = False
-            arguments = Arguments.of(spelled[:-2])
-            index = 0
-        self.id = arguments.id(index)
-
-    def take_fields(self, arguments: Arguments, start: int, end: int) -> None:
-        """Read the fields and values from ``start`` to ``end``-1, as the client encoded them."""
-        self.wire = arguments.wire(start, end)
-        self.pairs = (end - start) // 2
-
-    def check(self) -> None:
-        """What can be refused without looking at the stream."""
-        if self.seq_given and self.id == (0, 0):
-            raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
-
-    def choose_id(self, last_id: tuple[int, int], now_ms: int) -> tuple[int, int]:
-        """The id that the entry gets in a stream whose last id is ``last_id``."""
-        if last_id == (MAX_U64, MAX_U64):
-            raise CommandError(
-                "ERR The stream has exhausted the last possible ID, unable to add more items"
-            )
-        if len(self.wire) > MAX_ENTRY_BYTES:
-            raise CommandError("ERR Elements are too large to be stored")
-        if self.id is None:
-            if now_ms > last_id[0]:
-                return now_ms, 0
-            return id_after(*last_id)
-        chosen = self.id
-        if not self.seq_given and chosen[0] == last_id[0]:
-            if last_id[1] == MAX_U64:
-                raise CommandError(SMALL_ID)
-            chosen = (chosen[0], last_id[1] + 1)
-        if chosen <= last_id:
-            raise CommandError(SMALL_ID)
-        return chosen
-
-    def fact_bytes(self, stream: Stream | None) -> int:
-        """An upper bound for the facts of `add`."""
-        return 2 * HEADROOM + len(self.key) + len(self.wire) + self.trim.fact_bytes(stream, 1)
-
-    def add(self, call: Call, stream: Stream | None, chosen: tuple[int, int]) -> None:
-        """Append, then trim; admitted before."""
-        if stream is None:
-            stream = call.db.create_stream(self.key, call.keyspace.next_sid)
-        settings = call.settings
-        opens = stream.nodes.opens(
-            self.wire, max_bytes=settings.node_max_bytes, max_entries=settings.node_max_entries
-        )
-        stream.append(*chosen, self.wire, self.pairs, opens)
-        self.trim.apply(stream)
-        call.modified(self.key)
 
 
 def xadd(call: Call) -> None:
-    """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [MAXLEN|MINID [=|~] threshold [LIMIT n]]
-    <*|id|ms-*> field value [field value …] → the entry's id, nil for NOMKSTREAM and no key."""
+    """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO pid | IDMP pid iid]
+    [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the entry's
+    id; nil for NOMKSTREAM and no key; for an iid that is known, the id that it has become."""
     arguments = call.arguments
     addition = Addition(arguments.bytes(1))
-    index = 2
-    while index < arguments.count:
-        if arguments.token(index) == b"NOMKSTREAM":
-            addition.makes_stream = False
-            index += 1
-            continue
-        following = index
-        if arguments.bytes(index) != b"*":
-            following = addition.trim.take(arguments, index)
-        if following == index:
-            addition.take_id(arguments, index)
-            break
-        index = following
+    index = addition.take_options(arguments, 2)
     addition.trim.check(call.settings.node_max_entries)
     fields = arguments.count - index - 1
     if fields < 2 or fields % 2:
@@ -119,6 +29,10 @@ def xadd(call: Call) -> None:
     if stream is None and not addition.makes_stream:
         call.reply.nil()
         return
+    if addition.iid is not None:
+        addition.iid.choose(arguments, index + 1)
+        if stream is not None and addition.iid.repeats(call, stream):
+            return
     addition.take_fields(arguments, index + 1, arguments.count)
     chosen = addition.choose_id(stream.last_id if stream is not None else (0, 0), call.now_ms)
     call.admit(addition.fact_bytes(stream))
@@ -180,6 +94,7 @@ def xdel(call: Call) -> None:
         call.admit(HEADROOM + len(found) * ID_BYTES)
         stream.delete(found, marks=True)
         call.modified(key, len(found))
+        call.notify(STREAM, b"xdel", key)
     call.reply.integer(len(found))
 
 
@@ -206,7 +121,8 @@ def xsetid(call: Call) -> None:
         else:
             raise CommandError(SYNTAX)
         index += 2
-    stream = call.stream(arguments.bytes(1))
+    key = arguments.bytes(1)
+    stream = call.stream(key)
     if stream is None:
         raise CommandError(NO_SUCH_KEY)
     if last_id < stream.max_deleted_id:
@@ -228,6 +144,7 @@ def xsetid(call: Call) -> None:
         deleted if deleted != (0, 0) else stream.max_deleted_id,
     )
     call.keyspace.dirty += 1
+    call.notify(STREAM, b"xsetid", key)
     call.reply.ok()
 
 

@@ -6,6 +6,7 @@ Source: Redis's command pages and t_stream.c (xgroupCommand); streams.md 7; verb
 from __future__ import annotations
 
 from headwater.commands.call import Call, shown
+from headwater.commands.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import UNKNOWN, ConsumerGroup
 from headwater.engine.stream import Stream
@@ -77,9 +78,15 @@ class _Subject:
     """The stream and group that an XGROUP subcommand names."""
 
     def __init__(self, call: Call) -> None:
+        self.call = call
         self.key = call.arguments.bytes(2)
         self.name = call.arguments.bytes(3)
         self.stream = call.stream(self.key)
+
+    def changed(self, event: bytes) -> None:
+        """What the subcommand does was done: one change, and its event."""
+        self.call.keyspace.dirty += 1
+        self.call.notify(STREAM, event, self.key)
 
     def existing_stream(self) -> Stream:
         if self.stream is None:
@@ -130,24 +137,25 @@ def xgroup_create(call: Call) -> None:
     position = _position(arguments, stream, strict=True)
     if stream is not None and subject.name in stream.groups:
         raise CommandError("BUSYGROUP Consumer Group name already exists")
-    call.admit(2 * HEADROOM + len(subject.key) + len(subject.name))
+    call.admit(3 * HEADROOM + len(subject.key) + len(subject.name))
     if stream is None:
-        stream = call.db.create_stream(subject.key, call.keyspace.next_sid)
+        stream = call.create_stream(subject.key)
         call.db.touch(subject.key)
     read = min(entries_read, stream.entries_added)
     stream.create_group(subject.name, call.keyspace.next_gid, *position, read)
-    call.keyspace.dirty += 1
+    subject.changed(b"xgroup-create")
     call.reply.ok()
 
 
 def xgroup_setid(call: Call) -> None:
     """XGROUP SETID key group <id|$> [ENTRIESREAD n] → OK; pending entries stay."""
     _, entries_read = _options(call.arguments, mkstream=False)
-    group = _Subject(call).existing_group()
+    subject = _Subject(call)
+    group = subject.existing_group()
     position = _position(call.arguments, group.stream, strict=False)
     call.admit(HEADROOM)
     group.set_id(*position, min(entries_read, group.stream.entries_added))
-    call.keyspace.dirty += 1
+    subject.changed(b"xgroup-setid")
     call.reply.ok()
 
 
@@ -159,32 +167,34 @@ def xgroup_destroy(call: Call) -> None:
     if found:
         call.admit(HEADROOM)
         stream.destroy_group(subject.name)
-        call.keyspace.dirty += 1
+        subject.changed(b"xgroup-destroy")
     call.reply.integer(int(found))
 
 
 def xgroup_createconsumer(call: Call) -> None:
     """XGROUP CREATECONSUMER key group consumer → 1, or 0 if it is there already."""
-    group = _Subject(call).existing_group()
+    subject = _Subject(call)
+    group = subject.existing_group()
     name = call.arguments.bytes(4)
     missing = name not in group.consumers
     if missing:
         call.admit(HEADROOM + len(name))
         group.create_consumer(name, group.next_cid, call.now_ms)
-        call.keyspace.dirty += 1
+        subject.changed(b"xgroup-createconsumer")
     call.reply.integer(int(missing))
 
 
 def xgroup_delconsumer(call: Call) -> None:
     """XGROUP DELCONSUMER key group consumer → how many pending entries went with it."""
-    group = _Subject(call).existing_group()
+    subject = _Subject(call)
+    group = subject.existing_group()
     consumer = group.consumers.get(call.arguments.bytes(4))
     pending = 0
     if consumer is not None:
         pending = consumer.pending
         call.admit(HEADROOM + pending * ID_BYTES)
         group.delete_consumer(consumer)
-        call.keyspace.dirty += 1
+        subject.changed(b"xgroup-delconsumer")
     call.reply.integer(pending)
 
 
@@ -209,4 +219,5 @@ def xretire(call: Call) -> None:
     call.admit(HEADROOM)
     group.delete_consumer(consumer)
     call.keyspace.dirty += 1
+    call.notify(STREAM, b"xgroup-delconsumer", group.stream.key)
     call.reply.integer(1)

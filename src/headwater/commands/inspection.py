@@ -26,16 +26,6 @@ XINFO_HELP = (
 )
 _DEFAULT_FULL_COUNT = 10
 
-_IDEMPOTENCE = (
-    (b"idmp-duration", 100),
-    (b"idmp-maxsize", 100),
-    (b"pids-tracked", 0),
-    (b"iids-tracked", 0),
-    (b"iids-added", 0),
-    (b"iids-duplicates", 0),
-)
-"""What a stream that no idempotent producer writes to shows; there are none yet."""
-
 
 def xinfo_stream(call: Call) -> None:
     """XINFO STREAM key [FULL [COUNT n]] → a map."""
@@ -82,7 +72,15 @@ def _counters(reply: ReplyWriter, stream: Stream) -> None:
     reply.integer(stream.entries_added)
     reply.bulk(b"recorded-first-entry-id")
     reply.id(*stream.log.first())
-    for name, value in _IDEMPOTENCE:
+    known = stream.idempotency
+    for name, value in (
+        (b"idmp-duration", known.duration_s),
+        (b"idmp-maxsize", known.maxsize),
+        (b"pids-tracked", len(known.producers)),
+        (b"iids-tracked", known.tracked),
+        (b"iids-added", known.added),
+        (b"iids-duplicates", known.duplicates),
+    ):
         reply.bulk(name)
         reply.integer(value)
 

@@ -6,9 +6,9 @@ ask who owns an entry before they do anything to it.
 
 from __future__ import annotations
 
+from headwater.commands.addition import Addition
 from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.deleting import acknowledge_and_delete, removal_bytes
-from headwater.commands.entries import Addition
 from headwater.commands.groups import pending_group
 from headwater.commands.ids import id_list
 from headwater.commands.trimming import KEEPREF

@@ -7,6 +7,7 @@ streamParseAddOrTrimArgsOrReply; streams.md 2.1.
 from __future__ import annotations
 
 from headwater.commands.call import Call
+from headwater.commands.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
@@ -181,4 +182,5 @@ def xtrim(call: Call) -> None:
         gone = trim.apply(stream)
         if gone:
             call.modified(key, gone)
+            call.notify(STREAM, b"xtrim", key)
     call.reply.integer(gone)

@@ -32,7 +32,7 @@ from headwater.engine.stream import Stream
 from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
-from headwater.server.chores import end_delays, expire_keys, record_seen
+from headwater.server.chores import end_delays, expire_keys, forget_iids, record_seen
 from headwater.server.config import Config
 from headwater.server.execution import execute, invoke
 from headwater.server.records import TurnRecords
@@ -128,6 +128,9 @@ class Node:
             self._check_journal()
             self.records.turn += 1
             try:
+                if self.keyspace.iid_deadlines.notes and self.poisoned is None:
+                    # An embedded store has nobody who ticks while it is idle.
+                    forget_iids(self.keyspace, self.records, self.clock.now_ms())
                 for session in ready:
                     self._drain(session)
                 self._drain_resumed()
@@ -157,6 +160,7 @@ class Node:
             self.waiting.next_recheck(),
             self.keyspace.next_due(),
             self.keyspace.next_expiry(),
+            self.keyspace.iid_deadlines.next_sweep_ms(),
         )
         wall = min((at for at in times if at is not None), default=None)
         if wall is not None:
@@ -193,6 +197,7 @@ class Node:
     def _do_what_is_due(self) -> None:
         end_delays(self.keyspace, self.records, self.clock.now_ms())
         expire_keys(self.keyspace, self.records, self.clock.now_ms())
+        forget_iids(self.keyspace, self.records, self.clock.now_ms())
         for waiter in self.waiting.to_recheck(self.clock.now_ms()):
             self._run_waiter(waiter)
             if waiter.active:
