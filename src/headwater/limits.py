@@ -21,6 +21,10 @@ MAX_ARGUMENTS_BEFORE_AUTH = 10
 MAX_BULK_BYTES_BEFORE_AUTH = 16 * 1024
 """What a client that has not authenticated may send. Precedent: Redis, CVE-2021-32675."""
 
+MAX_INLINE_BYTES_BEFORE_AUTH = 16 * 1024
+"""Longest inline request of such a client, which has 10 words at most too: a line is searched for
+words and quotes byte by byte. Precedent: none, Redis bounds only what is announced by headers."""
+
 MAX_OUTPUT_BYTES_BEFORE_AUTH = 1024
 """How many bytes of answers such a client may leave unread. Precedent: Redis, CVE-2025-21605."""
 
@@ -28,6 +32,9 @@ MAX_OUTPUT_AHEAD_BYTES = 1024 * 1024
 """Replies that a client has not taken, beyond which its next requests wait until it has: 46 KB of
 GETs of a large value would otherwise be gigabytes at once. A ``client-output-buffer-limit`` above
 it counts instead, or it could never be reached."""
+
+ACL_LOG_LENGTH = 128
+"""Refusals that are remembered. Precedent: redis.conf acllog-max-len."""
 
 MAX_CLIENTS = 10_000
 """Precedent: redis.conf maxclients."""

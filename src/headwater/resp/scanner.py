@@ -30,6 +30,7 @@ from headwater.limits import (
     MAX_BULK_BYTES,
     MAX_BULK_BYTES_BEFORE_AUTH,
     MAX_INLINE_BYTES,
+    MAX_INLINE_BYTES_BEFORE_AUTH,
 )
 from headwater.resp.arguments import ROOM, Arguments
 from headwater.resp.inline import split
@@ -236,12 +237,13 @@ class Scanner:
         """Where ``mark`` ends the line at ``_position``; -1 when it has not come yet.
 
         A line longer than `MAX_INLINE_BYTES` is an error whether or not its end is here, so that it
-        does not depend on how the input was cut.
+        does not depend on how the input was cut; before authentication it is shorter.
         """
         position = self._position
         found = self.buffer.find(mark, max(position, self._searched))
         length = (found if found >= 0 else len(self.buffer)) - position
-        if length > MAX_INLINE_BYTES:
+        longest = MAX_INLINE_BYTES if self.authenticated else MAX_INLINE_BYTES_BEFORE_AUTH
+        if length > longest:
             raise ProtocolError(too_big)
         # The mark is found again when the byte behind it is awaited.
         self._searched = found if found >= 0 else len(self.buffer)
@@ -259,6 +261,8 @@ class Scanner:
         if words and words[0].upper() in _HTTP:
             # A browser can be made to send these to a local port; what follows may be commands.
             raise ProtocolError("Protocol error: this is no web server (HTTP request refused)")
+        if len(words) > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
+            raise ProtocolError("Protocol error: unauthenticated multibulk length")
         self._begin = self._position = self._searched = line_end + 1
         arguments.count = 0
         if words:

@@ -6,8 +6,6 @@ the file than the defaults. What a setting means, and whether it does anything, 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -67,6 +65,9 @@ class Config:
     appendonly: bool = True
     appendfsync: Literal["always", "everysec", "no"] = "everysec"
     requirepass: str = field(default="", repr=False)
+    aclfile: str = ""
+    acl_pubsub_default: Literal["allchannels", "resetchannels"] = "resetchannels"
+    acllog_max_len: int = limits.ACL_LOG_LENGTH
     protected_mode: bool = True
     maxclients: int = limits.MAX_CLIENTS
     timeout: int = 0
@@ -86,18 +87,8 @@ class Config:
     logfile: str = ""
     file: Path | None = None
     """The configuration file that was read, which CONFIG REWRITE writes."""
-
-    @property
-    def password_required(self) -> bool:
-        """Whether a client has to authenticate."""
-        return bool(self.requirepass)
-
-    def check_password(self, password: bytes) -> bool:
-        """Whether this is the password, in a time that does not tell how much of it is right."""
-        wanted = self.requirepass.encode("utf-8", "surrogateescape")
-        return hmac.compare_digest(
-            hashlib.sha256(wanted).digest(), hashlib.sha256(password).digest()
-        )
+    users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    """The ``user`` lines: of each a name and its rules (`headwater.server.acl.access`)."""
 
     @property
     def output_ahead_bytes(self) -> int:
@@ -153,8 +144,9 @@ class Config:
         """The same settings, which can be changed without changing these."""
         return replace(self)
 
-    def rewrite(self) -> None:
-        """Make the configuration file say what is in force. Raises `OSError`, `ConfigError`."""
+    def rewrite(self, *, users: Iterable[str] = ()) -> None:
+        """Make the configuration file say what is in force; ``users`` are its ``user`` lines. Raises
+        `OSError`, `ConfigError`."""
         assert self.file is not None, "the caller asks for the file first"
         default = Config()
         rewrite(
@@ -165,6 +157,7 @@ class Config:
                 for name, entry in SETTINGS.items()
                 if getattr(self, entry.attribute) != getattr(default, entry.attribute)
             },
+            users=[_quoted(line.split(" ")) for line in users],
         )
 
 
@@ -216,7 +209,7 @@ def load(
         for place, directive in directives(config.file):
             _apply(config, place, directive)
     environ = os.environ if environ is None else environ
-    for name in (*SETTINGS, *FIXED):
+    for name in (*SETTINGS, *FIXED, "user"):
         variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
         if variable in environ:
             _apply(config, f"environment, {variable}", Directive(name, [environ[variable]]))
@@ -254,10 +247,14 @@ def nearest(name: str) -> str:
 
 def _apply(config: Config, place: str, directive: Directive) -> None:
     name, values = directive
+    if name == "user":
+        words = " ".join(values).split(" ") if len(values) == 1 else values  # one from a flag
+        config.users = (*config.users, tuple(words))
+        return
     if name not in SETTINGS and name not in FIXED:
         raise ConfigError(f"{place}: {name!r} is no setting of Headwater; {nearest(name)}")
-    words = name in FIXED or SETTINGS[name].kind == "words"
-    if len(values) != 1 and not words:
+    several = name in FIXED or SETTINGS[name].kind == "words"
+    if len(values) != 1 and not several:
         raise ConfigError(f"{place}: {name!r} takes one value, not {len(values)}; quote it")
     text = " ".join(values)
     try:
@@ -317,10 +314,14 @@ def _output_limit(text: str) -> tuple[int, int, int]:
 def _spelled(setting: Setting, config: Config) -> list[str]:
     """A setting's value as words of a line."""
     value = config.get(setting.name)
-    words = value.split() if setting.kind == "words" else [value]
-    return [quote(word.encode("utf-8", "surrogateescape")).decode() for word in words]
+    return [_quoted(value.split() if setting.kind == "words" else [value])]
 
 
-assert {entry.attribute for entry in SETTINGS.values()} | {"file"} == {
+def _quoted(words: Iterable[str]) -> str:
+    """Words as a line of the file."""
+    return " ".join(quote(word.encode("utf-8", "surrogateescape")).decode() for word in words)
+
+
+assert {entry.attribute for entry in SETTINGS.values()} | {"file", "users"} == {
     entry.name for entry in fields(Config)
 }, "every setting has its attribute"

@@ -48,30 +48,38 @@ def directives(path: Path, *, depth: int = 0) -> Iterator[tuple[str, Directive]]
             yield from directives(included, depth=depth + 1)
 
 
-def rewrite(path: Path, settings: dict[str, Directive], changed: set[str]) -> None:
+def rewrite(
+    path: Path, settings: dict[str, Directive], changed: set[str], *, users: list[str]
+) -> None:
     """Make a file say what is in force: ``settings`` are all of them, ``changed`` the names of those
     that are not at their defaults.
 
     A line is replaced where it stands, and goes when its setting is at its default again. What an
     include sets is said once more at the end, where it is stronger. Comments, includes and lines
-    about other things stay. The file is replaced as a whole, durably. Raises `OSError`, and
-    `ConfigError` when the file cannot be understood any more.
+    about other things stay. The file is replaced as a whole, durably. ``users`` are lines that stand
+    in place of every ``user`` line. Raises `OSError`, and `ConfigError` when the file cannot be
+    understood any more or includes users, which would be defined twice.
     """
     included = {
         directive.name for place, directive in directives(path) if not place.startswith(f"{path},")
     }
+    if "user" in included:
+        raise ConfigError(f"{path}: an included file defines users; define them here or in aclfile")
     pending = dict.fromkeys(name for name in settings if name in changed or name in included)
     kept: list[str] = []
     for line in path.read_text("utf-8", "surrogateescape").splitlines():
         found = _directive(line, str(path))
+        if found is not None and found.name == "user":
+            continue
         if found is None or found.name not in settings:
             kept.append(line)
         elif found.name in pending and found.name not in included:
             del pending[found.name]
             kept.append(_spell(settings[found.name]))
-    if pending and GENERATED not in kept:
+    if (pending or users) and GENERATED not in kept:
         kept += ["", GENERATED]
-    _replace(path, "\n".join([*kept, *(_spell(settings[name]) for name in pending)]) + "\n")
+    text = "\n".join([*kept, *(_spell(settings[name]) for name in pending), *users]) + "\n"
+    replace_file(path, text.encode("utf-8", "surrogateescape"))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Directive]]:
@@ -117,15 +125,17 @@ def _spell(directive: Directive) -> str:
     return " ".join([directive.name, *directive.values])
 
 
-def _replace(path: Path, text: str) -> None:
-    """The old file or the new one is there after any crash, never half of one."""
+def replace_file(path: Path, data: bytes) -> None:
+    """The old file or the new one is there after any crash, never half of one. The new one has the
+    rights of the old one; where there was none, its owner's only. Raises `OSError`."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
             file.flush()
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            if path.exists():  # mkstemp lets nobody else in
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

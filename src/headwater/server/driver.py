@@ -204,7 +204,7 @@ class Driver:
 
     def _check_output_limit(self, connection: Connection) -> None:
         hard, soft, seconds = self.node.config.client_output_buffer_limit
-        if not connection.session.authenticated and not connection.handshaking:
+        if not connection.session.let_in and not connection.handshaking:
             hard = min(hard or MAX_OUTPUT_BYTES_BEFORE_AUTH, MAX_OUTPUT_BYTES_BEFORE_AUTH)
         if soft and connection.unsent > soft:
             now = self._asyncio.time()

@@ -18,6 +18,7 @@ from headwater.commands.dispatch import FUNCTIONS, find_row
 from headwater.commands.table import CommandRow
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
+from headwater.server.acl import permissions
 from headwater.server.commands import SERVER_FUNCTIONS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     try:
         name, row = find_row(arguments)
         session.last_command = row.name
-        _check_gates(session, row)
+        _check_gates(session, row, arguments)
         if session.queued is not None and name not in _NEVER_QUEUED:
             session.queue(arguments)
             session.reply.simple(b"QUEUED")
@@ -50,10 +51,21 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
         return None
 
 
-def _check_gates(session: Session, row: CommandRow) -> None:
+def _check_gates(session: Session, row: CommandRow, arguments: Arguments) -> None:
     """Refuse what may not run. Raises `CommandError`."""
-    if not session.authenticated and "no_auth" not in row.flags:
+    if not session.let_in and "no_auth" not in row.flags:
         raise CommandError(NO_AUTH)
+    if not session.user.unrestricted:
+        permissions.check(session, row, arguments)
+
+
+def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | None:
+    """Run the command of a client that was blocked, if its user may run it still; raises
+    `CommandError`."""
+    name, row = find_row(arguments)
+    if not session.user.unrestricted:
+        permissions.check(session, row, arguments)
+    return invoke(node, session, name, arguments)
 
 
 def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> Wait | None:

@@ -192,6 +192,7 @@ def _stats(node: Node) -> Facts:
         "client_query_buffer_limit_disconnections": traffic.input_limit_disconnections,
         "client_output_buffer_limit_disconnections": traffic.output_limit_disconnections,
         "turns": node.records.turn,
+        **{f"acl_access_denied_{kind}": count for kind, count in node.access.log.counts.items()},
     }
 
 

@@ -110,7 +110,7 @@ class Listener:
             loop.adopt(client, kind="unix", address=f"{path}:0", local_address=f"{path}:0")
             return
         assert isinstance(peer, tuple), peer
-        denied = config.protected_mode and not config.password_required and not _is_local(peer[0])
+        denied = config.protected_mode and loop.node.access.default.nopass and not _is_local(peer[0])
         if denied and self.kind == "tcp":
             traffic_of(loop.node).rejected_connections += 1
             _turn_away(client, DENIED)

@@ -32,9 +32,10 @@ from headwater.engine.stream import Stream
 from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
+from headwater.server.acl.access import AccessControl
 from headwater.server.chores import end_delays, expire_keys, forget_iids, record_seen
 from headwater.server.config import Config
-from headwater.server.execution import execute, invoke
+from headwater.server.execution import execute, invoke_again
 from headwater.server.records import TurnRecords
 from headwater.server.session import Session
 from headwater.server.waiting import Waiter, WaitingRoom
@@ -56,10 +57,12 @@ class Node:
         journal: Journal | None = None,
         config: Config | None = None,
         clock: Clock | None = None,
+        access: AccessControl | None = None,
     ) -> None:
         self.keyspace = keyspace if keyspace is not None else Keyspace()
         self.journal = journal
         self.config = config if config is not None else Config()
+        self.access = access if access is not None else AccessControl(self.config)
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.lock = threading.RLock()
         self.settings = self.config.stream_settings()
@@ -101,7 +104,7 @@ class Node:
                 local_address=local_address,
                 on_output=on_output,
             )
-            session.authenticated = kind == "embedded" or not self.config.password_required
+            session.log_in_at_first()
             session.scanner.max_bulk_bytes = self.config.proto_max_bulk_len
             self.sessions[session.id] = session
             self.connections_seen += 1
@@ -340,7 +343,7 @@ class Node:
         mark = len(session.outbox)
         again: Wait | None = None
         try:
-            again = invoke(self, session, waiter.wait.arguments.token(0), waiter.wait.arguments)
+            again = invoke_again(self, session, waiter.wait.arguments)
         except CommandError as error:
             del session.outbox[mark:]
             session.reply.error(str(error))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headwater.clock import Clock, SystemClock
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.journal import Journal
+from headwater.journal.records import Group
+from headwater.server.acl.access import AccessControl
 from headwater.server.config import Config
 from headwater.server.node import Node
 
@@ -16,11 +20,13 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
     """A node over ``config.dir``, its state replayed from the journal there; with
     ``appendonly no`` an empty one that keeps nothing.
 
-    Raises `StoreInUse`, `StoreUnusable` or `JournalDamaged`; nothing on disk is changed then.
+    Raises `StoreInUse`, `StoreUnusable`, `JournalDamaged`, or `ConfigError` for users that are defined
+    wrongly; nothing on disk is changed then.
     """
     clock = clock if clock is not None else SystemClock()
+    access = AccessControl(config)
     if not config.appendonly:
-        return Node(config=config, clock=clock)
+        return Node(config=config, clock=clock, access=access)
     door = files if files is not None else DiskFiles(config.dir)
     journal = Journal.open(door, policy=config.appendfsync, clock=clock)
     try:
@@ -28,13 +34,18 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
     except BaseException:
         journal.close()  # lets the directory go
         raise
-    return Node(keyspace=keyspace, journal=journal, config=config, clock=clock)
+    return Node(keyspace=keyspace, journal=journal, config=config, clock=clock, access=access)
 
 
 def recovered_keyspace(journal: Journal) -> Keyspace:
-    """The state that the journal's groups lead to. Facts are not written again meanwhile."""
+    """The state that the journal's groups lead to."""
+    return replayed_keyspace(journal.replay())
+
+
+def replayed_keyspace(groups: Iterable[Group]) -> Keyspace:
+    """The state that these groups lead to. Facts are not written again meanwhile."""
     keyspace = Keyspace(FactBuffer(muted=True))
-    for group in journal.replay():
+    for group in groups:
         apply(keyspace, group.facts)
     keyspace.signalled.clear()
     keyspace.unseen.clear()

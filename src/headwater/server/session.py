@@ -14,8 +14,10 @@ from headwater.engine.database import WatchToken
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.resp.scanner import Scanner
+from headwater.server.acl.access import SUPERUSER
 
 if TYPE_CHECKING:
+    from headwater.server.acl.users import User
     from headwater.server.node import Node
     from headwater.server.waiting import Waiter
 
@@ -60,7 +62,9 @@ class Session:
         self.name = b""
         self.lib_name = b""
         self.lib_version = b""
-        self.user = b"default"
+        self.user: User = node.access.default
+        self.authenticated = False
+        """Whether it has shown who it is, or needed not to when it came."""
         self.closing = False
         """Close the connection once what is released has been sent."""
         self.closed = False
@@ -94,12 +98,23 @@ class Session:
         self.call.db = self.node.keyspace.databases[index]
 
     @property
-    def authenticated(self) -> bool:
+    def let_in(self) -> bool:
+        """Whether it may run commands: it has authenticated, or nobody has to."""
         return self.scanner.authenticated
 
-    @authenticated.setter
-    def authenticated(self, value: bool) -> None:
-        self.scanner.authenticated = value
+    def log_in(self, user: User, *, authenticated: bool) -> None:
+        """Be this user from now on."""
+        self.user = user
+        self.authenticated = authenticated
+        self.scanner.authenticated = authenticated or self.node.access.open
+
+    def log_in_at_first(self) -> None:
+        """Be who a new connection is: `default`, and for an embedded one whom no rule binds."""
+        if self.kind == "embedded":
+            self.log_in(SUPERUSER, authenticated=True)
+        else:
+            access = self.node.access
+            self.log_in(access.default, authenticated=access.open)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take input; the next turn runs it."""

@@ -59,6 +59,11 @@ _ALL = (
     Setting("appendfsync", "choice", "When the journal is made durable: before each reply, once a "
             "second, or when the system likes.", choices=("everysec", "always", "no")),
     Setting("requirepass", "text", "Password of the user `default`; empty for none."),
+    Setting("aclfile", "text", "File of users, for ACL LOAD and ACL SAVE; empty for none.",
+            fixed_after_start=_AT_START),
+    Setting("acl-pubsub-default", "choice", "The channels of a new user: all of them or none.",
+            choices=("allchannels", "resetchannels")),
+    Setting("acllog-max-len", "integer", "Entries that ACL LOG keeps."),
     Setting("protected-mode", "boolean", "Without a password, answer local clients only."),
     Setting("tls-port", "integer", "TCP port for TLS; 0: none.", 0, 65535, (), _AT_START),
     Setting("tls-cert-file", "text", "The server's certificate and those between it and its "
@@ -119,7 +124,6 @@ _NO_CLUSTER = "there is no cluster mode"
 _TLS_1_3 = "Python's ssl does not choose the ciphers of TLSv1.3; all that OpenSSL has are offered"
 _TLS_CURVES = "keys are exchanged by elliptic curves, which need no such file"
 _TLS_SESSIONS = "sessions are resumed by tickets, as OpenSSL keeps them"
-_NO_ACL = "there is only the user `default` in this release; use requirepass"
 _NO_EVENTS = "there are no keyspace notifications in this release"
 _NO_SLOWLOG = "there is no slow log in this release"
 _FOREGROUND = "the server stays in the foreground; a service manager keeps it running"
@@ -155,8 +159,6 @@ FIXED: dict[str, Fixed] = {
     "tls-session-caching": Fixed("yes", _TLS_SESSIONS),
     "tls-replication": Fixed("no", _NO_REPLICATION),
     "tls-cluster": Fixed("no", _NO_CLUSTER),
-    "aclfile": Fixed("", _NO_ACL),
-    "user": Fixed("", _NO_ACL),
     "notify-keyspace-events": Fixed("", _NO_EVENTS),
     "slowlog-log-slower-than": Fixed("-1", _NO_SLOWLOG),
     "slowlog-max-len": Fixed("0", _NO_SLOWLOG),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.server.commands import (
+    acl,
     admin,
     client,
     command,
@@ -33,6 +34,19 @@ SERVER_FUNCTIONS: dict[bytes, ServerCommand] = {
     b"UNWATCH": transactions.unwatch,
     b"HELLO": connection.hello,
     b"AUTH": connection.auth,
+    b"ACL|CAT": acl.acl_cat,
+    b"ACL|DELUSER": acl.acl_deluser,
+    b"ACL|DRYRUN": acl.acl_dryrun,
+    b"ACL|GENPASS": acl.acl_genpass,
+    b"ACL|GETUSER": acl.acl_getuser,
+    b"ACL|LIST": acl.acl_list,
+    b"ACL|LOAD": acl.acl_load,
+    b"ACL|LOG": acl.acl_log,
+    b"ACL|SAVE": acl.acl_save,
+    b"ACL|SETUSER": acl.acl_setuser,
+    b"ACL|USERS": acl.acl_users,
+    b"ACL|WHOAMI": acl.acl_whoami,
+    b"ACL|HELP": acl.acl_help,
     b"SELECT": connection.select,
     b"PING": connection.ping,
     b"ECHO": connection.echo,

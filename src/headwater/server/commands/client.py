@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.errors import CommandError
-from headwater.server.commands.connection import DEFAULT_USER, check_client_name, is_printable
+from headwater.server.commands.connection import check_client_name, is_printable
 from headwater.server.commands.help import write_help
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def describe(session: Session, node: Node) -> bytes:
         "tot-mem": len(session.scanner.buffer) + len(session.released) + unsent,
         "events": "rw" if unsent else "r",
         "cmd": session.last_command or "NULL",
-        "user": session.user.decode("ascii"),
+        "user": session.user.name.decode("utf-8", "surrogateescape"),
         "redir": -1,
         "resp": session.resp,
         "lib-name": session.lib_name.decode("ascii"),
@@ -263,9 +263,10 @@ def _filter(call: Call, node: Node, index: int) -> Filter:
         normal = _is_normal(call, index + 1)
         return lambda _one: normal
     if name == b"USER":
-        if value != DEFAULT_USER:
+        user = node.access.users.get(value)
+        if user is None:
             raise CommandError(f"ERR No such user '{text}'")
-        return lambda one: one.user == value
+        return lambda one: one.user is user
     if name == b"MAXAGE":
         age = arguments.integer(index + 1, error="ERR maxage is not an integer or out of range")
         if age < 1:

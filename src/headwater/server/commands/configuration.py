@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
 from headwater.errors import CommandError, ConfigError, NodePoisoned
+from headwater.server.acl.living import open_or_close
 from headwater.server.commands.help import write_help
 from headwater.server.info import traffic_of
 from headwater.server.settings import FIXED, SETTINGS
@@ -83,7 +84,7 @@ def config_rewrite(call: Call, session: Session, node: Node) -> None:
     if node.config.file is None:
         raise CommandError("ERR The server is running without a config file")
     try:
-        node.config.rewrite()
+        node.config.rewrite(users=() if node.config.aclfile else node.access.lines(node.config.requirepass))
     except OSError as error:
         raise CommandError(f"ERR Rewriting config file: {error.strerror}") from None
     except ConfigError as error:
@@ -120,6 +121,10 @@ def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
         except NodePoisoned as error:
             raise _failed("appendfsync", str(error)) from None
     node.config = changed
+    node.access.configure(changed)
+    if "requirepass" in names:
+        node.access.set_default_password(changed.requirepass)
+        open_or_close(node)
     changed.apply_to_streams(node.settings)
     if "loglevel" in names:
         logging.getLogger("headwater").setLevel(LOG_LEVELS[changed.loglevel])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
+from headwater.server.acl.users import DEFAULT
 from headwater.server.identity import COMPATIBLE_VERSION, SERVER_NAME, version
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ HELLO_NEEDS_AUTH = (
     "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
     "version at the same time"
 )
-DEFAULT_USER = b"default"
 
 
 def is_printable(text: bytes) -> bool:
@@ -101,20 +101,18 @@ def auth(call: Call, session: Session, node: Node) -> None:
     if arguments.count > 3:
         raise CommandError(SYNTAX)
     if arguments.count == 2:
-        if not node.config.password_required:
+        if node.access.default.nopass:
             raise CommandError(NOTHING_TO_AUTHENTICATE)
-        _authenticate(session, node, DEFAULT_USER, arguments.bytes(1))
+        _authenticate(session, node, DEFAULT, arguments.bytes(1))
     else:
         _authenticate(session, node, arguments.bytes(1), arguments.bytes(2))
     call.reply.ok()
 
 
 def _authenticate(session: Session, node: Node, user: bytes, password: bytes) -> None:
-    """Raises `CommandError` (WRONGPASS) when these are not the credentials of the one user."""
-    right = node.config.check_password(password) or not node.config.password_required
-    if user != DEFAULT_USER or not right:
+    """Raises `CommandError` (WRONGPASS) when these are nobody's credentials."""
+    if not node.access.authenticate(session, user, password):
         raise CommandError(BAD_CREDENTIALS)
-    session.authenticated = True
 
 
 def select(call: Call, session: Session, node: Node) -> None:
@@ -154,5 +152,5 @@ def reset(call: Call, session: Session, node: Node) -> None:
     session.resp = 2
     session.name = b""
     session.reply_mode = "on"
-    session.authenticated = session.kind == "embedded" or not node.config.password_required
+    session.log_in_at_first()
     call.reply.simple(b"RESET")

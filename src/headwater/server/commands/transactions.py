@@ -5,6 +5,7 @@ Rule 2. A command that fails inside EXEC is an error in its place; the others st
         does the answer of one that the journal had no room for.
 Rule 3. While the journal can take nothing at all, EXEC holding a write is refused whole.
 Rule 4. Nothing blocks inside EXEC: a read that would wait answers at once.
+Rule 5. What the user may do is asked when a command is queued and again when it runs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from headwater.commands.call import Call
 from headwater.commands.dispatch import find_row
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
+from headwater.server.acl.permissions import check_again
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -57,9 +59,11 @@ def exec_(call: Call, session: Session, node: Node) -> None:
     call.reply.array(len(queued))
     call.may_block = False
     try:
-        for (name, _), arguments in zip(rows, queued, strict=True):
+        for (name, row), arguments in zip(rows, queued, strict=True):
             mark = len(session.outbox)
             try:
+                if not session.user.unrestricted:
+                    check_again(session, row, arguments)
                 if invoke(node, session, name, arguments) is not None:
                     call.reply.nil_array()
             except CommandError as error:

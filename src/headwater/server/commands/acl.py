@@ -1,0 +1,251 @@
+"""ACL: users and what they may do.
+
+Errors are Redis's (acl.c, aclCommand). No reply holds a password: users are shown with hashes.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call, shown
+from headwater.commands.dispatch import find_row
+from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
+from headwater.resp.replies import ReplyWriter
+from headwater.server.acl import living
+from headwater.server.acl.access import SUPERUSER
+from headwater.server.acl.file import FileError
+from headwater.server.acl.log import Refusal
+from headwater.server.acl.permissions import denial, sentence
+from headwater.server.acl.rules import CATEGORIES
+from headwater.server.acl.users import DEFAULT, ROWS, Selector
+from headwater.server.commands.help import write_help
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+MAX_PASSWORD_BITS = 4096
+SHOWN_REFUSALS = 10
+"""What ACL LOG shows when no number is given."""
+
+NO_FILE = (
+    "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via "
+    "the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
+    "configuration file set) in order to store users in the Redis configuration."
+)
+NOT_SAVED = "ERR There was an error trying to save the ACLs. Please check the server logs for more information"
+
+
+def acl_cat(call: Call, session: Session, node: Node) -> None:
+    """ACL CAT [category]: the categories, or the commands and subcommands of one."""
+    arguments = call.arguments
+    _at_most(arguments, 3)
+    if arguments.count == 2:
+        call.reply.bulks([category.encode() for category in CATEGORIES])
+        return
+    category = shown(arguments.bytes(2).lower())
+    if category not in CATEGORIES:
+        raise CommandError(f"ERR Unknown category '{shown(arguments.bytes(2)[:128])}'")
+    call.reply.bulks([row.name.encode() for row in ROWS.values() if category in row.categories])
+
+
+def acl_deluser(call: Call, session: Session, node: Node) -> None:
+    """ACL DELUSER name …: how many there were; their connections end."""
+    names = call.arguments.values(2)
+    if DEFAULT in names:
+        raise CommandError("ERR The 'default' user cannot be removed")
+    deleted = 0
+    for name in names:
+        user = node.access.users.get(name)
+        if user is not None:
+            living.delete_user(node, user, session)
+            deleted += 1
+    call.reply.integer(deleted)
+
+
+def acl_dryrun(call: Call, session: Session, node: Node) -> None:
+    """ACL DRYRUN user command [argument …]: OK, or in words why that user may not run it."""
+    name, request = call.arguments.bytes(2), Arguments.of(*call.arguments.values(3))
+    user = node.access.users.get(name)
+    if user is None:
+        raise CommandError(f"ERR User '{shown(name)}' not found")
+    try:
+        _, row = find_row(request)
+    except CommandError as error:
+        if str(error).startswith("ERR wrong number"):
+            raise
+        typed = shown(request.bytes(0))
+        raise CommandError(f"ERR Command '{typed}' not found") from None
+    found = denial(user, row, request)
+    if found is None:
+        call.reply.ok()
+    else:
+        text = sentence(user, found, verbose=True)
+        call.reply.bulk(text.encode("utf-8", "surrogateescape"))
+
+
+def acl_genpass(call: Call, session: Session, node: Node) -> None:
+    """ACL GENPASS [bits]: hexadecimal digits from the system's source of chance, 256 bits."""
+    arguments = call.arguments
+    _at_most(arguments, 3)
+    bits = arguments.integer(2) if arguments.count == 3 else 256
+    if not 0 < bits <= MAX_PASSWORD_BITS:
+        raise CommandError(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a positive "
+            f"number up to {MAX_PASSWORD_BITS}"
+        )
+    digits = (bits + 3) // 4
+    call.reply.bulk(secrets.token_hex((digits + 1) // 2)[:digits].encode())
+
+
+def acl_getuser(call: Call, session: Session, node: Node) -> None:
+    """ACL GETUSER name: flags, hashes of passwords and rules; nil when there is none."""
+    reply = call.reply
+    user = node.access.users.get(call.arguments.bytes(2))
+    if user is None:
+        reply.nil()
+        return
+    flags = user.flags()
+    reply.map(6)
+    reply.bulk(b"flags")
+    reply.set(len(flags))
+    for flag in flags:
+        reply.bulk(flag)
+    reply.bulk(b"passwords")
+    reply.bulks(list(user.passwords))
+    _write_selector(reply, user.root)
+    reply.bulk(b"selectors")
+    reply.array(len(user.selectors) - 1)
+    for selector in user.selectors[1:]:
+        reply.map(3)
+        _write_selector(reply, selector)
+
+
+def acl_list(call: Call, session: Session, node: Node) -> None:
+    """ACL LIST: each user as a line of an ACL file."""
+    call.reply.bulks([user.line() for user in node.access.sorted()])
+
+
+def acl_users(call: Call, session: Session, node: Node) -> None:
+    """ACL USERS: the names of all users."""
+    call.reply.bulks([user.name for user in node.access.sorted()])
+
+
+def acl_load(call: Call, session: Session, node: Node) -> None:
+    """ACL LOAD: let the users be those of ``aclfile``, all of them or no change at all."""
+    if not node.access.aclfile:
+        raise CommandError(NO_FILE)
+    try:
+        users = node.access.read_file()
+    except FileError as error:
+        raise CommandError(f"ERR {error}") from None
+    living.replace_users(node, users, session)
+    call.reply.ok()
+
+
+def acl_save(call: Call, session: Session, node: Node) -> None:
+    """ACL SAVE: let ``aclfile`` say what is in force."""
+    if not node.access.aclfile:
+        raise CommandError(NO_FILE)
+    if not node.access.save():
+        raise CommandError(NOT_SAVED)
+    call.reply.ok()
+
+
+def acl_log(call: Call, session: Session, node: Node) -> None:
+    """ACL LOG [count | RESET]: what was refused, newest first."""
+    arguments, log = call.arguments, node.access.log
+    _at_most(arguments, 3)
+    count = SHOWN_REFUSALS
+    if arguments.count == 3:
+        if arguments.token(2) == b"RESET":
+            log.reset()
+            call.reply.ok()
+            return
+        count = max(0, arguments.integer(2))
+    entries = log.entries[:count]
+    call.reply.array(len(entries))
+    for entry in entries:
+        _write_refusal(call.reply, entry, call.now_ms)
+
+
+def acl_setuser(call: Call, session: Session, node: Node) -> None:
+    """ACL SETUSER name [rule …]: make a user or change it, all rules or none of them."""
+    made = node.access.changed(call.arguments.bytes(2), call.arguments.values(3))
+    living.set_user(node, made, session)
+    call.reply.ok()
+
+
+def acl_whoami(call: Call, session: Session, node: Node) -> None:
+    """ACL WHOAMI: the user's name; nil for an embedded connection, which has none."""
+    if session.user is SUPERUSER:
+        call.reply.nil()
+    else:
+        call.reply.bulk(session.user.name)
+
+
+def acl_help(call: Call, session: Session, node: Node) -> None:
+    """ACL HELP."""
+    write_help(
+        call,
+        b"ACL",
+        {
+            b"CAT": "[<category>]",
+            b"DELUSER": "<username> [<username> ...]",
+            b"DRYRUN": "<username> <command> [<arg> ...]",
+            b"GENPASS": "[<bits>]",
+            b"GETUSER": "<username>",
+            b"LOG": "[<count> | RESET]",
+            b"SETUSER": "<username> <attribute> [<attribute> ...]",
+        },
+    )
+
+
+def _at_most(arguments: Arguments, count: int) -> None:
+    """Raises `CommandError` when there are more; the table knows only the least."""
+    if arguments.count > count:
+        typed = shown(arguments.bytes(1))
+        raise CommandError(
+            f"ERR unknown subcommand or wrong number of arguments for '{typed}'. Try ACL HELP."
+        )
+
+
+def _write_selector(reply: ReplyWriter, selector: Selector) -> None:
+    """Three fields of a map."""
+    reply.bulk(b"commands")
+    reply.bulk(selector.describe_commands())
+    reply.bulk(b"keys")
+    reply.bulk(selector.describe_keys())
+    reply.bulk(b"channels")
+    reply.bulk(selector.describe_channels())
+
+
+def _write_refusal(reply: ReplyWriter, entry: Refusal, now_ms: int) -> None:
+    reply.map(10)
+    reply.bulk(b"count")
+    reply.integer(entry.count)
+    for name, value in (
+        (b"reason", entry.kind.encode()),
+        (b"context", entry.context.encode()),
+        (b"object", entry.object),
+        (b"username", entry.user),
+    ):
+        reply.bulk(name)
+        reply.bulk(value)
+    reply.bulk(b"age-seconds")
+    age = f"{(now_ms - entry.updated_ms) / 1000:g}".encode()
+    if reply.resp == 3:
+        reply.raw(b",%b\r\n" % age)
+    else:
+        reply.bulk(age)
+    reply.bulk(b"client-info")
+    reply.bulk(entry.client)
+    for name, number in (
+        (b"entry-id", entry.number),
+        (b"timestamp-created", entry.created_ms),
+        (b"timestamp-last-updated", entry.updated_ms),
+    ):
+        reply.bulk(name)
+        reply.integer(number)
