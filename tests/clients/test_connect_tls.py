@@ -1,0 +1,128 @@
+"""`headwater.connect` through TLS, with and without a client's certificate, sync and asyncio."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import redis
+
+import headwater
+from headwater.testing.server import ServerProcess, server_process
+from tests import certificates
+from tests.certificates import Certificates
+from tests.clients.faces import Face
+from tests.peers import free_port
+
+GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "security.md"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def server(made: Certificates) -> Iterator[ServerProcess]:
+    with server_process(*made.flags(tls_port=free_port())) as server:
+        yield server
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def asynchronous(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "asyncio")
+
+
+def face(url: str, *, asynchronous: bool, **options: Any) -> Face:
+    connect = headwater.aio.connect if asynchronous else headwater.connect
+    return Face(connect(url, decode_responses=True, **options), asynchronous=asynchronous)
+
+
+async def test_a_client_with_its_certificate_is_served(
+    server: ServerProcess, made: Certificates, *, asynchronous: bool
+) -> None:
+    client = face(server.tls_url, asynchronous=asynchronous, **made.client_options)
+    try:
+        key = f"orders-{asynchronous}"
+        assert await client("xadd", key, {"item": "tea"}, id="1-1") == "1-1"
+        assert await client("xlen", key) == 1
+        assert not await client("xread", {key: "$"}, block=1)
+    finally:
+        await client.close()
+
+
+async def test_the_url_may_say_it_all(
+    server: ServerProcess, made: Certificates, *, asynchronous: bool
+) -> None:
+    client = face(f"{server.tls_url}?{urlencode(made.client_options)}", asynchronous=asynchronous)
+    try:
+        assert await client("ping") is True
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("what", ["authority", "certificate"])
+async def test_what_is_missing_is_an_error_and_not_a_hang(
+    server: ServerProcess, made: Certificates, what: str, *, asynchronous: bool
+) -> None:
+    options: dict[str, Any] = {"retry": None}
+    if what == "certificate":
+        options["ssl_ca_certs"] = made.authority
+    client = face(server.tls_url, asynchronous=asynchronous, **options)
+    try:
+        with pytest.raises(redis.ConnectionError):
+            await client("ping")
+    finally:
+        await client.close()
+
+
+async def test_a_command_is_not_sent_twice_through_tls_either(
+    made: Certificates, *, asynchronous: bool
+) -> None:
+    # Given a client whose server dies while its request waits
+    with server_process(*made.flags(tls_port=free_port())) as server:
+        client = face(server.tls_url, asynchronous=asynchronous, **made.client_options)
+        try:
+            await client("ping")
+            server.kill()
+            server.start()
+            # Then a read is repeated on a new connection
+            assert await client("xlen", "orders") == 0
+            assert isinstance(await client("xadd", "orders", {"item": "tea"}), str)
+        finally:
+            await client.close()
+
+
+def test_the_guide_runs(made: Certificates) -> None:
+    text = GUIDE.read_text(encoding="utf-8").partition("## TLS")[2].partition("\n## ")[0]
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    with server_process(*made.flags(tls_port=free_port())) as server:
+        program = program.replace("rediss://store.example.org:6390", server.tls_url)
+        program = program.replace("/etc/headwater/", f"{made.directory}/")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "1 order\n")
+
+
+def test_the_guides_flags_are_those_of_the_server(made: Certificates) -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    (flags,) = re.findall(
+        r"\$ headwater serve (--port 0 --tls-port.*?)\nheadwater", text, re.DOTALL
+    )
+    words = flags.replace("\\\n", " ").replace("/etc/headwater", str(made.directory)).split()
+    words[words.index("6390")] = str(free_port())
+    with server_process(*words) as server:
+        url = f"{server.tls_url}?{urlencode(made.client_options)}"
+        with headwater.connect(url) as client:
+            assert client.ping()

@@ -1,0 +1,183 @@
+"""What is wrong with certificates and keys is one sentence, before anybody is served."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import ConfigError
+from headwater.server.config import Config, load
+from headwater.server.tls import make_context
+from tests import certificates
+from tests.certificates import Certificates
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Certificates:
+    return certificates.make(tmp_path)
+
+
+def config(made: Certificates, **changed: str) -> Config:
+    flags = made.settings(tls_port=1) | {
+        name.replace("_", "-"): value for name, value in changed.items()
+    }
+    return load(flags=flags.items(), environ={})
+
+
+def refusal(settings: Config) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make_context(settings)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_a_certificate_and_its_key_are_taken(made: Certificates) -> None:
+    assert make_context(config(made)).cert_store_stats()["x509_ca"] == 1
+
+
+def test_a_key_may_stand_in_the_file_of_its_certificate(made: Certificates) -> None:
+    both = Path(made.server).read_text() + Path(made.server_key).read_text()
+    Path(made.server).write_text(both)
+    make_context(config(made, tls_key_file=""))
+
+
+def test_without_a_certificate_the_settings_that_are_missing_are_named(made: Certificates) -> None:
+    assert refusal(config(made, tls_cert_file="")) == (
+        "tls-port needs a certificate; give --tls-cert-file and --tls-key-file, both PEM"
+    )
+
+
+@pytest.mark.parametrize("name", ["tls-cert-file", "tls-key-file", "tls-ca-cert-file"])
+def test_a_file_that_is_not_there_is_named(made: Certificates, name: str) -> None:
+    said = refusal(config(made, **{name: "/nowhere/file.pem"}))
+    assert said.startswith(f"{name} '/nowhere/file.pem' cannot be read: No such file or directory;")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("tls-cert-file", "certificate"),
+        ("tls-key-file", "private key"),
+        ("tls-ca-cert-file", "certificate"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_named(
+    made: Certificates, tmp_path: Path, name: str, what: str
+) -> None:
+    path = tmp_path / "other.pem"
+    path.write_bytes(b"\0\xff other")
+    assert refusal(config(made, **{name: str(path)})) == (
+        f"{name} {str(path)!r} holds no {what} in PEM; give the file that does"
+    )
+
+
+@pytest.mark.parametrize("name", ["tls-cert-file", "tls-key-file", "tls-ca-cert-file"])
+def test_a_damaged_file_is_refused(made: Certificates, name: str) -> None:
+    settings = config(made)
+    path = Path(settings.get(name))
+    text = path.read_text()
+    path.write_text(text[:60] + "!!" + text[62:])
+    assert name in refusal(settings)
+
+
+def test_a_key_of_another_certificate_is_told_apart(made: Certificates) -> None:
+    said = refusal(config(made, tls_key_file=made.client_key))
+    assert said == (
+        f"tls-key-file {made.client_key!r} is not the key of the certificate in {made.server!r}; "
+        "give the two that were made together"
+    )
+
+
+def test_an_encrypted_key_needs_its_password_and_asks_no_terminal(made: Certificates) -> None:
+    certificates.encrypt(Path(made.server_key), b"open sesame")
+    assert "is encrypted; give its password as tls-key-file-pass" in refusal(config(made))
+    said = refusal(config(made, tls_key_file_pass="wrong"))
+    assert "cannot be read with tls-key-file-pass" in said
+    assert "wrong" not in said
+    make_context(config(made, tls_key_file_pass="open sesame"))
+
+
+def test_the_password_of_a_key_is_not_shown(made: Certificates) -> None:
+    settings = config(made, tls_key_file_pass="open sesame")
+    assert settings.shown("tls-key-file-pass") == ""
+    assert settings.shown("tls-key-file") == made.server_key
+    assert "sesame" not in repr(settings)
+
+
+@pytest.mark.parametrize("rule", ["yes", "optional"])
+def test_clients_certificates_need_an_authority(made: Certificates, rule: str) -> None:
+    said = refusal(config(made, tls_ca_cert_file="", tls_auth_clients=rule))
+    assert said.startswith(f"tls-auth-clients {rule} needs the authority that signs clients'")
+    make_context(config(made, tls_ca_cert_file="", tls_auth_clients="no"))
+
+
+def test_authorities_may_stand_in_a_directory(made: Certificates, tmp_path: Path) -> None:
+    make_context(config(made, tls_ca_cert_file="", tls_ca_cert_dir=str(tmp_path)))
+    said = refusal(config(made, tls_ca_cert_dir=made.server))
+    assert said == f"tls-ca-cert-dir {made.server!r} is no directory; correct the path"
+
+
+def test_an_expired_authority_is_refused_when_there_is_no_other(
+    made: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given an authority that has run out
+    old = tmp_path / "old.pem"
+    certificates.expire(old, authority=True)
+
+    # Then it alone is refused
+    said = refusal(config(made, tls_ca_cert_file=str(old)))
+    assert said.startswith(
+        f"every authority in tls-ca-cert-file {str(old)!r} has expired, the last"
+    )
+
+    # And beside another one it is reported
+    old.write_text(old.read_text() + Path(made.authority).read_text())
+    with caplog.at_level(logging.WARNING, "headwater.server"):
+        make_context(config(made, tls_ca_cert_file=str(old)))
+    assert "expired on" in caplog.text
+
+
+def test_an_expired_certificate_of_the_server_is_served_and_reported(
+    made: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = tmp_path / "own.pem"
+    certificates.expire(own, authority=False)
+    with caplog.at_level(logging.WARNING, "headwater.server"):
+        make_context(
+            config(made, tls_cert_file=str(own), tls_key_file=str(own.with_suffix(".key")))
+        )
+    assert f"{str(own)!r} has expired: clients that verify it will not connect" in caplog.text
+
+
+def test_a_good_certificate_is_not_reported(
+    made: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "headwater.server"):
+        make_context(config(made))
+    assert caplog.text == ""
+
+
+def test_versions_and_ciphers_are_those_that_are_set(made: Certificates) -> None:
+    only = make_context(config(made, tls_protocols="tlsv1.3"))
+    assert only.minimum_version.name == only.maximum_version.name == "TLSv1_3"
+    both = make_context(config(made, tls_protocols="TLSv1.3 TLSv1.2"))
+    assert (both.minimum_version.name, both.maximum_version.name) == ("TLSv1_2", "TLSv1_3")
+    one = make_context(config(made, tls_ciphers="ECDHE-ECDSA-AES128-GCM-SHA256"))
+    names = [cipher["name"] for cipher in one.get_ciphers() if cipher["protocol"] == "TLSv1.2"]
+    assert names == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
+    assert refusal(config(made, tls_ciphers="ROT13")).startswith("tls-ciphers 'ROT13' names no ")
+
+
+def test_a_version_that_is_not_secure_any_more_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"must be of TLSv1\.2 and TLSv1\.3"):
+        load(flags=[("tls-protocols", "TLSv1.1 TLSv1.2")], environ={})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_key_that_may_not_be_read_is_named(made: Certificates) -> None:
+    Path(made.server_key).chmod(0)
+    assert "cannot be read: Permission denied" in refusal(config(made))
