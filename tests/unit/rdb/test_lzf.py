@@ -1,0 +1,55 @@
+"""Compressed strings: read whole or refused, and never more made than was promised."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.rdb.lzf import MOST_GROWTH, decompress
+from headwater.rdb.payload import BadPayload
+from tests.unit.rdb.old_payloads import lzf
+
+REPETITIVE = st.lists(st.sampled_from([b"a", b"bc", b"abcabc", b"x" * 300]), max_size=40)
+
+
+@given(REPETITIVE)
+def test_what_was_compressed_comes_back(parts: list[bytes]) -> None:
+    # Given text with near, far, long and overlapping repetitions
+    text = b"".join(parts)
+
+    # Then it comes back as it was
+    assert decompress(lzf(text), len(text)) == text
+
+
+@given(st.binary(max_size=60), st.integers(0, 2000))
+def test_any_bytes_give_the_promised_size_or_a_refusal(data: bytes, size: int) -> None:
+    try:
+        made = decompress(data, size)
+    except BadPayload:
+        return
+    assert len(made) == size
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [
+        ("02 61 61", 3),  # a literal of three with two there
+        ("20 00", 3),  # a reference to before the beginning
+        ("00 61 20", 4),  # a reference without its distance
+        ("00 61 e0 01", 12),  # a long one without it
+        ("00 61", 2),  # shorter than promised
+        ("01 61 61", 1),  # longer
+        ("00 61 e0 ff 00", 10),  # far longer
+    ],
+)
+def test_what_does_not_come_out_is_refused(data: str, size: int) -> None:
+    with pytest.raises(BadPayload):
+        decompress(bytes.fromhex(data), size)
+
+
+def test_a_size_that_no_compression_reaches_is_not_believed() -> None:
+    # Given three bytes that say they are a gigabyte
+    # Then nothing is made of them
+    with pytest.raises(BadPayload, match="cannot be"):
+        decompress(b"\xe0\xff\x00", 3 * MOST_GROWTH + 1)

@@ -1,0 +1,294 @@
+"""Streams of every type that servers have written, against payloads made from the description."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.rdb.image import (
+    NEVER,
+    UNKNOWN,
+    ConsumerImage,
+    EntryImage,
+    GroupImage,
+    IdempotencyImage,
+    NodeImage,
+    PendingImage,
+    ProducerImage,
+    StreamImage,
+)
+from headwater.rdb.payload import BadPayload
+from headwater.rdb.values import dump, load
+from tests.unit.rdb import old_payloads as old
+
+T = 1_700_000_000_000
+
+TEA = [b"item", b"tea", b"price", b"18"]
+INK = [b"item", b"ink", b"price", b"-7"]
+OTHER = [b"note", b"x" * 100]
+NODES = [
+    old.node([((5, 1), TEA, True), ((5, 2), INK, False), ((6, 0), OTHER, True)]),
+    old.node([((9, 9), TEA, True)], lzf=True),
+]
+IMAGES = [
+    NodeImage(
+        (5, 1),
+        [
+            EntryImage((5, 1), tuple(TEA)),
+            EntryImage((5, 2), tuple(INK), live=False),
+            EntryImage((6, 0), tuple(OTHER)),
+        ],
+    ),
+    NodeImage((9, 9), [EntryImage((9, 9), tuple(TEA))]),
+]
+
+
+def of_kind(kind: int) -> bytes:
+    """The same stream as far as a type can say it."""
+    pending = [((5, 1), T, 3), ((6, 0), 0 if kind == 27 else T + 1, 2**63 - 1)]
+    consumers = [(b"al", T + 5, T + 4, [(5, 1)]), (b"bo", T + 6, -1, [])]
+    released = [(6, 0)]
+    if kind < 27:
+        consumers[1] = (b"bo", T + 6, T + 3, [(6, 0)])
+        released = []
+    groups = [
+        old.group(kind, b"g", (6, 0), 3, pending, consumers, released),
+        old.group(kind, b"h", (7, 0), -1, [], []),
+    ]
+    known = b""
+    if kind >= 26:
+        known = old.idempotency(60, 10, [(b"shop", [(b"a", (5, 1)), (b"b", (5, 2))])], 7, 2)
+    return old.sealed(
+        old.stream(
+            kind,
+            NODES,
+            3,
+            (9, 9),
+            first_id=(5, 1),
+            max_deleted_id=(5, 2),
+            added=4,
+            groups=groups,
+            known=known,
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", [15, 19, 21, 26, 27])
+def test_a_stream_is_read_as_far_as_its_type_says(kind: int) -> None:
+    # Given a stream of two nodes, a deleted entry, two groups and a pending list
+    image = load(of_kind(kind))
+
+    # Then what the type says is there, and what it does not is what Redis takes for it
+    assert isinstance(image, StreamImage)
+    assert image.nodes == IMAGES
+    assert image.last_id == (9, 9)
+    assert (image.entries_added, image.max_deleted_id) == (
+        (4, (5, 2)) if kind > 15 else (3, (0, 0))
+    )
+    released = kind == 27
+    seen = [T + 5, T + 6]
+    active = [T + 4, NEVER if released else T + 3] if kind >= 21 else seen
+    assert image.groups == [
+        GroupImage(
+            b"g",
+            (6, 0),
+            3 if kind > 15 else None,
+            [
+                PendingImage((5, 1), T, 3),
+                PendingImage((6, 0), 0 if released else T + 1, 2**63 - 1),
+            ],
+            [
+                ConsumerImage(b"al", seen[0], active[0], [(5, 1)]),
+                ConsumerImage(b"bo", seen[1], active[1], [] if released else [(6, 0)]),
+            ],
+            [(6, 0)] if released else [],
+        ),
+        GroupImage(b"h", (7, 0), UNKNOWN if kind > 15 else None),
+    ]
+    known = IdempotencyImage(
+        60, 10, [ProducerImage(b"shop", [(b"a", (5, 1)), (b"b", (5, 2))])], 7, 2
+    )
+    assert image.idempotency == (known if kind >= 26 else None)
+
+
+@pytest.mark.parametrize(("kind", "form"), [(19, "7.0"), (21, "8.2"), (27, "8.8")])
+def test_a_stream_that_was_written_is_read(kind: int, form: str) -> None:
+    # Given a stream that a form can hold
+    image = load(of_kind(kind))
+
+    # When it is written in that form and read
+    payload = dump(image, form)
+
+    # Then it is the same
+    assert payload[0] == kind
+    assert load(payload) == image
+
+
+def test_what_nobody_owns_goes_to_the_nameless_consumer_in_older_forms() -> None:
+    # Given a released entry, a delayed one, and a consumer whose name is empty
+    image = load(of_kind(27))
+    assert isinstance(image, StreamImage)
+    (group, _) = image.groups
+    group.pending.append(PendingImage((9, 9), T + 99, 1))
+    group.released.append((9, 9))
+
+    for form in ("7.0", "8.2"):
+        # When the stream is written in a form that knows none
+        found = load(dump(image, form))
+
+        # Then the consumer with the empty name has both, the delayed one until when it is due
+        assert isinstance(found, StreamImage)
+        assert found.groups[0].pending == group.pending
+        assert found.groups[0].consumers[0].name == b""
+        assert found.groups[0].consumers[0].pending == [(6, 0), (9, 9)]
+        assert [consumer.name for consumer in found.groups[0].consumers] == [b"", b"al", b"bo"]
+
+    # And with such a consumer there, what it has stays with it
+    group.consumers.append(ConsumerImage(b"", T, T, [(8, 8)]))
+    group.pending.insert(2, PendingImage((8, 8), T, 1))
+    found = load(dump(image, "8.2"))
+    assert isinstance(found, StreamImage)
+    assert found.groups[0].consumers[0] == ConsumerImage(b"", T, T, [(6, 0), (8, 8), (9, 9)])
+
+
+def entries(*ids: tuple[int, int, bool]) -> bytes:
+    return old.node([((ms, seq), TEA, live) for ms, seq, live in ids])
+
+
+def ids_of(body: bytes) -> list[tuple[int, int, bool]]:
+    image = load(old.sealed(body))
+    assert isinstance(image, StreamImage)
+    return [(*entry.id, entry.live) for node in image.nodes for entry in node.entries]
+
+
+def test_deleted_entries_whose_ids_do_not_rise_are_left_out() -> None:
+    # Given that the last entry was deleted and XSETID went back below it (Redis 7.0 allows it)
+    one = entries((5, 1, True), (7, 0, False), (6, 0, True), (8, 0, False))
+    two = entries((6, 5, True), (9, 0, False))
+
+    # Then those that stand in the way are left out, and live ones are all there
+    assert ids_of(old.stream(19, [one, two], 3, (6, 9), added=5)) == [
+        (5, 1, True),
+        (6, 0, True),
+        (6, 5, True),
+    ]
+
+
+def test_a_node_without_live_entries_is_left_out() -> None:
+    nodes = [entries((5, 1, False)), entries((6, 1, True))]
+    assert ids_of(old.stream(19, nodes, 1, (6, 1), added=2)) == [(6, 1, True)]
+
+
+def test_a_greatest_deleted_id_past_the_last_id_is_the_last_id() -> None:
+    # Given what XSETID of Redis 7.0 can leave
+    body = old.stream(19, [entries((5, 1, True))], 1, (6, 0), max_deleted_id=(7, 0), added=3)
+
+    # Then the stream holds together
+    image = load(old.sealed(body))
+    assert isinstance(image, StreamImage)
+    assert image.max_deleted_id == image.last_id == (6, 0)
+
+
+def plain(**changes: object) -> bytes:
+    """The value of a small sound stream, but for ``changes``."""
+    values: dict[str, object] = {
+        "kind": 27,
+        "nodes": [entries((5, 1, True), (5, 2, True))],
+        "size": 2,
+        "last_id": (5, 2),
+        "added": 2,
+        "known": old.idempotency(100, 100),
+    }
+    return old.stream(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def grouped(
+    pending: list[old.Pending],
+    consumers: list[old.Consumer],
+    released: list[old.ID] | None = None,
+    name: bytes = b"g",
+) -> bytes:
+    return old.group(27, name, (5, 2), 2, pending, consumers, released or [])
+
+
+P1, P2 = ((5, 1), T, 1), ((5, 2), T, 1)
+BROKEN: dict[str, bytes] = {
+    "nothing after the type": b"\x1b",
+    "a length that lies": plain(size=3),
+    "a last id below the entries": plain(last_id=(5, 1)),
+    "fewer added than there": plain(added=1),
+    "ids that do not rise": plain(nodes=[entries((5, 1, True), (5, 1, True))]),
+    "ids that fall": plain(nodes=[entries((5, 2, True), (5, 1, True))]),
+    "nodes that fall": plain(nodes=[entries((5, 2, True)), entries((5, 1, True))]),
+    "nodes of one id": plain(nodes=[entries((5, 1, True)), entries((5, 1, True))]),
+    "the id 0-0": plain(nodes=[entries((0, 0, True), (5, 2, True))]),
+    "a short id of a node": plain(nodes=[old.string(b"x") + old.string(b"y")]),
+    "a long id of a node": plain(nodes=[old.string(bytes(17)) + old.string(old.listpack([0] * 4))]),
+    "a node that is empty": plain(nodes=[old.string(bytes(16)) + old.string(b"")]),
+    "a node of text": plain(nodes=[old.string(bytes(16)) + old.string(old.listpack([b"a"]))]),
+    "an entry without fields": plain(
+        nodes=[old.string(old.raw((5, 1))) + old.string(old.listpack([1, 0, 0, 0, 2, 0, 0, 3]))],
+        size=1,
+    ),
+    "unknown flags": plain(
+        nodes=[old.string(old.raw((5, 1))) + old.string(old.listpack([1, 0, 0, 0, 4, 0, 0, 3]))],
+        size=1,
+    ),
+    "a number of fields below zero": plain(
+        nodes=[old.string(old.raw((5, 1))) + old.string(old.listpack([1, 0, -1, 0]))], size=1
+    ),
+    "two groups of one name": plain(groups=[grouped([], []), grouped([], [])]),
+    "two consumers of one name": plain(groups=[grouped([], [(b"c", T, T, []), (b"c", T, T, [])])]),
+    "pending ids that fall": plain(groups=[grouped([P2, P1], [(b"c", T, T, [(5, 1), (5, 2)])])]),
+    "an entry that nobody owns": plain(groups=[grouped([P1, P2], [(b"c", T, T, [(5, 1)])])]),
+    "an entry that two own": plain(
+        groups=[grouped([P1], [(b"c", T, T, [(5, 1)]), (b"d", T, T, [(5, 1)])])]
+    ),
+    "an entry owned twice": plain(groups=[grouped([P1], [(b"c", T, T, [(5, 1), (5, 1)])])]),
+    "owned and released": plain(groups=[grouped([P1], [(b"c", T, T, [(5, 1)])], [(5, 1)])]),
+    "released twice": plain(groups=[grouped([P1], [], [(5, 1), (5, 1)])]),
+    "owned and not pending": plain(groups=[grouped([], [(b"c", T, T, [(5, 1)])])]),
+    "released and not pending": plain(groups=[grouped([], [], [(5, 1)])]),
+    "delivered before 1970": plain(groups=[grouped([((5, 1), -1, 1)], [(b"c", T, T, [(5, 1)])])]),
+    "seen before 1970": plain(groups=[grouped([], [(b"c", -1, T, [])])]),
+    "active before 1970": plain(groups=[grouped([], [(b"c", T, -2, [])])]),
+    "a window of no seconds": plain(known=old.idempotency(0, 100)),
+    "a window of more than a day": plain(known=old.idempotency(86401, 100)),
+    "no room for iids": plain(known=old.idempotency(100, 0)),
+    "room for too many iids": plain(known=old.idempotency(100, 10_001)),
+    "more iids than room": plain(
+        known=old.idempotency(100, 1, [(b"p", [(b"a", (5, 1)), (b"b", (5, 2))])])
+    ),
+    "an iid twice": plain(
+        known=old.idempotency(100, 9, [(b"p", [(b"a", (5, 1)), (b"a", (5, 2))])])
+    ),
+    "an empty iid": plain(known=old.idempotency(100, 9, [(b"p", [(b"", (5, 1))])])),
+    "an empty producer": plain(known=old.idempotency(100, 9, [(b"", [(b"a", (5, 1))])])),
+    "a producer twice": plain(
+        known=old.idempotency(100, 9, [(b"p", [(b"a", (5, 1))]), (b"p", [(b"b", (5, 1))])])
+    ),
+}
+
+
+def test_the_stream_that_is_broken_below_is_sound() -> None:
+    assert load(old.sealed(plain()))
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+def test_what_does_not_agree_is_refused(body: bytes) -> None:
+    with pytest.raises(BadPayload):
+        load(old.sealed(body))
+
+
+@pytest.mark.parametrize("kind", [15, 19, 21, 26, 27])
+def test_a_stream_that_ends_early_is_refused(kind: int) -> None:
+    # Given a sound value
+    body = of_kind(kind)[:-10]
+
+    # Then each of its beginnings is refused
+    for end in range(1, len(body)):
+        with pytest.raises(BadPayload):
+            load(old.sealed(body[:end]))
+
+
+def test_bytes_behind_a_value_are_let_be_as_redis_does() -> None:
+    assert load(old.sealed(plain() + b"more")) == load(old.sealed(plain()))
