@@ -93,9 +93,9 @@ MAX_IDMP_MAXSIZE = 10_000
 IID_SWEEP_MS = 1000
 """How often iids that have run out are forgotten. Precedent: Redis, handleExpiredIdmpEntries."""
 
-MAX_IIDS_A_SWEEP = 10_000
-"""Most iids (and one producer's more) that one sweep forgets; the next one follows at once, after
-whatever clients have sent meanwhile."""
+MAX_IIDS_A_SWEEP = 1000
+"""Most iids (and one producer's more) that one sweep forgets, some 15 ms in plain Python when each has
+a producer of its own; the next one follows at once, after whatever clients have sent meanwhile."""
 
 MAX_DELIVERY_COUNT = 2**63 - 1
 """Precedent: Redis, LLONG_MAX, which XNACK FATAL sets."""
@@ -116,6 +116,10 @@ REFUSED_RECHECK_MS = 1000
 SHORTEST_RECHECK_MS = 10
 """How often at most a blocked XREADGROUP CLAIM looks for entries that were delivered meanwhile; CLAIM 0
 would otherwise look all the time."""
+
+MAX_ERROR_CODES = 128
+"""First words of error replies that INFO errorstats tells apart; a script could make as many as it
+likes. Precedent: Redis, ERROR_STATS_NUMBER."""
 
 SMALL_GARBAGE = 256
 """Parts (entries, members) up to which a dropped value is freed where it is dropped: 20 µs."""

@@ -183,7 +183,8 @@ class Idempotency:
         self.keyspace.iid_deadlines.note(producer.noted_ms, self.sid, pid)
 
     def _forget(self) -> None:
-        self.producers.clear()
+        producers, self.producers = self.producers, {}
+        self.keyspace.discard(producers, self.tracked)
         self.tracked = 0
 
 

@@ -122,7 +122,7 @@ class Keyspace:
         del self.streams[stream.sid]
         for group in stream.groups.values():
             self.drop_group(group)
-        self.discard(stream, stream.length)
+        self.discard(stream, stream.length + stream.idempotency.tracked)
 
     def drop_streams(self, database: Database) -> None:
         """Forget the streams of a database, at the cost of what goes or of what stays, whichever is

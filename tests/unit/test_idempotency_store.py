@@ -1,0 +1,276 @@
+"""Idempotent producers of a whole store: expiry, hits, what goes where a stream goes, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headwater.commands import events
+from headwater.commands.idempotency import content_hash
+from headwater.engine.check import broken_invariants
+from headwater.server import chores
+from headwater.testing.clock import START_MS
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Simple
+
+OK = Simple(b"OK")
+
+
+@pytest.fixture
+def store() -> Iterator[LocalStore]:
+    made = LocalStore()
+    yield made
+    assert broken_invariants(made.node.keyspace) == []
+
+
+@pytest.fixture
+def client(store: LocalStore) -> LocalClient:
+    return store.client()
+
+
+def tracked(client: LocalClient, key: str = "s") -> dict[bytes, Any]:
+    """The six fields of XINFO STREAM."""
+    reply = client("XINFO", "STREAM", key)
+    assert isinstance(reply, list)
+    pairs = dict(zip(reply[::2], reply[1::2], strict=True))
+    return {name: pairs[name] for name in pairs if isinstance(name, bytes) and b"id" in name[:4]}
+
+
+# --- when iids are forgotten ------------------------------------------------------------------------
+
+
+def test_nothing_is_due_while_nothing_is_known(store: LocalStore, client: LocalClient) -> None:
+    client("XADD", "s", "*", "a", "1")
+    assert store.node.next_deadline() is None
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    assert store.seconds_ahead() == 100
+    store.advance(100)
+    assert store.node.next_deadline() is None
+
+
+def test_an_idle_embedded_store_forgets_when_it_is_asked(
+    store: LocalStore, client: LocalClient
+) -> None:
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    store.clock.advance(100)  # and nobody ticks
+    assert client("XADD", "s", "IDMP", "p", "1", "*", "a", "1") == b"%d-0" % (START_MS + 100_000)
+
+
+def test_a_sweep_is_a_fact_that_nobody_waits_for(
+    store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given what two producers have sent, and a journal that says whether it was asked to sync
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    client("XADD", "s", "IDMP", "q", "1", "*", "a", "1")
+    journal = store.node.journal
+    assert journal is not None
+    commit, syncs = journal.commit, []
+
+    def note(buffer: bytearray, *, sync: bool) -> None:
+        syncs.append(sync)
+        commit(buffer, sync=sync)
+
+    monkeypatch.setattr(journal, "commit", note)
+    dirty = store.node.keyspace.dirty
+    # When their time has come
+    store.advance(100)
+    # Then one group without a sync says so, no change is counted, and a recovered store knows it
+    assert syncs == [False]
+    assert store.node.keyspace.dirty == dirty
+    assert tracked(client)[b"pids-tracked"] == 0
+    client("SET", "mark", "1")
+    store.crash()
+    assert tracked(store.client())[b"iids-tracked"] == 0
+
+
+def test_a_sweep_takes_its_time_over_many(
+    store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given more producers than one sweep forgets
+    monkeypatch.setattr(chores, "MAX_IIDS_A_SWEEP", 3)
+    for number in range(8):
+        client("XADD", "s", "IDMP", f"p{number}", "1", "*", "a", "1")
+    # When their time has come, then it is done in three steps, each at once after the other
+    left = []
+    store.advance(100)
+    while store.node.next_deadline() is not None:
+        left.append(tracked(store.client())[b"pids-tracked"])
+        assert store.seconds_ahead() == 0
+        store.node.tick()
+    assert left == [2]  # each question was a turn, and a turn sweeps too
+    assert tracked(client)[b"pids-tracked"] == 0
+
+
+def test_a_full_disk_is_asked_again_a_second_later(store: LocalStore, client: LocalClient) -> None:
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    records = store.node.records
+    admission = records.admission
+    records.admission = lambda _size: "no space"
+    store.advance(100)
+    assert store.seconds_ahead() == 1
+    records.admission = admission
+    store.advance(1)
+    assert tracked(client)[b"pids-tracked"] == 0
+
+
+def test_an_id_of_the_far_future_breaks_nothing(store: LocalStore, client: LocalClient) -> None:
+    client("XADD", "s", f"{2**64 - 1}-5", "a", "1")
+    assert client("XADD", "s", "IDMP", "p", "1", "*", "a", "1") == b"18446744073709551615-6"
+    assert store.seconds_ahead() > 1e16
+    store.advance(86_400)
+    assert client("XADD", "s", "IDMP", "p", "1", "*", "a", "1") == b"18446744073709551615-6"
+
+
+# --- what a hit is ----------------------------------------------------------------------------------
+
+
+def test_what_counts_as_a_change(store: LocalStore, client: LocalClient) -> None:
+    """What Redis propagates, INFO counts: a hit, but no XCFGSET or XIDMPRECORD that changes nothing."""
+    counted = []
+    for words in (
+        "XADD s IDMP p 1 * a 1",
+        "XADD s IDMP p 1 * a 1",
+        "XADD s IDMP p 1 MAXLEN 0 * a 1",
+        "XCFGSET s IDMP-DURATION 100",
+        "XCFGSET s IDMP-DURATION 99",
+        f"XIDMPRECORD s p 1 {START_MS}-0",
+        f"XIDMPRECORD s p 1 {START_MS}-0",
+        f"XIDMPRECORD s p 1 {START_MS}-1",
+        "XADD none NOMKSTREAM IDMP p 1 * a 1",
+    ):
+        before = store.node.keyspace.dirty
+        client(*words.split())
+        counted.append(store.node.keyspace.dirty - before)
+    assert counted == [1, 1, 1, 0, 1, 1, 0, 0, 0]
+
+
+def test_a_hit_is_no_event_and_neither_is_configuring(
+    store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = []
+    keyspace = store.node.keyspace
+    keyspace.notified = events.ALL
+    notify = client.session.call.notify
+
+    def note(kind: int, event: bytes, key: bytes, **how: Any) -> None:
+        heard.append(event)
+        notify(kind, event, key, **how)
+
+    monkeypatch.setattr(client.session.call, "notify", note)
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    assert heard == [b"xadd"]
+    client("XADD", "s", "IDMP", "p", "1", "MAXLEN", "0", "*", "a", "1")
+    client("XCFGSET", "s", "IDMP-MAXSIZE", "5")
+    client("XIDMPRECORD", "s", "p", "1", f"{START_MS}-0")
+    store.advance(100)
+    assert heard == [b"xadd"]
+
+
+def test_a_hit_needs_room_for_its_count_too(store: LocalStore, client: LocalClient) -> None:
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    admission = client.session.call.admission
+    client.session.call.admission = lambda _size: "no space"
+    reply = client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    assert isinstance(reply, Failure)
+    assert reply.text.startswith(b"MISCONF")
+    client.session.call.admission = admission
+    assert tracked(client)[b"iids-duplicates"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["RENAME s t"], "t"),
+        (["COPY s t"], "t"),
+        (["COPY s t"], "s"),
+        (["MOVE s 1", "SELECT 1"], "s"),
+        (["SWAPDB 0 1", "SELECT 1"], "s"),
+        (["XSETID s 1700000000001-0"], "s"),
+        (["PERSIST s", "EXPIRE s 1000"], "s"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0].split()[0],
+)
+def test_what_is_known_goes_where_the_stream_goes(
+    store: LocalStore, client: LocalClient, words: list[str], key: str
+) -> None:
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    client("XCFGSET", "s", "IDMP-MAXSIZE", "7")
+    client("XADD", "s", "IDMP", "p", "2", "*", "a", "2")
+    for line in words:
+        assert not isinstance(client(*line.split()), Failure)
+    assert client("XADD", key, "IDMP", "p", "2", "*", "a", "3") == b"%d-1" % START_MS
+    there = tracked(client, key)
+    assert (there[b"idmp-maxsize"], there[b"iids-added"], there[b"iids-duplicates"]) == (7, 2, 1)
+    # and it runs out there as anywhere
+    store.advance(100)
+    assert tracked(client, key)[b"pids-tracked"] == 0
+
+
+def test_what_is_known_is_in_a_dump(store: LocalStore, client: LocalClient) -> None:
+    client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
+    client("XADD", "s", "IDMPAUTO", "q", "*", "a", "1")
+    client("XCFGSET", "s", "IDMP-DURATION", "10")
+    client("XADD", "s", "IDMP", "p", "2", "*", "a", "2")
+    client("XADD", "s", "IDMP", "p", "2", "*", "a", "2")
+    payload = client("DUMP", "s")
+    assert isinstance(payload, bytes)
+    assert client("RESTORE", "t", 0, payload) == OK
+    assert tracked(client, "t") == tracked(client, "s")
+    assert client("XADD", "t", "IDMP", "p", "2", "*", "a", "2") == b"%d-2" % START_MS
+    store.advance(10)
+    assert tracked(client, "t")[b"pids-tracked"] == 0
+
+
+def test_both_options_share_one_map(client: LocalClient) -> None:
+    first = client("XADD", "s", "IDMPAUTO", "p", "*", "a", "1")
+    assert client("XADD", "s", "IDMP", "p", content_hash([b"a", b"1"]), "*", "b", "2") == first
+
+
+# --- settings ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("makes", ["XADD s * a 1", "XGROUP CREATE s g $ MKSTREAM"])
+def test_a_new_stream_begins_as_configured_and_says_so_in_its_journal(
+    store: LocalStore, client: LocalClient, makes: str
+) -> None:
+    client("CONFIG", "SET", "stream-idmp-duration", "5", "stream-idmp-maxsize", "6")
+    client(*makes.split())
+    store.crash()
+    fields = tracked(store.client())
+    assert (fields[b"idmp-duration"], fields[b"idmp-maxsize"]) == (5, 6)
+
+
+def test_settling_into_a_new_stream_configures_it_as_well(
+    store: LocalStore, client: LocalClient
+) -> None:
+    client("XADD", "s", "1-1", "a", "1")
+    client("XGROUP", "CREATE", "s", "g", "0")
+    client("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    client("CONFIG", "SET", "stream-idmp-maxsize", "6")
+    settling = "XSETTLE s g c ACK IDS 1 1-1 TO t * FIELDS 1 a 1"
+    client(*settling.split())
+    assert (tracked(client, "t")[b"idmp-maxsize"], tracked(client)[b"idmp-maxsize"]) == (6, 100)
+
+
+def test_every_step_of_many_producers_is_sound(
+    store: LocalStore, client: LocalClient, check: Callable[[], None]
+) -> None:
+    """Thousands of producers of one iid each, in several streams, over several seconds."""
+    for number in range(2000):
+        client("XADD", f"s{number % 3}", "IDMP", f"p{number}", "1", "*", "a", "1")
+        if number % 100 == 0:
+            store.advance(0.37)
+            check()
+    store.advance(102)
+    check()
+    assert [tracked(client, f"s{n}")[b"pids-tracked"] for n in range(3)] == [0, 0, 0]
+
+
+@pytest.fixture
+def check(store: LocalStore) -> Callable[[], None]:
+    def sound() -> None:
+        assert broken_invariants(store.node.keyspace) == []
+
+    return sound
