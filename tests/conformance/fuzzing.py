@@ -102,7 +102,7 @@ class Fuzz:
                 while client.reply() is not None:
                     pass
                 if client.session.blocked is not None:
-                    store.node.unblock(client.session, error=False)
+                    store.node.blocked.unblock(client.session, error=False)
                     store.node.tick()
                     client.reply()
                 left = bytes(client._reader.buffer)

@@ -68,7 +68,7 @@ def test_a_failed_fsync_of_the_thread_poisons(files: CrashableFiles, everysec: J
     assert everysec.failure is not None
     # And it is not tried again
     files.transcript.clear()
-    flusher_of(everysec).wrote(1, 100)
+    flusher_of(everysec).wrote(1, 100, 1)
     assert not flusher_of(everysec).flush_once()
     assert files.transcript == []
 

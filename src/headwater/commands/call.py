@@ -48,6 +48,7 @@ class Wait(NamedTuple):
     is the Unix time at which to run again although no key was signalled, None if never. With
     ``for_streams`` a signal counts only while its key holds a stream: XREAD waits on when the key
     goes or becomes something else, XREADGROUP hears of it. With ``for_lists`` it must hold a list.
+    ``at_timeout`` is the answer, in RESP, when the time is over; None is a nil array.
     """
 
     keys: list[bytes]
@@ -56,6 +57,7 @@ class Wait(NamedTuple):
     recheck_at_ms: int | None = None
     for_streams: bool = False
     for_lists: bool = False
+    at_timeout: bytes | None = None
 
     def heeds(self, value: Value | None) -> bool:
         """Whether a signal of a key that holds ``value`` now counts."""
@@ -158,7 +160,7 @@ class Call:
         """As `stream`, for commands that Redis has look a key up for reading: a miss is an event."""
         found = self.stream(key)
         if found is None:
-            self.notify(MISSED, b"keymiss", key)
+            self.missed(key)
         return found
 
     def lookup(self, key: bytes) -> Value | None:
@@ -172,8 +174,12 @@ class Call:
         """As `lookup`, for commands that only read: a miss is an event."""
         value = self.lookup(key)
         if value is None:
-            self.notify(MISSED, b"keymiss", key)
+            self.missed(key)
         return value
+
+    def missed(self, key: bytes) -> None:
+        """There is no ``key`` that could be read."""
+        self.notify(MISSED, b"keymiss", key)
 
     def create_stream(self, key: bytes) -> Stream:
         """A new stream at ``key``, configured as the settings say that new ones are; two facts of

@@ -39,6 +39,8 @@ class Flusher:
         self.delayed = 0
         """How often a turn had to wait."""
         self.fsyncs = 0
+        self.synced_turn = 0
+        """The last turn that an fsync has covered."""
         self._files = files
         self._clock = clock
         self._on_failure = on_failure
@@ -47,6 +49,7 @@ class Flusher:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._dirty: Synced | None = None
+        self._dirty_turn = 0
         self._synced: Synced | None = None
         self._since: float | None = None
         self._failed = False
@@ -63,10 +66,11 @@ class Flusher:
             self._thread.join()
             self._thread = None
 
-    def wrote(self, number: int, end: int) -> None:
-        """File ``number`` has been written up to ``end``; the next fsync is to cover it."""
+    def wrote(self, number: int, end: int, turn: int) -> None:
+        """File ``number`` has been written up to ``end``, the last of ``turn``; the next fsync is to
+        cover it."""
         with self._changed:
-            self._dirty = Synced(number, end)
+            self._dirty, self._dirty_turn = Synced(number, end), turn
 
     def take_synced(self) -> Synced | None:
         """How far the last fsync reached, once."""
@@ -80,6 +84,7 @@ class Flusher:
         """One fsync, if anything is dirty; False when nothing was done or it failed."""
         with self._changed:
             dirty, self._dirty = self._dirty, None
+            turn = self._dirty_turn
             if dirty is None or self._failed:
                 return False
             self._since = self._clock.monotonic()
@@ -96,6 +101,7 @@ class Flusher:
             self._since = None
             if failure is None:
                 self._synced = dirty
+                self.synced_turn = turn
             self._changed.notify_all()
         return failure is None
 

@@ -114,6 +114,7 @@ class Journal:
         self._vouch: Synced | None = None
         self._clean = False
         self._turn = 0
+        self._durable_turn = 0
         self._now_ms = 0
         self._fsyncs = 0
         self._delayed = 0
@@ -165,6 +166,7 @@ class Journal:
         self._vouch = Synced(self._file.number, self._end)
         self._clean = recovery.clean
         self._turn, self._now_ms = recovery.last_turn, recovery.last_now_ms
+        self._durable_turn = self._turn
         self._state = "open"
         self._reserve.ahead(self._file.number + 1)
         self._measure()
@@ -172,11 +174,9 @@ class Journal:
 
     def _start_flusher(self) -> None:
         if self.policy == "everysec":
+            clock, interval = self._clock, self._flush_interval
             self._flusher = Flusher(
-                self._files,
-                clock=self._clock,
-                on_failure=self._poison,
-                interval=self._flush_interval,
+                self._files, clock=clock, on_failure=self._poison, interval=interval
             )
             self._flusher.start()
 
@@ -225,7 +225,7 @@ class Journal:
             if sync and self.policy == "always":
                 self._sync()
             elif sync and self._flusher is not None:
-                self._flusher.wrote(self._file.number, self._end)
+                self._flusher.wrote(self._file.number, self._end, self._turn)
             # After the fsync: a new file is begun, so the next one is made now.
             self._reserve.ahead(self._file.number + 1)
             self._measure()
@@ -280,6 +280,7 @@ class Journal:
     def _rotate(self, needed: int) -> None:
         """Go on in the next file, which has room for ``needed`` bytes."""
         self._sync()
+        self._durable_turn = self._turn - 1  # of this turn there may be more to come
         self._vouch = Synced(self._file.number, self._end)
         if self._reserve.room() < needed:
             reason = self._reserve.make_next(self._file.number + 1, needed)
@@ -308,6 +309,7 @@ class Journal:
         try:
             self._stop_flusher()
             self._sync()
+            self._durable_turn = self._turn
         except BaseException as error:
             self._fail(error)
         self.policy = policy
@@ -317,12 +319,14 @@ class Journal:
         """Figures for INFO; the only call that a poisoned journal answers."""
         delayed = self._delayed + (self._flusher.delayed if self._flusher else 0)
         fsyncs = self._fsyncs + (self._flusher.fsyncs if self._flusher else 0)
+        flushed_turn = self._flusher.synced_turn if self._flusher else 0
         return JournalStatistics(
             current_bytes=self._before + self._end,
             base_bytes=self._base,
             files=self._file.number,
             fsyncs=fsyncs,
             delayed_fsyncs=delayed,
+            durable_turn=max(self._durable_turn, flushed_turn),
             failure=self.failure,
             refusal=self._reserve.refusal,
         )

@@ -134,6 +134,10 @@ class Recovery:
             raise self._damaged(name, 0, "the header of a file of another store")
         return JournalFile(number, header.size)
 
+    def again(self) -> Recovery:
+        """A fresh look at the same files, with what was written since."""
+        return Recovery(self._files)
+
     # --- reading --------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Group]:

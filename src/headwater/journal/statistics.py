@@ -14,6 +14,8 @@ class JournalStatistics(NamedTuple):
     files: int
     fsyncs: int
     delayed_fsyncs: int
+    durable_turn: int
+    """The last turn of which everything is known to be on disk; ``always`` does not count."""
     failure: str | None
     """Why nothing more is written until restart."""
     refusal: str | None

@@ -83,6 +83,12 @@ class Config:
     stream_idmp_duration: int = limits.IDMP_DURATION_S
     stream_idmp_maxsize: int = limits.IDMP_MAXSIZE
     dump_format: Literal["8.8", "8.2", "7.0"] = "8.8"
+    slowlog_log_slower_than: int = 10_000
+    slowlog_max_len: int = 128
+    latency_monitor_threshold: int = 0
+    latency_tracking: bool = False
+    latency_tracking_info_percentiles: tuple[str, ...] = ("50", "99", "99.9")
+    enable_debug_command: Literal["no", "local", "yes"] = "no"
     loglevel: Literal["debug", "verbose", "notice", "warning", "nothing"] = "notice"
     logfile: str = ""
     file: Path | None = None
@@ -183,6 +189,8 @@ def parse(setting: Setting, text: str) -> Any:
         return _output_limit(text)
     if setting.name == "tls-protocols":
         return _tls_protocols(text)
+    if setting.name == "latency-tracking-info-percentiles":
+        return _percentiles(text)
     if setting.name == "unixsocketperm":
         if not text.isdigit() or any(digit in "89" for digit in text) or int(text, 8) > 0o777:
             raise ValueError("argument must be octal permissions, 0 to 777")
@@ -287,6 +295,18 @@ def _tls_protocols(text: str) -> tuple[str, ...]:
             f"argument must be of {' and '.join(TLS_PROTOCOLS)}; older ones are not secure any more"
         )
     return tuple(name for low, name in known.items() if low in wanted) or TLS_PROTOCOLS
+
+
+def _percentiles(text: str) -> tuple[str, ...]:
+    try:
+        found = [float(word) for word in text.split()]
+    except ValueError:
+        raise ValueError("Invalid latency-tracking-info-percentiles parameters") from None
+    if not all(0.0 <= percent <= 100.0 for percent in found):
+        raise ValueError(
+            "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+        )
+    return tuple(f"{percent:.6f}".rstrip("0").rstrip(".") for percent in found)
 
 
 def _output_limit(text: str) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ Rule 3. EXEC, scripts and woken waiters come in by `invoke`, behind the gates.
 
 from __future__ import annotations
 
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Missing, Wait
@@ -38,6 +39,8 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
         name, row = find_row(arguments)
         session.last_command = row.name
         _check_gates(session, row, arguments)
+        if node.pause.active and node.pause.holds(session, row):
+            return node.pause.postpone(session, arguments)
         if session.queued is not None and name not in _NEVER_QUEUED:
             session.queue(arguments)
             session.reply.simple(b"QUEUED")
@@ -47,6 +50,8 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     except CommandError as error:
         del session.outbox[mark:]
         session.queue_failed |= session.queued is not None and not chosen
+        if not chosen:
+            node.observer.rejected(arguments, error)
         session.reply.error(str(error))
         return None
 
@@ -55,8 +60,12 @@ def _check_gates(session: Session, row: CommandRow, arguments: Arguments) -> Non
     """Refuse what may not run. Raises `CommandError`."""
     if not session.let_in and "no_auth" not in row.flags:
         raise CommandError(NO_AUTH)
+    if session.queued is not None and "no_multi" in row.flags:
+        raise CommandError("ERR Command not allowed inside a transaction")
     if not session.user.unrestricted:
         permissions.check(session, row, arguments)
+    if session.monitoring and ("readonly" in row.flags or "write" in row.flags):
+        raise CommandError("ERR Replica can't interact with the keyspace")
 
 
 def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | None:
@@ -69,13 +78,32 @@ def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | N
 
 
 def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> Wait | None:
-    """Call the function of a command that was found; raises `CommandError`."""
+    """Call the function of a command that was found, and count it; raises `CommandError`."""
     call = session.call
     call.arguments = arguments
+    observer = node.observer
+    timing = observer.timing
+    began = perf_counter_ns() if timing else 0
     function = FUNCTIONS.get(name)
-    if function is None:
-        SERVER_FUNCTIONS[name](call, session, node)
-        return None
-    result = function(call)
+    result: Wait | Missing | None
+    try:
+        if function is None:
+            result = SERVER_FUNCTIONS[name](call, session, node)
+        else:
+            result = function(call)
+    except CommandError as error:
+        took = perf_counter_ns() - began if timing else 0
+        observer.failed(session, name, arguments, took, error)
+        raise
     assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
-    return result
+    if result is not None:
+        observer.blocks(session, name, arguments)
+        return result
+    figures = observer.commands[name]
+    figures.calls += 1
+    if timing:
+        took = perf_counter_ns() - began
+        figures.nanoseconds += took
+        if took > observer.look_ns:
+            observer.look(session, name, arguments, took)
+    return None

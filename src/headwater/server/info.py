@@ -28,11 +28,10 @@ class Traffic:
     def __init__(self) -> None:
         self.listeners: list[str] = []
         """Addresses that are listened at, as the ready line shows them."""
-        self.reset(commands_run=0, connections_seen=0)
+        self.reset(connections_seen=0)
 
-    def reset(self, *, commands_run: int, connections_seen: int) -> None:
-        """Begin to count anew; the node's own counters go on and are shown less these."""
-        self.commands_before = commands_run
+    def reset(self, *, connections_seen: int) -> None:
+        """Begin to count anew; the node's own counter goes on and is shown less this."""
         self.connections_before = connections_seen
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -127,7 +126,7 @@ def _clients(node: Node) -> Facts:
 
 
 def _memory(node: Node) -> Facts:
-    rss, peak = _resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rss, peak = resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "used_memory": rss,
@@ -179,7 +178,7 @@ def _stats(node: Node) -> Facts:
     traffic = traffic_of(node)
     return {
         "total_connections_received": node.connections_seen - traffic.connections_before,
-        "total_commands_processed": node.commands_run - traffic.commands_before,
+        "total_commands_processed": node.observer.commands_processed(),
         "total_net_input_bytes": traffic.received_bytes,
         "total_net_output_bytes": traffic.sent_bytes,
         "rejected_connections": traffic.rejected_connections,
@@ -256,7 +255,7 @@ SECTIONS: dict[str, Callable[[Node], Facts]] = {
 }
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """What the process holds in memory now, as Linux tells it; elsewhere the most it ever held."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (a call a scrape, kept cheap)

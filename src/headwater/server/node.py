@@ -24,21 +24,29 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from math import inf
+from time import perf_counter_ns
 
 from headwater.clock import Clock, SystemClock
-from headwater.commands.call import Wait
+from headwater.engine.garbage import free
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
-from headwater.errors import CommandError, ForkedStore, NodePoisoned, ProtocolError
+from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
 from headwater.server.acl.access import AccessControl
+from headwater.server.blocking import BlockedClients
 from headwater.server.chores import end_delays, expire_keys, forget_iids, record_seen
+from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.config import Config
-from headwater.server.execution import execute, invoke_again
+from headwater.server.execution import execute
+from headwater.server.latency import FSYNC_ALWAYS, WRITE
+from headwater.server.observer import Observer
+from headwater.server.pausing import Pause
 from headwater.server.records import TurnRecords
 from headwater.server.session import Session
-from headwater.server.waiting import Waiter, WaitingRoom
+from headwater.server.waiting import WaitingRoom
+
+FREED_AT_ONCE = 5000
+"""Objects of large values that are gone which a turn frees, in less than a millisecond."""
 
 SEEN_INTERVAL_S = 1.0
 """How often times of consumers that were only seen become facts (law 3)."""
@@ -67,10 +75,16 @@ class Node:
         self.lock = threading.RLock()
         self.settings = self.config.stream_settings()
         self.records = TurnRecords(self.keyspace.facts, journal)
-        self.started_ms = self.clock.now_ms()
+        self.started_ms = self.keyspace.opened_ms = self.clock.now_ms()
         self.sessions: dict[int, Session] = {}
         self.waiting = WaitingRoom()
-        self.commands_run = 0
+        self.pause = Pause()
+        self.blocked = BlockedClients(self, self.waiting, self.pause)
+        self.observer = Observer(self.config)
+        self.expires_by_itself = True
+        """Whether keys whose time has come are deleted (DEBUG SET-ACTIVE-EXPIRE)."""
+        self.after_commit: list[Callable[[Node], None]] = []
+        """What is to be done once this turn is in the journal, before its answers leave."""
         self.connections_seen = 0
         self.poisoned: NodePoisoned | None = None
         self.stopping = False
@@ -78,7 +92,6 @@ class Node:
         self._session_ids = itertools.count(1)
         self._changed: dict[Session, None] = {}
         """Sessions that this turn wrote to."""
-        self._resumed: list[Session] = []
         self._seen_deadline = inf
         self._process_id = os.getpid()
 
@@ -118,6 +131,8 @@ class Node:
             session.closed = True
             self.sessions.pop(session.id, None)
             session.leave_transaction()
+            stop_monitoring(session, self)
+            self.pause.forget(session)
             if session.blocked is not None:
                 self.waiting.remove(session.blocked)
                 session.blocked = None
@@ -158,11 +173,13 @@ class Node:
 
     def next_deadline(self) -> float | None:
         """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
-        deadline = min(self.waiting.next_deadline(), self._seen_deadline)
+        if self.keyspace.garbage:
+            return self.clock.monotonic()
+        deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
         times = (
             self.waiting.next_recheck(),
             self.keyspace.next_due(),
-            self.keyspace.next_expiry(),
+            self.keyspace.next_expiry() if self.expires_by_itself else None,
             self.keyspace.iid_deadlines.next_sweep_ms(),
         )
         wall = min((at for at in times if at is not None), default=None)
@@ -171,17 +188,9 @@ class Node:
             deadline = min(deadline, self.clock.monotonic() + ahead)
         return None if deadline == inf else deadline
 
-    def unblock(self, session: Session, *, error: bool) -> bool:
-        """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
-        waiter = session.blocked
-        if waiter is None:
-            return False
-        self._leave_wait(waiter)
-        if error:
-            session.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
-        else:
-            session.reply.nil_array()
-        return True
+    def wrote_to(self, session: Session) -> None:
+        """A session that is not being served was given output."""
+        self._changed[session] = None
 
     def close(self) -> None:
         """A clean stop: the last seen times and the journal's end are written and synced."""
@@ -199,16 +208,14 @@ class Node:
 
     def _do_what_is_due(self) -> None:
         end_delays(self.keyspace, self.records, self.clock.now_ms())
-        expire_keys(self.keyspace, self.records, self.clock.now_ms())
+        if self.expires_by_itself:
+            expire_keys(self.keyspace, self.records, self.clock.now_ms())
         forget_iids(self.keyspace, self.records, self.clock.now_ms())
-        for waiter in self.waiting.to_recheck(self.clock.now_ms()):
-            self._run_waiter(waiter)
-            if waiter.active:
-                self.waiting.schedule_recheck(waiter)
-        self._serve_signalled()
-        for waiter in self.waiting.timed_out(self.clock.monotonic()):
-            self._leave_wait(waiter)
-            waiter.session.reply.nil_array()
+        if self.clock.monotonic() >= self.pause.until:
+            self.blocked.end_pause()
+        self.blocked.run_due()
+        self.blocked.serve_signalled()
+        self.blocked.end_timed_out()
         self._drain_resumed()
         self._record_seen()
 
@@ -241,9 +248,15 @@ class Node:
         """Run the whole requests that a session has sent, until it blocks, closes, or has more
         answers in line than a client may: what is left waits until it has taken them."""
         session.last_interaction = self.clock.monotonic()
+        if session.last_interaction >= self.pause.until:
+            self.blocked.end_pause()
         room = self.config.output_ahead_bytes - session.unsent
         session.stalled = False
+        facts_mark = len(self.records.facts.data)
         try:
+            if session.postponed is not None:
+                postponed, session.postponed = session.postponed, None
+                self.run(session, postponed)
             while session.blocked is None and not session.closing:
                 if len(session.outbox) > room and session.kind != "embedded":
                     session.stalled = True
@@ -254,12 +267,15 @@ class Node:
         except ProtocolError as error:
             session.reply.error(f"ERR {error}")
             session.closing = True
+        if len(self.records.facts.data) > facts_mark:
+            session.wrote_turn = self.records.turn
         self._changed[session] = None
 
     def _drain_resumed(self) -> None:
         """Sessions that were unblocked go on with what they had sent meanwhile."""
-        while self._resumed:
-            self._drain(self._resumed.pop(0))
+        resumed = self.blocked.resumed
+        while resumed:
+            self._drain(resumed.pop(0))
 
     def run(self, session: Session, arguments: Arguments) -> None:
         """One request: its record group, its reply, and whoever it wakes."""
@@ -268,11 +284,12 @@ class Node:
             return
         call = session.call
         call.now_ms = self.clock.now_ms()
+        if self.keyspace.expiring and self.expires_by_itself:
+            expire_keys(self.keyspace, self.records, call.now_ms)
         if self.keyspace.due_notes:
             end_delays(self.keyspace, self.records, call.now_ms)
-            if self.keyspace.signalled:  # who waited for what came due goes before who asks now
-                self._serve_signalled()
-        self.commands_run += 1
+        if self.keyspace.signalled:  # who waited for what is due goes before who asks now
+            self.blocked.serve_signalled()
         reply_mark = len(session.outbox)
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
@@ -281,13 +298,13 @@ class Node:
         finally:
             self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
-            self._block(session, wait)
+            self.blocked.block(session, wait)
         if silent and session.reply_mode != "on":
             del session.outbox[reply_mark:]
             if session.reply_mode == "skip":
                 session.reply_mode = "on"
         if self.keyspace.signalled:
-            self._serve_signalled()
+            self.blocked.serve_signalled()
         if self.keyspace.unseen and self._seen_deadline == inf:
             self._seen_deadline = self.clock.monotonic() + SEEN_INTERVAL_S
 
@@ -296,7 +313,7 @@ class Node:
         changed, self._changed = self._changed, {}
         try:
             if self.poisoned is None:
-                self.records.commit()
+                self._commit()
         except NodePoisoned as error:
             self.poisoned = error
             for session in changed:
@@ -305,54 +322,19 @@ class Node:
         for session in changed:
             if not session.closed and (session.release() or session.closing):
                 session.on_output(session)
+        if self.keyspace.garbage:
+            free(self.keyspace.garbage, FREED_AT_ONCE)
 
-    # --- waiting --------------------------------------------------------------------------------
-
-    def _block(self, session: Session, wait: Wait) -> None:
-        deadline = inf
-        if wait.timeout_ms:
-            # In whole microseconds, so that 0.1 s and 0.2 s more are what a clock shows at 0.3 s.
-            deadline = round(self.clock.monotonic() + wait.timeout_ms / 1000, 6)
-        waiter = Waiter(session, session.call.db, wait, deadline)
-        session.blocked = waiter
-        self.waiting.add(waiter)
-
-    def _leave_wait(self, waiter: Waiter) -> None:
-        """The session goes on; what it sent meanwhile runs in this turn."""
-        self.waiting.remove(waiter)
-        waiter.session.blocked = None
-        self._resumed.append(waiter.session)
-
-    def _serve_signalled(self) -> None:
-        """Run again whoever waits for a key that something happened to, first come first."""
-        signalled = self.keyspace.signalled
-        while signalled:
-            db, key = next(iter(signalled))
-            del signalled[db, key]
-            is_stream = isinstance(self.keyspace.databases[db].values.get(key), Stream)
-            for waiter in self.waiting.line(db, key):
-                if waiter.active and (is_stream or not waiter.wait.for_streams):
-                    self._run_waiter(waiter)
-
-    def _run_waiter(self, waiter: Waiter) -> None:
-        """Run a blocked command again; it is served, fails, or waits on where it stood."""
-        session = waiter.session
-        call = session.call
-        call.now_ms = self.clock.now_ms()
-        facts_mark = self.records.begin()
-        mark = len(session.outbox)
-        again: Wait | None = None
-        try:
-            again = invoke_again(self, session, waiter.wait.arguments)
-        except CommandError as error:
-            del session.outbox[mark:]
-            session.reply.error(str(error))
-        finally:
-            self.records.seal(facts_mark, call.now_ms)
-        if again is None:
-            self._leave_wait(waiter)
-        else:
-            waiter.wait = waiter.wait._replace(recheck_at_ms=again.recheck_at_ms)
+    def _commit(self) -> None:
+        latency = self.observer.latency
+        began = perf_counter_ns() if latency.threshold_ms else 0
+        self.records.commit()
+        if began and self.journal is not None:
+            event = FSYNC_ALWAYS if self.journal.policy == "always" else WRITE
+            ms = (perf_counter_ns() - began) // 1_000_000
+            latency.add(event, time=self.clock.now_ms() // 1000, ms=ms)
+        while self.after_commit:
+            self.after_commit.pop()(self)
 
     def _record_seen(self) -> None:
         """Once a second, while there is something to record."""

@@ -40,6 +40,10 @@ class TurnRecords:
         if seal_group(self.facts.data, mark, self.turn, now_ms, self._seed):
             self._awaited |= awaited
 
+    def holds_facts(self) -> bool:
+        """Whether this turn has written anything so far, in groups that are sealed or open."""
+        return len(self.facts.data) > GROUP_HEADER_BYTES
+
     def admits(self, size: int) -> bool:
         """Whether the journal has room for one more group of ``size`` bytes of facts."""
         return self.admission(len(self.facts.data) + GROUP_HEADER_BYTES + size) is None

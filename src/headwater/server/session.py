@@ -7,6 +7,7 @@ Output is in two parts: ``outbox`` is what commands have written in this turn an
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import randrange
 from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
@@ -53,6 +54,7 @@ class Session:
         self.call = Call(node.keyspace, self.reply)
         self.call.admission = node.records.admission
         self.call.settings = node.settings
+        self.call.draw = randrange
         self.unsent = 0
         """Bytes that were released and that the client has not taken yet."""
         self.stalled = False
@@ -76,6 +78,12 @@ class Session:
         self.watch = WatchToken()
         self.reply_mode = "on"
         """``on``, ``off`` or ``skip`` (the next reply): CLIENT REPLY."""
+        self.monitoring = False
+        """This client is shown every command that runs (MONITOR)."""
+        self.wrote_turn = 0
+        """The last turn in which this client changed anything."""
+        self.postponed: Arguments | None = None
+        """The request that CLIENT PAUSE held up, to be run before what came after it."""
         self.driver: Any = None
         """Whatever drives this session may keep its own state here."""
 

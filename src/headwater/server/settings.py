@@ -100,6 +100,16 @@ _ALL = (
             "knows; XCFGSET changes it for one.", 1, MAX_IDMP_MAXSIZE),
     Setting("dump-format", "choice", "Whose form of streams DUMP writes: Redis 8.8's, one that Redis "
             "7.2 to 8.4 and Valkey read too, or one for 7.0.", choices=("8.8", "8.2", "7.0")),
+    Setting("slowlog-log-slower-than", "integer", "Microseconds from which on a command is kept in "
+            "the slow log; -1: none is.", -1),
+    Setting("slowlog-max-len", "integer", "Most commands in the slow log."),
+    Setting("latency-monitor-threshold", "integer", "Milliseconds from which on LATENCY keeps what "
+            "held the server up; 0: nothing."),
+    Setting("latency-tracking", "boolean", "Whether to keep how long commands take, for LATENCY "
+            "HISTOGRAM and INFO latencystats."),
+    Setting("latency-tracking-info-percentiles", "words", "Percentiles that INFO latencystats shows."),
+    Setting("enable-debug-command", "choice", "Who may use DEBUG: nobody, clients of this machine, "
+            "or everyone.", choices=("no", "local", "yes"), fixed_after_start=_AT_START),
     Setting("loglevel", "choice", "What is logged.",
             choices=("debug", "verbose", "notice", "warning", "nothing")),
     Setting("logfile", "text", "Where the log goes; empty: standard error.",
@@ -125,11 +135,9 @@ _TLS_1_3 = "Python's ssl does not choose the ciphers of TLSv1.3; all that OpenSS
 _TLS_CURVES = "keys are exchanged by elliptic curves, which need no such file"
 _TLS_SESSIONS = "sessions are resumed by tickets, as OpenSSL keeps them"
 _NO_EVENTS = "there are no keyspace notifications in this release"
-_NO_SLOWLOG = "there is no slow log in this release"
 _FOREGROUND = "the server stays in the foreground; a service manager keeps it running"
 _NO_THREADS = "commands and sockets are served by one thread"
 _NO_TRACKING = "there is no client-side caching in this release"
-_NO_LATENCY = "there is no latency monitor in this release"
 _ONE_FORMAT = "the journal has one format and chooses the names of its files"
 _NO_LUA = "there is no scripting in this release"
 
@@ -160,10 +168,6 @@ FIXED: dict[str, Fixed] = {
     "tls-replication": Fixed("no", _NO_REPLICATION),
     "tls-cluster": Fixed("no", _NO_CLUSTER),
     "notify-keyspace-events": Fixed("", _NO_EVENTS),
-    "slowlog-log-slower-than": Fixed("-1", _NO_SLOWLOG),
-    "slowlog-max-len": Fixed("0", _NO_SLOWLOG),
-    "latency-monitor-threshold": Fixed("0", _NO_LATENCY),
-    "latency-tracking": Fixed("no", _NO_LATENCY),
     "stream-hot-bytes": Fixed("0", "every block stays in memory in this release"),
     "stream-compression": Fixed("none", "blocks are not compressed in this release"),
     "daemonize": Fixed("no", _FOREGROUND),

@@ -31,6 +31,8 @@ class Waiter:
         self.deadline = deadline
         """Monotonic seconds; infinity waits for ever."""
         self.active = True
+        self.due = False
+        """Its recheck has come and it was not run again since."""
 
 
 class WaitingRoom:
@@ -54,10 +56,16 @@ class WaitingRoom:
         if waiter.deadline != inf:
             self._ticket += 1
             heappush(self._deadlines, (waiter.deadline, self._ticket, waiter))
-        self.schedule_recheck(waiter)
+        self._note_recheck(waiter)
 
-    def schedule_recheck(self, waiter: Waiter) -> None:
-        """Look at ``waiter`` again at its wait's ``recheck_at_ms``."""
+    def recheck(self, waiter: Waiter, at_ms: int | None) -> None:
+        """``waiter`` was run again and waits on, to be looked at again at ``at_ms``."""
+        if at_ms != waiter.wait.recheck_at_ms or waiter.due:
+            waiter.wait = waiter.wait._replace(recheck_at_ms=at_ms)
+            self._note_recheck(waiter)
+
+    def _note_recheck(self, waiter: Waiter) -> None:
+        waiter.due = False
         if waiter.wait.recheck_at_ms is not None:
             self._ticket += 1
             heappush(self._rechecks, (waiter.wait.recheck_at_ms, self._ticket, waiter))
@@ -74,6 +82,13 @@ class WaitingRoom:
             if not line:
                 del self._by_key[waiter.db.index, key]
                 del waiter.db.waited[key]
+
+    @staticmethod
+    def move(waiter: Waiter, db: Database) -> None:
+        """``waiter`` waits for the same keys of a database that takes the place of its own."""
+        waiter.db = db
+        for key in dict.fromkeys(waiter.wait.keys):
+            db.waited[key] = db.waited.get(key, 0) + 1
 
     def line(self, db: int, key: bytes) -> list[Waiter]:
         """Who waits for a key, first come first."""
@@ -101,10 +116,11 @@ class WaitingRoom:
         return found
 
     def to_recheck(self, now_ms: int) -> list[Waiter]:
-        """Waiters whose recheck has come; each is scheduled anew by whoever runs it."""
+        """Waiters whose recheck has come; `recheck` says when the next is."""
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
             found.append(heappop(self._rechecks)[2])
+            found[-1].due = True
         return found
 
     @staticmethod

@@ -7,12 +7,34 @@ tests/conformance/test_protocol_table.py. ``since`` of our own verbs is Headwate
 
 from __future__ import annotations
 
-from headwater.commands.table import acl, connection, generic, server, streams, transactions, values
+from headwater.commands.table import (
+    acl,
+    cluster,
+    connection,
+    generic,
+    persistence,
+    scripting,
+    server,
+    streams,
+    transactions,
+    values,
+)
 from headwater.commands.table.rows import CommandRow
 
 COMMANDS: dict[bytes, CommandRow] = {
     row.name.upper().encode(): row
-    for room in (streams, generic, values, transactions, connection, acl, server)
+    for room in (
+        streams,
+        generic,
+        values,
+        transactions,
+        connection,
+        acl,
+        server,
+        persistence,
+        scripting,
+        cluster,
+    )
     for row in room.ROWS
 }
 """Every command that this store knows, by upper-case name."""

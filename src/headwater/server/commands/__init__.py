@@ -1,7 +1,7 @@
 """What acts on sessions and on the node: connection, clients, transactions, configuration, admin.
 
-A function is ``def hello(call: Call, session: Session, node: Node) -> None``; it keeps the rules of
-`headwater.commands.call`. A subcommand's function stands under its container's name and its own.
+A function is ``def hello(call: Call, session: Session, node: Node) -> Wait | None``; it keeps the
+rules of `headwater.commands.call`. A subcommand's function stands under its container's name and its own.
 """
 
 from __future__ import annotations
@@ -9,14 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import Call
+from headwater.commands.call import Call, Wait
 from headwater.server.commands import (
     acl,
     admin,
     client,
+    cluster,
     command,
     configuration,
     connection,
+    debug,
+    latency,
+    memory,
+    monitor,
+    pausing,
+    persistence,
+    scripts,
+    slowlog,
     transactions,
 )
 
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from headwater.server.node import Node
     from headwater.server.session import Session
 
-ServerCommand = Callable[[Call, "Session", "Node"], None]
+ServerCommand = Callable[[Call, "Session", "Node"], Wait | None]
 
 SERVER_FUNCTIONS: dict[bytes, ServerCommand] = {
     b"MULTI": transactions.multi,
@@ -57,6 +66,8 @@ SERVER_FUNCTIONS: dict[bytes, ServerCommand] = {
     b"CLIENT|LIST": client.client_list,
     b"CLIENT|KILL": client.client_kill,
     b"CLIENT|UNBLOCK": client.client_unblock,
+    b"CLIENT|PAUSE": pausing.client_pause,
+    b"CLIENT|UNPAUSE": pausing.client_unpause,
     b"CLIENT|GETNAME": client.client_getname,
     b"CLIENT|SETNAME": client.client_setname,
     b"CLIENT|SETINFO": client.client_setinfo,
@@ -80,4 +91,40 @@ SERVER_FUNCTIONS: dict[bytes, ServerCommand] = {
     b"INFO": admin.info,
     b"TIME": admin.time,
     b"SHUTDOWN": admin.shutdown,
+    b"MONITOR": monitor.monitor,
+    b"SLOWLOG|GET": slowlog.slowlog_get,
+    b"SLOWLOG|LEN": slowlog.slowlog_len,
+    b"SLOWLOG|RESET": slowlog.slowlog_reset,
+    b"SLOWLOG|HELP": slowlog.slowlog_help,
+    b"LATENCY|LATEST": latency.latency_latest,
+    b"LATENCY|HISTORY": latency.latency_history,
+    b"LATENCY|GRAPH": latency.latency_graph,
+    b"LATENCY|DOCTOR": latency.latency_doctor,
+    b"LATENCY|HISTOGRAM": latency.latency_histogram,
+    b"LATENCY|RESET": latency.latency_reset,
+    b"LATENCY|HELP": latency.latency_help,
+    b"MEMORY|USAGE": memory.memory_usage,
+    b"MEMORY|STATS": memory.memory_stats,
+    b"MEMORY|DOCTOR": memory.memory_doctor,
+    b"MEMORY|PURGE": memory.memory_purge,
+    b"MEMORY|MALLOC-STATS": memory.memory_malloc_stats,
+    b"MEMORY|HELP": memory.memory_help,
+    b"MODULE|LIST": cluster.module_list,
+    b"MODULE|HELP": cluster.module_help,
+    b"WAIT": persistence.wait,
+    b"WAITAOF": persistence.waitaof,
+    b"LASTSAVE": persistence.lastsave,
+    b"SAVE": persistence.save,
+    b"BGSAVE": persistence.bgsave,
+    b"BGREWRITEAOF": persistence.bgrewriteaof,
+    b"ROLE": persistence.role,
+    b"REPLICAOF": persistence.replicaof,
+    b"SLAVEOF": persistence.replicaof,
+    b"SCRIPT|FLUSH": scripts.script_flush,
+    b"SCRIPT|HELP": scripts.script_help,
+    b"FUNCTION|FLUSH": scripts.function_flush,
+    b"FUNCTION|LIST": scripts.function_list,
+    b"FUNCTION|HELP": scripts.function_help,
+    b"DEBUG": debug.debug,
+    **dict.fromkeys(cluster.CLUSTER_NAMES, cluster.no_cluster),
 }

@@ -111,7 +111,7 @@ def client_unblock(call: Call, session: Session, node: Node) -> None:
             raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
         error = reason == b"ERROR"
     target = node.sessions.get(arguments.integer(2))
-    call.reply.integer(int(target is not None and node.unblock(target, error=error)))
+    call.reply.integer(int(target is not None and node.blocked.unblock(target, error=error)))
 
 
 def client_reply(call: Call, session: Session, node: Node) -> None:

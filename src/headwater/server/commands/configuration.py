@@ -75,7 +75,8 @@ def config_set(call: Call, session: Session, node: Node) -> None:
 
 def config_resetstat(call: Call, session: Session, node: Node) -> None:
     """CONFIG RESETSTAT: the counters of INFO begin anew."""
-    traffic_of(node).reset(commands_run=node.commands_run, connections_seen=node.connections_seen)
+    traffic_of(node).reset(connections_seen=node.connections_seen)
+    node.observer.reset()
     call.reply.ok()
 
 
@@ -126,6 +127,7 @@ def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
         node.access.set_default_password(changed.requirepass)
         open_or_close(node)
     changed.apply_to_streams(node.settings)
+    node.observer.configure(changed)
     if "loglevel" in names:
         logging.getLogger("headwater").setLevel(LOG_LEVELS[changed.loglevel])
     if "proto-max-bulk-len" in names:

@@ -11,6 +11,7 @@ from headwater.commands.call import SYNTAX, Call
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
 from headwater.server.acl.users import DEFAULT
+from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.identity import COMPATIBLE_VERSION, SERVER_NAME, version
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def quit_(call: Call, session: Session, node: Node) -> None:
 def reset(call: Call, session: Session, node: Node) -> None:
     """RESET: as just connected, but for what the client library said of itself."""
     session.leave_transaction()
+    stop_monitoring(session, node)
     session.db_index = 0
     session.resp = 2
     session.name = b""

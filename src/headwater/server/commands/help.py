@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from headwater.commands.call import Call
+from headwater.commands.call import Call, shown
 from headwater.commands.table import COMMANDS
+from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
 
 
 def write_help(call: Call, container: bytes, syntax: dict[bytes, str]) -> None:
@@ -20,3 +22,12 @@ def write_help(call: Call, container: bytes, syntax: dict[bytes, str]) -> None:
     call.reply.array(len(lines))
     for line in lines:
         call.reply.simple(line.encode())
+
+
+def wrong_arguments(arguments: Arguments) -> CommandError:
+    """The error of a subcommand that was given too much, or one that its container does not know."""
+    container = shown(arguments.token(0))
+    word = shown(arguments.bytes(1)[:128])
+    return CommandError(
+        f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP."
+    )

@@ -1,0 +1,130 @@
+"""Clients that wait: blocked, woken and run again, given up, held up by CLIENT PAUSE.
+
+Rule 1. A woken command is run again from its start and judges itself: it is served, fails, or waits
+        on where it stood. Its record group is its own (node.py, rule 2).
+Rule 2. A session that waits no longer is in ``resumed``; what it sent meanwhile runs in this turn.
+
+`headwater.server.waiting` keeps the lines; this says what happens to who stands in them.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Wait
+from headwater.errors import CommandError, NoRoom
+from headwater.limits import REFUSED_RECHECK_MS
+from headwater.server.execution import invoke_again
+from headwater.server.pausing import Pause
+from headwater.server.waiting import Waiter, WaitingRoom
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+
+class BlockedClients:
+    """The blocked clients of a node."""
+
+    def __init__(self, node: Node, waiting: WaitingRoom, pause: Pause) -> None:
+        self._node = node
+        self._waiting = waiting
+        self._pause = pause
+        self.resumed: list[Session] = []
+        """Sessions that wait no longer and whose further requests have not run yet."""
+
+    def block(self, session: Session, wait: Wait) -> None:
+        """``session`` waits from now on."""
+        deadline = inf
+        if wait.timeout_ms:
+            # In whole microseconds, so that 0.1 s and 0.2 s more are what a clock shows at 0.3 s.
+            deadline = round(self._node.clock.monotonic() + wait.timeout_ms / 1000, 6)
+        waiter = Waiter(session, session.call.db, wait, deadline)
+        session.blocked = waiter
+        self._waiting.add(waiter)
+
+    def unblock(self, session: Session, *, error: bool) -> bool:
+        """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
+        waiter = session.blocked
+        if waiter is None or session in self._pause:
+            return False
+        self._give_up(waiter, error=error)
+        return True
+
+    def end_timed_out(self) -> None:
+        """Give up every wait whose time is over."""
+        for waiter in self._waiting.timed_out(self._node.clock.monotonic()):
+            self._give_up(waiter, error=False)
+
+    def _give_up(self, waiter: Waiter, *, error: bool) -> None:
+        self._leave(waiter)
+        self._node.observer.stopped_waiting(waiter.wait.arguments, failed=error)
+        reply, answer = waiter.session.reply, waiter.wait.at_timeout
+        if error:
+            reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+        elif answer is not None:
+            reply.raw(answer)
+        else:
+            reply.nil_array()
+
+    def end_pause(self) -> None:
+        """What CLIENT PAUSE held up runs in this turn."""
+        missed = self._pause.take_missed()
+        for session, arguments in self._pause.end().items():
+            session.postponed = arguments
+            if session.blocked is not None:
+                self._leave(session.blocked)
+        for waiter in missed:
+            if waiter.active:
+                self._run(waiter)
+
+    def _leave(self, waiter: Waiter) -> None:
+        self._waiting.remove(waiter)
+        waiter.session.blocked = None
+        self.resumed.append(waiter.session)
+
+    def run_due(self) -> None:
+        """Run again whoever is to be looked at by now, signalled or not."""
+        for waiter in self._waiting.to_recheck(self._node.clock.now_ms()):
+            self._run(waiter)
+
+    def serve_signalled(self) -> None:
+        """Run again whoever waits for a key that something happened to, first come first."""
+        keyspace = self._node.keyspace
+        signalled = keyspace.signalled
+        while signalled:
+            db, key = next(iter(signalled))
+            del signalled[db, key]
+            value = keyspace.databases[db].values.get(key)
+            for waiter in self._waiting.line(db, key):
+                if waiter.active and waiter.wait.heeds(value):
+                    self._run(waiter)
+
+    def _run(self, waiter: Waiter) -> None:
+        """Run a blocked command again; it is served, fails, or waits on where it stood."""
+        session, records = waiter.session, self._node.records
+        if self._pause.active and self._pause.holds_again(waiter):
+            return
+        call = session.call
+        call.now_ms = self._node.clock.now_ms()
+        facts_mark = records.begin()
+        mark = len(session.outbox)
+        again: Wait | None = None
+        try:
+            again = invoke_again(self._node, session, waiter.wait.arguments)
+        except NoRoom:
+            # Nothing signals that the journal has room again, so it is asked now and then.
+            del session.outbox[mark:]
+            again = waiter.wait._replace(recheck_at_ms=call.now_ms + REFUSED_RECHECK_MS)
+        except CommandError as error:
+            del session.outbox[mark:]
+            session.reply.error(str(error))
+        finally:
+            records.seal(facts_mark, call.now_ms)
+        if again is None:
+            session.wrote_turn = records.turn
+            self._leave(waiter)
+        else:
+            waiter.wait = waiter.wait._replace(at_timeout=again.at_timeout)
+            self._waiting.recheck(waiter, again.recheck_at_ms)

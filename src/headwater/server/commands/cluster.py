@@ -1,0 +1,37 @@
+"""CLUSTER, READONLY, READWRITE, ASKING, MODULE: what there is none of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from headwater.commands.call import Call
+from headwater.commands.table import COMMANDS
+from headwater.errors import CommandError
+from headwater.server.commands.help import write_help
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+
+def no_cluster(call: Call, session: Session, node: Node) -> NoReturn:
+    """Every command of Redis Cluster, CLUSTER HELP included, as in a Redis that runs alone."""
+    raise CommandError("ERR This instance has cluster support disabled")
+
+
+CLUSTER_NAMES = (
+    *(b"CLUSTER|" + word for word in COMMANDS[b"CLUSTER"].subcommands),
+    b"READONLY",
+    b"READWRITE",
+    b"ASKING",
+)
+
+
+def module_list(call: Call, session: Session, node: Node) -> None:
+    """MODULE LIST: nothing can be loaded into this server."""
+    call.reply.array(0)
+
+
+def module_help(call: Call, session: Session, node: Node) -> None:
+    """MODULE HELP."""
+    write_help(call, b"MODULE", {})

@@ -1,0 +1,153 @@
+"""DEBUG: what tests of clients and of this server need, behind ``enable-debug-command``.
+
+What Redis has beyond that, it has for looking into Redis; it is answered with Redis's error.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import NO_SUCH_KEY, Call, shown
+from headwater.engine.stream import Stream
+from headwater.errors import CommandError
+from headwater.server.commands.help import wrong_arguments
+from headwater.server.reloading import reload_from_journal
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+log = logging.getLogger("headwater.server")
+
+MAX_SLEEP_SECONDS = 3600.0
+
+_NOT_ALLOWED = (
+    'ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can '
+    "run it from a local connection, otherwise you need to set this option in the configuration "
+    "file, and then restart the server."
+)
+
+_HELP = (
+    "DEBUG <subcommand> [<arg> ...]. Subcommands are:",
+    "ERROR <text>",
+    "    Answers with this error.",
+    "LOADAOF",
+    "    The same as RELOAD.",
+    "LOG <message>",
+    "    Writes a message to the log.",
+    "OBJECT <key>",
+    "    Shows how a value is kept.",
+    "RELOAD [NOSAVE]",
+    "    Replays the journal into an empty store, which takes the place of this one.",
+    "SET-ACTIVE-EXPIRE (0|1)",
+    "    Stops and starts the deletion of keys whose time has come; they are invisible anyway.",
+    "SLEEP <seconds>",
+    "    Holds the whole server up.",
+    "HELP",
+    "    Lists the subcommands of DEBUG.",
+)
+
+
+def check_debug_allowed(session: Session, node: Node) -> None:
+    """Raises `CommandError` unless ``enable-debug-command`` lets this client in."""
+    allowed = node.config.enable_debug_command
+    if allowed == "no" or (allowed == "local" and not _is_local(session)):
+        raise CommandError(_NOT_ALLOWED)
+
+
+def debug(call: Call, session: Session, node: Node) -> None:
+    """DEBUG subcommand [argument …]."""
+    check_debug_allowed(session, node)
+    function = _SUBCOMMANDS.get((call.arguments.token(1), call.arguments.count))
+    if function is None:
+        raise wrong_arguments(call.arguments)
+    function(call, session, node)
+
+
+def _is_local(session: Session) -> bool:
+    if session.kind in {"unix", "embedded"}:
+        return True
+    host = session.address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _sleep(call: Call, session: Session, node: Node) -> None:
+    """DEBUG SLEEP seconds; what is no number is 0, as in Redis."""
+    try:
+        seconds = float(call.arguments.bytes(2))
+    except ValueError:
+        seconds = 0.0
+    time.sleep(min(max(0.0, seconds), MAX_SLEEP_SECONDS))  # of nan max gives 0.0
+    call.reply.ok()
+
+
+def _log(call: Call, session: Session, node: Node) -> None:
+    """DEBUG LOG message."""
+    log.warning("DEBUG LOG: %s", call.arguments.bytes(2).decode(errors="backslashreplace"))
+    call.reply.ok()
+
+
+def _error(call: Call, session: Session, node: Node) -> None:
+    """DEBUG ERROR text."""
+    raise CommandError(shown(call.arguments.bytes(2)))
+
+
+def _object(call: Call, session: Session, node: Node) -> None:
+    """DEBUG OBJECT key: what can be told of Redis's line."""
+    value = call.db.lookup(call.arguments.bytes(2), call.now_ms)
+    if value is None:
+        raise CommandError(NO_SUCH_KEY)
+    encoding = "stream" if isinstance(value, Stream) else _ENCODINGS.get(type(value), "raw")
+    call.reply.simple(f"Value at:{id(value):#x} refcount:1 encoding:{encoding}".encode())
+
+
+_ENCODINGS: dict[type, str] = {dict: "hashtable", set: "hashtable", list: "quicklist"}
+
+
+def _set_active_expire(call: Call, session: Session, node: Node) -> None:
+    """DEBUG SET-ACTIVE-EXPIRE 0|1; what is no number is 0."""
+    node.expires_by_itself = call.arguments.integer(2, default=0) != 0
+    call.reply.ok()
+
+
+def _reload(call: Call, session: Session, node: Node) -> None:
+    """DEBUG RELOAD [NOSAVE], DEBUG LOADAOF: done when the turn is in the journal, before its
+    answers leave."""
+    for index in range(2, call.arguments.count):
+        if call.arguments.token(index) != b"NOSAVE":
+            raise CommandError(
+                "ERR DEBUG RELOAD replays the journal, which holds everything: it takes NOSAVE only"
+            )
+    if node.journal is None:
+        raise CommandError("ERR there is no journal to reload from: this server runs appendonly no")
+    if not call.may_block:
+        raise CommandError("ERR DEBUG RELOAD is not allowed in a transaction or a script")
+    node.after_commit.append(reload_from_journal)
+    call.reply.ok()
+
+
+def _help(call: Call, session: Session, node: Node) -> None:
+    """DEBUG HELP."""
+    call.reply.array(len(_HELP))
+    for line in _HELP:
+        call.reply.simple(line.encode())
+
+
+_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Call, Session, Node], None]] = {
+    (b"ERROR", 3): _error,
+    (b"HELP", 2): _help,
+    (b"LOADAOF", 2): _reload,
+    (b"LOG", 3): _log,
+    (b"OBJECT", 3): _object,
+    (b"RELOAD", 2): _reload,
+    (b"RELOAD", 3): _reload,
+    (b"SET-ACTIVE-EXPIRE", 3): _set_active_expire,
+    (b"SLEEP", 3): _sleep,
+}

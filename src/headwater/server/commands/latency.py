@@ -1,0 +1,207 @@
+"""LATENCY: what held the server up, event by event, and how long commands took.
+
+Events are kept from ``latency-monitor-threshold`` milliseconds on (0: none), durations of commands
+with ``latency-tracking yes``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call, shown
+from headwater.errors import CommandError
+from headwater.server.commands.help import write_help
+from headwater.server.latency import (
+    COMMAND,
+    EXPIRE_CYCLE,
+    FAST_COMMAND,
+    FSYNC_ALWAYS,
+    WRITE,
+    EventSeries,
+)
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+_ROWS = 4
+_WIDTH = 80
+_SHADES = "_-`"
+
+_ADVICE = {
+    COMMAND: "Look at SLOWLOG GET: a large COUNT, KEYS, or a command over a long pending list holds "
+    "everyone else up. Ask for less at a time.",
+    FAST_COMMAND: "A command that should be fast was not: the machine was busy, or paused.",
+    FSYNC_ALWAYS: "The disk takes long to make writes durable. With appendfsync everysec commands do "
+    "not wait for it, and a power failure costs at most a second.",
+    WRITE: "The disk takes long to accept writes: something else keeps it busy.",
+    EXPIRE_CYCLE: "Many keys, or large ones, ran out at the same moment. Spread their times.",
+}
+
+
+def latency_latest(call: Call, session: Session, node: Node) -> None:
+    """LATENCY LATEST: each event with the time and length of the latest delay, and the longest."""
+    events = node.observer.latency.events
+    call.reply.array(len(events))
+    for name, series in events.items():
+        time, ms = series.samples[-1]
+        call.reply.array(4)
+        call.reply.bulk(name.encode())
+        call.reply.integer(time)
+        call.reply.integer(ms)
+        call.reply.integer(series.max_ms)
+
+
+def latency_history(call: Call, session: Session, node: Node) -> None:
+    """LATENCY HISTORY event: (Unix seconds, ms) of each delay that is kept."""
+    series = node.observer.latency.events.get(shown(call.arguments.bytes(2)))
+    samples = series.samples if series is not None else ()
+    call.reply.array(len(samples))
+    for time, ms in samples:
+        call.reply.array(2)
+        call.reply.integer(time)
+        call.reply.integer(ms)
+
+
+def latency_reset(call: Call, session: Session, node: Node) -> None:
+    """LATENCY RESET [event …]: how many events were forgotten."""
+    names = [shown(name) for name in call.arguments.values(2)]
+    call.reply.integer(node.observer.latency.reset(names))
+
+
+def latency_graph(call: Call, session: Session, node: Node) -> None:
+    """LATENCY GRAPH event: its delays as a drawing, oldest first, how long ago below each."""
+    typed = shown(call.arguments.bytes(2))
+    series = node.observer.latency.events.get(typed)
+    if series is None:
+        raise CommandError(f"ERR No samples available for event '{typed}'")
+    text = draw(typed, series, node.clock.now_ms() // 1000)
+    call.reply.verbatim(text.encode("utf-8", "surrogateescape"))
+
+
+def latency_doctor(call: Call, session: Session, node: Node) -> None:
+    """LATENCY DOCTOR: what there was, and what can be done."""
+    monitor = node.observer.latency
+    if not monitor.threshold_ms and not monitor.events:
+        text = (
+            "Nothing is watched: latency-monitor-threshold is 0. CONFIG SET "
+            "latency-monitor-threshold 100 keeps every delay of 100 ms or more.\n"
+        )
+    elif not monitor.events:
+        text = f"No delay of {monitor.threshold_ms} ms or more was seen since the watch began.\n"
+    else:
+        lines = [
+            f"{number}. {name}: {_figures(series)}"
+            for number, (name, series) in enumerate(monitor.events.items(), 1)
+        ]
+        advice = [f"- {_ADVICE[name]}" for name in monitor.events if name in _ADVICE]
+        text = "\n".join(["Delays that were seen:", "", *lines, "", *advice]) + "\n"
+    call.reply.verbatim(text.encode())
+
+
+def latency_histogram(call: Call, session: Session, node: Node) -> None:
+    """LATENCY HISTOGRAM [command …]: how many calls took at most 1, 2, 4 … microseconds.
+
+    A container stands for all of its subcommands. What has not run is left out.
+    """
+    wanted = [name.upper() for name in call.arguments.values(2)]
+    found = [
+        (name, figures.histogram)
+        for name, figures in node.observer.commands.items()
+        if figures.histogram is not None
+        and (not wanted or name in wanted or name.partition(b"|")[0] in wanted)
+    ]
+    call.reply.map(len(found))
+    for name, histogram in found:
+        call.reply.bulk(name.lower())
+        steps = histogram.powers_of_two()
+        call.reply.map(2)
+        call.reply.bulk(b"calls")
+        call.reply.integer(histogram.count)
+        call.reply.bulk(b"histogram_usec")
+        call.reply.map(len(steps))
+        for edge, passed in steps:
+            call.reply.integer(edge)
+            call.reply.integer(passed)
+
+
+def latency_help(call: Call, session: Session, node: Node) -> None:
+    """LATENCY HELP."""
+    write_help(
+        call,
+        b"LATENCY",
+        {
+            b"GRAPH": "<event>",
+            b"HISTORY": "<event>",
+            b"HISTOGRAM": "[<command> ...]",
+            b"RESET": "[<event> ...]",
+        },
+    )
+
+
+def _figures(series: EventSeries) -> str:
+    delays = [ms for _, ms in series.samples]
+    first, last = series.samples[0][0], series.samples[-1][0]
+    average = sum(delays) / len(delays)
+    return (
+        f"{len(delays)} within {last - first + 1} s, {average:.0f} ms on average, "
+        f"{max(delays)} ms at most, {series.max_ms} ms ever."
+    )
+
+
+def draw(name: str, series: EventSeries, now: int) -> str:
+    """The delays of an event as columns of characters, and the age of each, written downwards.
+
+    >>> series = EventSeries()
+    >>> for time, ms in ((100, 10), (130, 40)):
+    ...     series.add(time, ms)
+    >>> print(draw("command", series, 160).partition("-\\n")[2].replace(" ", "."))
+    .`
+    ..
+    ..
+    _.
+    <BLANKLINE>
+    13
+    m0
+    .s
+    <BLANKLINE>
+    """
+    samples = list(series.samples)
+    delays = [ms for _, ms in samples]
+    low, high = min(delays), max(delays)
+    ages = [_age(now - time) for time, _ in samples]
+    lines = [
+        f"{name} - high {high} ms, low {low} ms (all time high {series.max_ms} ms)",
+        "-" * _WIDTH,
+    ]
+    for start in range(0, len(samples), _WIDTH):
+        part = slice(start, start + _WIDTH)
+        lines += [*_columns(delays[part], low, high), "", *_downwards(ages[part])]
+    return "\n".join(lines) + "\n"
+
+
+def _columns(delays: list[int], low: int, high: int) -> list[str]:
+    """Rows of a drawing, highest first."""
+    steps = _ROWS * len(_SHADES)
+    span = max(1, high - low)
+    heights = [(ms - low) * (steps - 1) // span for ms in delays]
+    return [
+        "".join(
+            _SHADES[height % len(_SHADES)] if height // len(_SHADES) == row else " "
+            for height in heights
+        )
+        for row in reversed(range(_ROWS))
+    ]
+
+
+def _downwards(words: list[str]) -> list[str]:
+    length = max(map(len, words))
+    return ["".join(column) for column in zip(*(word.ljust(length) for word in words), strict=True)]
+
+
+def _age(seconds: int) -> str:
+    """``30s``, ``5m``, ``2h`` or ``3d``."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{max(0, seconds)}s"

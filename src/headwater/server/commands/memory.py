@@ -1,0 +1,149 @@
+"""MEMORY: what takes how many bytes.
+
+The allocator is Python's and the system's; what only Redis's own allocator could tell is left out,
+as a Redis that is built without it leaves it out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import gc
+import resource
+import sys
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import SYNTAX, Call
+from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
+from headwater.errors import CommandError
+from headwater.server.commands.help import write_help
+from headwater.server.info import human, resident_bytes
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+_LITTLE_BYTES = 128 * 1024 * 1024
+_FRAGMENTED = 1.5
+
+Figure = int | float | dict[str, int]
+
+
+def memory_usage(call: Call, session: Session, node: Node) -> None:
+    """MEMORY USAGE key [SAMPLES count]: bytes of the key and its value; nil without one.
+
+    Of containers with many parts ``count`` are measured (0: all) and the rest is reckoned.
+    """
+    arguments = call.arguments
+    samples = DEFAULT_SAMPLES
+    if arguments.count == 5 and arguments.token(3) == b"SAMPLES":
+        samples = arguments.integer(4)
+        if samples < 0:
+            raise CommandError(SYNTAX)
+    elif arguments.count != 3:
+        raise CommandError(SYNTAX)
+    key = arguments.bytes(2)
+    value = call.db.lookup(key, call.now_ms)
+    if value is None:
+        call.reply.nil()
+    else:
+        call.reply.integer(footprint(value, samples=samples) + sys.getsizeof(key) + SLOT_BYTES)
+
+
+def memory_stats(call: Call, session: Session, node: Node) -> None:
+    """MEMORY STATS: Redis's figures, as far as there is something behind them."""
+    figures = _figures(node)
+    call.reply.map(len(figures))
+    for name, value in figures.items():
+        call.reply.bulk(name.encode())
+        if isinstance(value, dict):
+            call.reply.map(len(value))
+            for part, size in value.items():
+                call.reply.bulk(part.encode())
+                call.reply.integer(size)
+        elif isinstance(value, float):
+            _write_double(call, value)
+        else:
+            call.reply.integer(value)
+
+
+def _figures(node: Node) -> dict[str, Figure]:
+    total = resident_bytes()
+    peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    clients = sum(
+        len(one.scanner.buffer) + len(one.outbox) + len(one.released) + one.unsent
+        for one in node.sessions.values()
+    )
+    figures: dict[str, Figure] = {
+        "peak.allocated": peak,
+        "total.allocated": total,
+        "replication.backlog": 0,
+        "clients.slaves": 0,
+        "clients.normal": clients,
+        "cluster.links": 0,
+        "aof.buffer": len(node.records.facts.data),
+    }
+    keys = 0
+    for db in node.keyspace.databases:
+        if db.values:
+            keys += len(db.values)
+            figures[f"db.{db.index}"] = {
+                "overhead.hashtable.main": sys.getsizeof(db.values) + SLOT_BYTES * len(db.values),
+                "overhead.hashtable.expires": sys.getsizeof(db.expiries),
+            }
+    figures["keys.count"] = keys
+    figures["keys.bytes-per-key"] = total // keys if keys else 0
+    figures["peak.percentage"] = 100 * total / peak
+    return figures
+
+
+def memory_doctor(call: Call, session: Session, node: Node) -> None:
+    """MEMORY DOCTOR: whether there is a problem, in words."""
+    total = resident_bytes()
+    peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    if total < _LITTLE_BYTES:
+        text = f"The process holds {human(total)}, which is too little to find fault with.\n"
+    elif peak > _FRAGMENTED * total:
+        text = (
+            f"The process holds {human(total)} and held {human(peak)} at its peak: something large "
+            "is gone since, or a client left much unread (CLIENT LIST, omem). Nothing to be done.\n"
+        )
+    else:
+        text = (
+            f"The process holds {human(total)}, about as much as at its peak. MEMORY USAGE tells what "
+            "a key takes; XTRIM with MAXLEN or MINID makes streams shorter.\n"
+        )
+    call.reply.verbatim(text.encode())
+
+
+def memory_purge(call: Call, session: Session, node: Node) -> None:
+    """MEMORY PURGE: let the system have what is free."""
+    gc.collect()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+    call.reply.ok()
+
+
+def _malloc_trim() -> ctypes._NamedFuncPointer | None:
+    """The C library's malloc_trim; glibc has it."""
+    library = ctypes.util.find_library("c")
+    return getattr(ctypes.CDLL(library), "malloc_trim", None) if library else None
+
+
+def memory_malloc_stats(call: Call, session: Session, node: Node) -> None:
+    """MEMORY MALLOC-STATS: Redis's answer where the allocator has none."""
+    call.reply.verbatim(b"Stats not supported for the current allocator")
+
+
+def memory_help(call: Call, session: Session, node: Node) -> None:
+    """MEMORY HELP."""
+    write_help(call, b"MEMORY", {b"USAGE": "<key> [SAMPLES <count>]"})
+
+
+def _write_double(call: Call, value: float) -> None:
+    """A double in RESP3, its text in RESP2."""
+    if call.reply.resp == 3:
+        call.reply.raw(b",%b\r\n" % repr(value).encode())
+    else:
+        call.reply.bulk(repr(value).encode())

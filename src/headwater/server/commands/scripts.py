@@ -1,0 +1,66 @@
+"""SCRIPT FLUSH, FUNCTION FLUSH, FUNCTION LIST: true of a server that holds no script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call, shown
+from headwater.errors import CommandError
+from headwater.server.commands.help import write_help, wrong_arguments
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+_MODES = frozenset({b"SYNC", b"ASYNC"})
+
+
+def script_flush(call: Call, session: Session, node: Node) -> None:
+    """SCRIPT FLUSH [ASYNC|SYNC]."""
+    arguments = call.arguments
+    if arguments.count > 3 or (arguments.count == 3 and arguments.token(2) not in _MODES):
+        raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+    call.reply.ok()
+
+
+def script_help(call: Call, session: Session, node: Node) -> None:
+    """SCRIPT HELP."""
+    write_help(call, b"SCRIPT", {b"FLUSH": "[ASYNC|SYNC]"})
+
+
+def function_flush(call: Call, session: Session, node: Node) -> None:
+    """FUNCTION FLUSH [ASYNC|SYNC]."""
+    arguments = call.arguments
+    if arguments.count > 3:
+        raise wrong_arguments(arguments)
+    if arguments.count == 3 and arguments.token(2) not in _MODES:
+        raise CommandError("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
+    call.reply.ok()
+
+
+def function_list(call: Call, session: Session, node: Node) -> None:
+    """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]: there is none."""
+    arguments = call.arguments
+    index, named, with_code = 2, False, False
+    while index < arguments.count:
+        word = arguments.token(index)
+        if word == b"WITHCODE" and not with_code:
+            with_code = True
+        elif word == b"LIBRARYNAME" and not named:
+            if index + 1 == arguments.count:
+                raise CommandError("ERR library name argument was not given")
+            named = True
+            index += 1
+        else:
+            raise CommandError(f"ERR Unknown argument {shown(arguments.bytes(index))}")
+        index += 1
+    call.reply.array(0)
+
+
+def function_help(call: Call, session: Session, node: Node) -> None:
+    """FUNCTION HELP."""
+    write_help(
+        call,
+        b"FUNCTION",
+        {b"FLUSH": "[ASYNC|SYNC]", b"LIST": "[LIBRARYNAME <pattern>] [WITHCODE]"},
+    )

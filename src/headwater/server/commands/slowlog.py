@@ -1,0 +1,54 @@
+"""SLOWLOG: the latest commands that took longer than ``slowlog-log-slower-than`` microseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call
+from headwater.errors import CommandError
+from headwater.server.commands.help import write_help, wrong_arguments
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+_DEFAULT_COUNT = 10
+_BAD_COUNT = "ERR count should be greater than or equal to -1"
+
+
+def slowlog_get(call: Call, session: Session, node: Node) -> None:
+    """SLOWLOG GET [count]: newest first, 10 of them; -1 gives all."""
+    arguments, reply = call.arguments, call.reply
+    count = _DEFAULT_COUNT
+    if arguments.count > 3:
+        raise wrong_arguments(arguments)
+    if arguments.count == 3:
+        count = arguments.integer(2, error=_BAD_COUNT)
+        if count < -1:
+            raise CommandError(_BAD_COUNT)
+    entries = node.observer.slowlog.latest(count)
+    reply.array(len(entries))
+    for entry in entries:
+        reply.array(6)
+        reply.integer(entry.number)
+        reply.integer(entry.time)
+        reply.integer(entry.duration_us)
+        reply.bulks(entry.arguments)
+        reply.bulk(entry.address)
+        reply.bulk(entry.client_name)
+
+
+def slowlog_len(call: Call, session: Session, node: Node) -> None:
+    """SLOWLOG LEN."""
+    call.reply.integer(len(node.observer.slowlog))
+
+
+def slowlog_reset(call: Call, session: Session, node: Node) -> None:
+    """SLOWLOG RESET."""
+    node.observer.slowlog.clear()
+    call.reply.ok()
+
+
+def slowlog_help(call: Call, session: Session, node: Node) -> None:
+    """SLOWLOG HELP."""
+    write_help(call, b"SLOWLOG", {b"GET": "[<count>]"})

@@ -1,0 +1,55 @@
+"""A request as people may see it: MONITOR and SLOWLOG show no password.
+
+Precedent: Redis hides the arguments of AUTH, what follows AUTH in HELLO, rules of ACL SETUSER and
+values of secret settings behind ``(redacted)``.
+"""
+
+from __future__ import annotations
+
+from headwater.resp.arguments import Arguments
+from headwater.server.settings import SETTINGS
+
+HIDDEN = b"(redacted)"
+
+_SECRET_SETTINGS = frozenset({b"requirepass", b"masterauth", b"masteruser", b"user"})
+"""Beside those whose row in `SETTINGS` says so."""
+
+_WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSER": 2}
+"""From which argument on nothing is shown."""
+
+
+def shown_values(name: bytes, arguments: Arguments) -> list[bytes]:
+    """The arguments of the command ``name`` (``CONFIG|SET``), with `HIDDEN` for what is secret.
+
+    >>> shown_values(b"AUTH", Arguments.of(b"auth", b"bob", b"secret"))
+    [b'auth', b'(redacted)', b'(redacted)']
+    """
+    values = arguments.values()
+    first = _WHOLLY_HIDDEN.get(name)
+    if first is not None:
+        return [*values[:first], *(HIDDEN for _ in values[first:])]
+    if name == b"HELLO":
+        _hide_hello(values)
+    elif name == b"CONFIG|SET":
+        for index in range(2, len(values) - 1, 2):
+            if _is_secret(values[index].lower()):
+                values[index + 1] = HIDDEN
+    return values
+
+
+def _hide_hello(values: list[bytes]) -> None:
+    """What stands behind AUTH, wherever an option can stand."""
+    index = 2
+    while index < len(values):
+        option = values[index].upper()
+        if option == b"AUTH":
+            for secret in range(index + 1, min(index + 3, len(values))):
+                values[secret] = HIDDEN
+            index += 3
+        else:
+            index += 2 if option == b"SETNAME" else 1
+
+
+def _is_secret(setting: bytes) -> bool:
+    row = SETTINGS.get(setting.decode("utf-8", "surrogateescape"))
+    return setting in _SECRET_SETTINGS or (row is not None and row.secret)

@@ -1,0 +1,48 @@
+"""DEBUG RELOAD: the journal replayed into an empty keyspace, which takes the place of the old one.
+
+Everything must be as it was; that is what it is for. Clients stay connected. As in Redis, where the
+dataset is emptied and loaded, every watched key counts as modified and every blocked command is
+run again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.engine.keyspace import Keyspace
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+
+
+def reload_from_journal(node: Node) -> None:
+    """Replay; called right after a commit. Raises `JournalDamaged` and `StoreUnusable`."""
+    from headwater.server.opening import replayed_keyspace  # which imports the node
+
+    assert node.journal is not None, "the command asks first"
+    old = node.keyspace
+    new = replayed_keyspace(node.journal.recovery.again().replay())
+    new.notified, new.dirty = old.notified, old.dirty
+    node.keyspace = new
+    node.records.facts = new.facts
+    for session in node.sessions.values():
+        watched = [(db.index, key) for db, key in session.watch.keys]
+        old.databases[0].unwatch(session.watch)
+        index = session.db_index
+        session.call.keyspace = new
+        session.call.db = new.databases[index]
+        for db_index, key in watched:
+            new.databases[db_index].watch(key, session.watch)
+        session.watch.broken = bool(watched)
+    _move_waiters(node, new)
+
+
+def _move_waiters(node: Node, new: Keyspace) -> None:
+    """Whoever waits for a key waits for it in the new keyspace, and looks once."""
+    for session in node.sessions.values():
+        waiter = session.blocked
+        if waiter is None:
+            continue
+        node.waiting.move(waiter, new.databases[waiter.db.index])
+        for key in waiter.wait.keys:
+            new.databases[waiter.db.index].signal(key)
