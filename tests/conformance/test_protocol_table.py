@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.commands.key_specs import FoundKey, find_keys
+from headwater.commands.key_specs import FoundKey, KeyRange, find_keys
 from headwater.commands.table import COMMANDS, CommandRow
 from headwater.resp.arguments import Arguments
 from tests.peers import Peer
 
-OURS = {"xrenew", "xsettle", "xretire", "xsplit"}
+OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag"}
 NEWER_THAN_THE_PEER = {"xnack"}
 
 
@@ -68,12 +68,11 @@ def test_a_row_says_what_redis_says(name: str, real: Any) -> None:
         assert ours.keyword == begin.get("keyword", "")
         assert theirs["find_keys"]["spec"] == {
             "lastkey": ours.last,
-            "keystep": 1,
+            "keystep": ours.step,
             "limit": ours.limit,
         }
     if row.keys and not row.movable_keys:
-        assert (first, step) == (row.keys[0].begin, 1)
-        assert last == (row.keys[0].last or first)
+        assert (first, last, step) == KeyRange.over(row.keys)
 
     docs = text(real.execute_command("COMMAND DOCS", name))[name]
     assert (row.group, row.since) == (docs["group"], docs["since"])
@@ -105,6 +104,11 @@ def keys(*words: str) -> list[str]:
 REQUESTS = {
     "XADD s * a b": ["s RW"],
     "DEL a b c": ["a RM", "b RM", "c RM"],
+    "MSET a 1 b 2": ["a OW", "b OW"],
+    "RENAME a b": ["a RW", "b OW"],
+    "COPY a b DB 1": ["a RO", "b OW"],
+    "BLPOP a b 0": ["a RW", "b RW"],
+    "OBJECT ENCODING a": ["a RO"],
     "XREAD COUNT 1 streams a b 0 0": ["a RO", "b RO"],
     "XREAD STREAMS a b 0": ["a RO"],
     "XREADGROUP GROUP g STREAMS STREAMS a >": ["a RO"],

@@ -6,6 +6,8 @@ the server's business. Source: redis.io, Redis keyspace notifications.
 
 from __future__ import annotations
 
+from headwater.engine.database import NEW_KEYS
+
 KEYSPACE = 1
 """``K``: messages on ``__keyspace@<db>__:<key>``."""
 KEYEVENT = 2
@@ -21,7 +23,9 @@ EVICTED = 512
 STREAM = 1024
 MISSED = 2048
 MODULE = 4096
-NEW = 8192
+NEW = NEW_KEYS
+OVERWRITTEN = 16384
+TYPE_CHANGED = 32768
 
 LETTERS: dict[str, int] = {
     "K": KEYSPACE,
@@ -38,8 +42,10 @@ LETTERS: dict[str, int] = {
     "m": MISSED,
     "d": MODULE,
     "n": NEW,
+    "o": OVERWRITTEN,
+    "c": TYPE_CHANGED,
 }
 """As the setting spells them."""
 
 ALL = GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE
-"""``A``: everything but misses and new keys."""
+"""``A``: everything but misses, new keys and what is put over something else."""

@@ -7,10 +7,17 @@ leave less for the rest. So the work is at most pattern times text and needs no 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
 from headwater.errors import CommandError
 
 MAX_STEPS = 1_000_000
 """Comparisons for one text; a pattern of 1,000 bytes over a key of 1,000 needs no more."""
+
+_MAX_COMPILED_BYTES = 1024
+"""Longest pattern that is made a regular expression; making one costs 2 µs a byte."""
 
 _STAR = 0x2A
 _ANY = 0x3F
@@ -67,20 +74,98 @@ def _one(pattern: bytes, at: int, byte: int) -> int:
 
 
 def _class(pattern: bytes, at: int, byte: int) -> int:
-    """`_one` for what stands behind ``[``; a class that is not closed ends with the pattern."""
+    """`_one` for what stands behind ``[``."""
+    negated, ranges, end = _ranges(pattern, at)
+    return end if any(low <= byte <= high for low, high in ranges) != negated else 0
+
+
+def _ranges(pattern: bytes, at: int) -> tuple[bool, list[tuple[int, int]], int]:
+    """Whether a class is negated, what it lists, and the position behind it; one that is not closed
+    ends with the pattern."""
     negated = at < len(pattern) and pattern[at] == _NOT
     if negated:
         at += 1
-    found = False
+    found: list[tuple[int, int]] = []
     while at < len(pattern) and pattern[at] != _CLOSE:
-        if pattern[at] == _BACKSLASH and at + 1 < len(pattern):
+        low = high = pattern[at]
+        if low == _BACKSLASH and at + 1 < len(pattern):
             at += 1
-            found = found or pattern[at] == byte
+            low = high = pattern[at]
         elif at + 2 < len(pattern) and pattern[at + 1] == _DASH:
-            low, high = sorted((pattern[at], pattern[at + 2]))
-            found = found or low <= byte <= high
+            low, high = sorted((low, pattern[at + 2]))
             at += 2
-        else:
-            found = found or pattern[at] == byte
+        found.append((low, high))
         at += 1
-    return min(at + 1, len(pattern)) if found != negated else 0
+    return negated, found, min(at + 1, len(pattern))
+
+
+# --- many texts -----------------------------------------------------------------------------------
+
+
+def select(pattern: bytes, texts: Sequence[bytes]) -> list[bytes]:
+    """Those of ``texts`` that fit ``pattern``, in their order.
+
+    What `matches` does, by whatever is cheapest for the pattern at hand: 100,000 keys take some
+    20 ms in plain Python. Raises `CommandError` as `matches` does.
+
+    >>> select(b"order*", [b"orders", b"order", b"users"])
+    [b'orders', b'order']
+    """
+    if not pattern.strip(b"*"):
+        return list(texts) if pattern else [text for text in texts if not text]
+    if not _has_special(pattern):
+        return [text for text in texts if text == pattern]
+    if len(pattern) > _MAX_COMPILED_BYTES:
+        return [text for text in texts if matches(pattern, text)]
+    start = pattern.rstrip(b"*")
+    if len(start) < len(pattern) and not _has_special(start):
+        return [text for text in texts if text.startswith(start)]
+    fits = _expression(pattern).fullmatch
+    longest = MAX_STEPS // len(pattern)
+    return [
+        text for text in texts if (fits(text) if len(text) <= longest else matches(pattern, text))
+    ]
+
+
+def literal(pattern: bytes) -> bytes | None:
+    """The one text that ``pattern`` fits, None if there may be others."""
+    return None if _has_special(pattern) else pattern
+
+
+def _has_special(pattern: bytes) -> bool:
+    return any(byte in pattern for byte in (_STAR, _ANY, _OPEN, _BACKSLASH))
+
+
+@lru_cache(maxsize=64)
+def _expression(pattern: bytes) -> re.Pattern[bytes]:
+    """A regular expression of the same meaning. What stands between two stars is atomic: it is
+    looked for once, from left to right, and never looked for again (see above)."""
+    parts = [b""]
+    at = 0
+    while at < len(pattern):
+        element = pattern[at]
+        if element == _STAR:
+            parts.append(b"")
+            at += 1
+            continue
+        if element == _OPEN:
+            piece, at = _class_expression(pattern, at + 1)
+        elif element == _ANY:
+            piece, at = b".", at + 1
+        else:
+            at += element == _BACKSLASH and at + 1 < len(pattern)
+            piece, at = re.escape(pattern[at : at + 1]), at + 1
+        parts[-1] += piece
+    first, *middle = parts
+    last = b".*" + middle.pop() if middle else b""
+    between = b"".join(b"(?>.*?" + part + b")" for part in middle if part)
+    return re.compile(first + between + last, re.DOTALL)
+
+
+def _class_expression(pattern: bytes, at: int) -> tuple[bytes, int]:
+    """What stands behind ``[`` as a regular expression, and the position behind it."""
+    negated, ranges, end = _ranges(pattern, at)
+    listed = b"".join(b"\\x%02x-\\x%02x" % pair for pair in ranges)
+    if listed:
+        return (b"[^" if negated else b"[") + listed + b"]", end
+    return b"." if negated else b"(?!)", end

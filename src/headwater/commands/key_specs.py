@@ -18,6 +18,7 @@ class KeySpec(NamedTuple):
     Keys begin at argument ``begin``, or behind ``keyword``, which is looked for from ``begin`` on.
     ``last`` counts from there (0: that one) or, below 0, from the end of the request. With
     ``limit`` n only the first 1/n of the arguments to the end are keys (XREAD: half).
+    ``step`` 2 passes over what stands between keys (MSET).
     """
 
     flags: tuple[str, ...]
@@ -25,18 +26,21 @@ class KeySpec(NamedTuple):
     keyword: str = ""
     last: int = 0
     limit: int = 0
+    step: int = 1
 
     @classmethod
     def parse(cls, text: str) -> KeySpec:
-        """``RW update 1``, ``RM delete 1:-1`` (to the end), ``RO access STREAMS/4:-1:2``.
+        """``RW update 1``, ``RM delete 1:-1`` (to the end), ``RO access STREAMS/4:-1:2``, ``OW
+        update 1:-1:0:2``: begin, last, limit, step.
 
         >>> KeySpec.parse("RM delete 1:-1")
-        KeySpec(flags=('RM', 'delete'), begin=1, keyword='', last=-1, limit=0)
+        KeySpec(flags=('RM', 'delete'), begin=1, keyword='', last=-1, limit=0, step=1)
         """
         *flags, place = text.split()
         keyword, _, numbers = place.rpartition("/")
-        begin, last, limit, *_ = (*map(int, numbers.split(":")), 0, 0)
-        return cls(tuple(flags), begin, keyword, last, limit)
+        given = list(map(int, numbers.split(":")))
+        begin, last, limit, step = (*given, *(0, 0, 0, 1)[len(given) :])
+        return cls(tuple(flags), begin, keyword, last, limit, step)
 
     def positions(self, arguments: Arguments) -> range:
         """The arguments that are keys by this specification; empty when there are none."""
@@ -52,7 +56,31 @@ class KeySpec(NamedTuple):
             last = arguments.count + self.last
         else:
             last = first + self.last
-        return range(first, min(last, arguments.count - 1) + 1)
+        return range(first, min(last, arguments.count - 1) + 1, self.step)
+
+
+class KeyRange(NamedTuple):
+    """Where keys stand, as older clients read it off COMMAND: 0, 0, 0 for none or for words."""
+
+    first: int
+    last: int
+    step: int
+
+    @classmethod
+    def over(cls, specs: tuple[KeySpec, ...]) -> KeyRange:
+        """The range of the first specification and of those that follow on it without a gap.
+
+        >>> KeyRange.over((KeySpec.parse("RW 1"), KeySpec.parse("OW 2")))
+        KeyRange(first=1, last=2, step=1)
+        """
+        if not specs or specs[0].keyword:
+            return cls(0, 0, 0)
+        first = specs[0].begin
+        last = first + specs[0].last if specs[0].last >= 0 else specs[0].last
+        for spec in specs[1:]:
+            if not spec.keyword and spec.begin == last + 1 and spec.last == 0:
+                last += 1
+        return cls(first, last, specs[0].step)
 
 
 class FoundKey(NamedTuple):
@@ -83,9 +111,17 @@ def xsettle_destinations(arguments: Arguments, specs: tuple[KeySpec, ...]) -> li
     return found
 
 
+def set_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
+    """The key of SET, which is read only with GET (Redis, db.c, setGetKeys)."""
+    position = specs[0].begin
+    if any(arguments.token(index) == b"GET" for index in range(3, arguments.count)):
+        return [FoundKey(position, ("RW", "access", "update"))]
+    return [FoundKey(position, ("OW", "update"))]
+
+
 Finder = Callable[[Arguments, tuple[KeySpec, ...]], list[FoundKey]]
 
-FINDERS: dict[str, Finder] = {"xsettle": xsettle_destinations}
+FINDERS: dict[str, Finder] = {"xsettle": xsettle_destinations, "set": set_key}
 
 
 def find_keys(arguments: Arguments, specs: tuple[KeySpec, ...], finder: str = "") -> list[FoundKey]:

@@ -1,48 +1,74 @@
-"""What acts on any key, whatever it holds: DEL, EXISTS, TYPE, expiry, KEYS, SCAN, FLUSHALL.
+"""What acts on any key, whatever it holds: DEL, UNLINK, EXISTS, TOUCH, TYPE.
 
-Source: Redis's command pages, db.c and expire.c.
+Source: Redis's command pages and db.c.
 """
 
 from __future__ import annotations
 
-from headwater.commands.call import SYNTAX, Call
-from headwater.commands.globs import matches
-from headwater.engine.database import NO_EXPIRY, Value
+from collections import deque
+
+from headwater.commands.call import Call
+from headwater.commands.events import EXPIRED, GENERIC
+from headwater.engine.database import Database, Value
 from headwater.engine.facts import HEADROOM
 from headwater.engine.stream import Stream
-from headwater.errors import CommandError
-from headwater.model import MAX_U64
-from headwater.resp.arguments import Arguments
-
-_DEFAULT_SCAN_COUNT = 10
-_MAX_CURSOR_DIGITS = 100
-"""Python refuses to read thousands of digits; a cursor has 20, and leading zeros are let be."""
-_EXPIRE_CONDITIONS = (b"NX", b"XX", b"GT", b"LT")
-
-
-def _keys(arguments: Arguments) -> list[bytes]:
-    return arguments.values(1)
 
 
 def delete(call: Call) -> None:
-    """DEL key [key …], UNLINK key [key …] → how many were there."""
+    """DEL key [key …], UNLINK key [key …] → how many were there.
+
+    Both let go of a value at once and free it later, in slices (`Keyspace.garbage`).
+    """
+    db = call.db
     keys = [
         key
-        for key in dict.fromkeys(_keys(call.arguments))
-        if call.db.lookup(key, call.now_ms) is not None
+        for key in dict.fromkeys(call.arguments.values(1))
+        if db.lookup(key, call.now_ms) is not None
     ]
     if keys:
         call.admit(sum(HEADROOM + len(key) for key in keys))
         for key in keys:
-            call.db.delete(key)
-            call.modified(key)
+            delete_key(call, key)
     call.reply.integer(len(keys))
+
+
+def delete_key(call: Call, key: bytes) -> None:
+    """Delete a key that is there, as DEL does; admitted before, `HEADROOM` and the key."""
+    call.db.delete(key)
+    call.modified(key)
+    call.notify(GENERIC, b"del", key)
+
+
+def clear_expired(call: Call, key: bytes, *, db: Database | None = None) -> None:
+    """Delete ``key`` if its time has come and nobody has yet, so that nothing of it stands in what
+    is put there next. To be called by what writes, which has asked for `HEADROOM` and the key."""
+    place = call.db if db is None else db
+    if key in place.values and place.lookup(key, call.now_ms) is None:
+        place.delete(key)
+        call.notify(EXPIRED, b"expired", key, db=place)
 
 
 def exists(call: Call) -> None:
     """EXISTS key [key …] → how many are there; one named twice counts twice."""
-    found = [call.db.lookup(key, call.now_ms) is not None for key in _keys(call.arguments)]
-    call.reply.integer(sum(found))
+    call.reply.integer(sum(seen(call, key) is not None for key in call.arguments.values(1)))
+
+
+def touch(call: Call) -> None:
+    """TOUCH key [key …] → how many are there; their idle times begin anew."""
+    found = 0
+    for key in call.arguments.values(1):
+        if seen(call, key) is not None:
+            call.db.use(key, call.now_ms)  # by a client that has asked for NO-TOUCH as well
+            found += 1
+    call.reply.integer(found)
+
+
+def seen(call: Call, key: bytes) -> Value | None:
+    """The value at ``key`` for a command that does not use it: its idle time goes on."""
+    value = call.db.lookup(key, call.now_ms)
+    if value is None:
+        call.missed(key)
+    return value
 
 
 def type_name(value: Value | None) -> bytes:
@@ -51,164 +77,13 @@ def type_name(value: Value | None) -> bytes:
         return b"none"
     if isinstance(value, Stream):
         return b"stream"
-    return b"string" if isinstance(value, bytes) else b"hash"
+    if isinstance(value, bytes):
+        return b"string"
+    if isinstance(value, dict):
+        return b"hash"
+    return b"list" if isinstance(value, deque) else b"set"
 
 
 def type_of(call: Call) -> None:
-    """TYPE key → ``stream``, ``string``, ``hash`` or ``none``."""
-    call.reply.simple(type_name(call.db.lookup(call.arguments.bytes(1), call.now_ms)))
-
-
-def expire(call: Call) -> None:
-    """EXPIRE key seconds [NX|XX|GT|LT] → 1, or 0 if there is no key or the condition fails."""
-    _expire(call, "expire", 1000)
-
-
-def pexpire(call: Call) -> None:
-    """PEXPIRE key milliseconds [NX|XX|GT|LT] → as EXPIRE."""
-    _expire(call, "pexpire", 1)
-
-
-def _expire(call: Call, name: str, unit_ms: int) -> None:
-    arguments, db = call.arguments, call.db
-    conditions = _conditions(arguments)
-    at_ms = call.now_ms + arguments.integer(2) * unit_ms
-    if not -(2**63) <= at_ms < 2**63:
-        raise CommandError(f"ERR invalid expire time in '{name}' command")
-    key = arguments.bytes(1)
-    if db.lookup(key, call.now_ms) is None or not _allowed(conditions, db.expiries.get(key), at_ms):
-        call.reply.integer(0)
-        return
-    call.admit(HEADROOM + len(key))
-    if at_ms <= call.now_ms:
-        db.delete(key)
-    else:
-        db.set_expiry(key, at_ms)
-    call.modified(key)
-    call.reply.integer(1)
-
-
-def _conditions(arguments: Arguments) -> set[bytes]:
-    found = set()
-    for index in range(3, arguments.count):
-        word = arguments.token(index)
-        if word not in _EXPIRE_CONDITIONS:
-            typed = arguments.bytes(index).decode("utf-8", "surrogateescape")
-            raise CommandError(f"ERR Unsupported option {typed}")
-        found.add(word)
-    if b"NX" in found and len(found) > 1:
-        raise CommandError("ERR NX and XX, GT or LT options at the same time are not compatible")
-    if {b"GT", b"LT"} <= found:
-        raise CommandError("ERR GT and LT options at the same time are not compatible")
-    return found
-
-
-def _allowed(conditions: set[bytes], current: int | None, at_ms: int) -> bool:
-    """Whether the conditions of EXPIRE hold; a key without expiry ends later than any time."""
-    if b"NX" in conditions and current is not None:
-        return False
-    if b"XX" in conditions and current is None:
-        return False
-    if b"GT" in conditions and (current is None or at_ms <= current):
-        return False
-    return not (b"LT" in conditions and current is not None and at_ms >= current)
-
-
-def persist(call: Call) -> None:
-    """PERSIST key → 1 if it had an expiry that is now gone."""
-    key = call.arguments.bytes(1)
-    had = call.db.lookup(key, call.now_ms) is not None and key in call.db.expiries
-    if had:
-        call.admit(HEADROOM + len(key))
-        call.db.set_expiry(key, NO_EXPIRY)
-        call.modified(key)
-    call.reply.integer(int(had))
-
-
-def ttl(call: Call) -> None:
-    """TTL key → seconds left, -1 without expiry, -2 without key."""
-    left = _left_ms(call)
-    call.reply.integer(left if left < 0 else (left + 500) // 1000)
-
-
-def pttl(call: Call) -> None:
-    """PTTL key → milliseconds left, -1 without expiry, -2 without key."""
-    call.reply.integer(_left_ms(call))
-
-
-def _left_ms(call: Call) -> int:
-    key = call.arguments.bytes(1)
-    if call.db.lookup(key, call.now_ms) is None:
-        return -2
-    at = call.db.expiries.get(key)
-    return -1 if at is None else at - call.now_ms
-
-
-def keys(call: Call) -> None:
-    """KEYS pattern → the keys that match."""
-    pattern = call.arguments.bytes(1)
-    call.reply.bulks([key for key in call.db.keys(call.now_ms) if matches(pattern, key)])
-
-
-def scan(call: Call) -> None:
-    """SCAN cursor [MATCH pattern] [COUNT n] [TYPE type] → [next cursor, keys]."""
-    arguments, db = call.arguments, call.db
-    text = arguments.bytes(1)
-    if not text.isdigit() or len(text) > _MAX_CURSOR_DIGITS or int(text) > MAX_U64:
-        raise CommandError("ERR invalid cursor")
-    pattern, count, wanted = b"*", _DEFAULT_SCAN_COUNT, b""
-    index = 2
-    while index < arguments.count:
-        word = arguments.token(index)
-        if index + 1 == arguments.count:
-            raise CommandError(SYNTAX)
-        if word == b"MATCH":
-            pattern = arguments.bytes(index + 1)
-        elif word == b"COUNT":
-            count = arguments.integer(index + 1)
-            if count < 1:
-                raise CommandError(SYNTAX)
-        elif word == b"TYPE":
-            wanted = arguments.bytes(index + 1).lower()
-        else:
-            raise CommandError(SYNTAX)
-        index += 2
-    cursor, names = db.order.scan(int(text), count)
-    found = []
-    for name in names:
-        value = db.lookup(name, call.now_ms)
-        if value is not None and matches(pattern, name) and wanted in (b"", type_name(value)):
-            found.append(name)
-    call.reply.array(2)
-    call.reply.bulk(b"%d" % cursor)
-    call.reply.bulks(found)
-
-
-def dbsize(call: Call) -> None:
-    """DBSIZE → number of keys in the selected database."""
-    call.reply.integer(len(call.db.keys(call.now_ms)))
-
-
-def flushdb(call: Call) -> None:
-    """FLUSHDB [ASYNC|SYNC] → OK; the selected database is empty."""
-    _check_flush(call.arguments)
-    call.admit(HEADROOM)
-    call.keyspace.dirty += len(call.db.values)
-    call.db.flush()
-    call.reply.ok()
-
-
-def flushall(call: Call) -> None:
-    """FLUSHALL [ASYNC|SYNC] → OK; every database is empty."""
-    _check_flush(call.arguments)
-    call.admit(HEADROOM)
-    call.keyspace.dirty += sum(len(db.values) for db in call.keyspace.databases)
-    call.keyspace.flush_all()
-    call.reply.ok()
-
-
-def _check_flush(arguments: Arguments) -> None:
-    if arguments.count > 2 or (
-        arguments.count == 2 and arguments.token(1) not in (b"ASYNC", b"SYNC")
-    ):
-        raise CommandError(SYNTAX)
+    """TYPE key → ``stream``, ``string``, ``list``, ``set``, ``hash`` or ``none``."""
+    call.reply.simple(type_name(seen(call, call.arguments.bytes(1))))

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from headwater.engine.database import Database
 
 
-def copy_stream(
-    source: Stream, db: Database, key: bytes, sid: int, gids: dict[int, int]
-) -> Stream:
+def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[int, int]) -> Stream:
     """A copy of ``source`` that will stand at ``key`` of ``db``, known to the keyspace already.
 
     ``gids`` has the number of each group's copy, by the group's own.

@@ -270,8 +270,8 @@ class Database:
         if isinstance(value, Stream):
             value.db, value.key = target, name
         self.keyspace.facts.key_renamed(self.index, key, target.index, name)
-        self._changed(key)
-        target._changed(name)
+        self.changed(key)
+        target.changed(name)
 
     def copy(
         self,
@@ -294,7 +294,7 @@ class Database:
         target._place(name, value)
         target._expire_at(name, at_ms)
         self.keyspace.facts.key_copied(self.index, key, target.index, name, sid, gids)
-        target._changed(name)
+        target.changed(name)
 
     def flush(self) -> None:
         """Empty this database."""
@@ -314,7 +314,7 @@ class Database:
         self.expiries, self.expiry_notes, self.used = {}, [], {}
         self.keyspace.expiring.pop(self, None)
         for key in concerned:
-            self._changed(key)
+            self.changed(key)
 
     def exchange(self, other: Database) -> None:
         """Take over the keys of ``other`` and give it ours; part of `Keyspace.swap`. Who waits or
@@ -341,13 +341,14 @@ class Database:
             elif stream.db is other:
                 stream.db = self
         for database, key in concerned:
-            database._changed(key)
+            database.changed(key)
 
     def concerned(self, values: dict[bytes, Value]) -> list[bytes]:
         """The keys of ``values`` that somebody here waits for or watches."""
         return [key for key in dict.fromkeys([*self.waited, *self.watched]) if key in values]
 
-    def _changed(self, key: bytes) -> None:
+    def changed(self, key: bytes) -> None:
+        """Whoever waits for or watches ``key`` hears of it."""
         self.signal(key)
         self.touch(key)
 
@@ -382,4 +383,4 @@ class Database:
             self.keyspace.drop_stream(value)
         elif not isinstance(value, bytes):
             self.keyspace.discard(value, len(value))
-        self._changed(key)
+        self.changed(key)

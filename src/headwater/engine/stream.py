@@ -143,6 +143,5 @@ class Stream:
         """Remove a group with its consumers and pending entries; blocked readers hear of it."""
         group = self.groups.pop(name)
         self.keyspace.drop_group(group)
-        self.keyspace.discard(group, len(group.pel))
         self.keyspace.facts.group_destroyed(group.gid)
         self.db.signal(self.key)

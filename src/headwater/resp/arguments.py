@@ -94,7 +94,7 @@ class Arguments:
 
         Anything else gives ``default`` when there is one, else `CommandError` with ``error``.
         """
-        value = _strict_integer(self.bytes(index))
+        value = parse_integer(self.bytes(index))
         if value is not None:
             return value
         if default is not None:
@@ -123,8 +123,12 @@ class Arguments:
         return bytes(self.buffer[first - header : self.ends[end - 1] + 2])
 
 
-def _strict_integer(text: bytes) -> int | None:
-    """``text`` as Redis's string2ll reads it, or None."""
+def parse_integer(text: bytes) -> int | None:
+    """``text`` as Redis's string2ll reads it, or None.
+
+    >>> parse_integer(b"-17"), parse_integer(b"+17"), parse_integer(b"017")
+    (-17, None, None)
+    """
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 19:
         return None

@@ -43,7 +43,8 @@ class CommandRow(NamedTuple):
     @property
     def movable_keys(self) -> bool:
         """Whether its keys cannot be told from first, last and step."""
-        return bool(self.finder) or any(spec.keyword for spec in self.keys)
+        flags_vary = any("variable_flags" in spec.flags for spec in self.keys)
+        return (bool(self.finder) and not flags_vary) or any(spec.keyword for spec in self.keys)
 
     def arity_fits(self, count: int) -> bool:
         """Whether a request of ``count`` arguments, its name included, can be this command."""
@@ -88,6 +89,8 @@ _GROUP_CATEGORY = {
     "stream": "stream",
     "generic": "keyspace",
     "string": "string",
+    "list": "list",
+    "set": "set",
     "hash": "hash",
     "transactions": "transaction",
     "connection": "connection",

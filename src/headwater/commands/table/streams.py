@@ -47,6 +47,8 @@ ROWS: tuple[CommandRow, ...] = (
         tips=VARIES, finder="xsettle"),
     row("xretire", 4, "write fast", "RW delete 1", "stream", "0.1.0",
         "Removes a consumer that owns nothing."),
+    row("xlag", -2, "readonly", "RO access 1", "stream", "0.1.0",
+        "Shows how far groups are behind and what they hold, in exact numbers.", tips=VARIES),
     row("xsplit", 5, "readonly fast", "RO access 1", "stream", "0.1.0",
         "Counts the entries of a range and finds ids that cut it into equal parts."),
     row("xgroup", -2, "", "", "stream", "5.0.0", "Manages consumer groups.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
-from headwater.commands.key_specs import FoundKey, KeySpec, find_keys
+from headwater.commands.key_specs import FoundKey, KeyRange, KeySpec, find_keys
 from headwater.commands.table import COMMANDS, CommandRow
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
@@ -140,10 +140,7 @@ def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
 
 def _write_row(reply: ReplyWriter, row: CommandRow) -> None:
     """The ten elements of COMMAND INFO."""
-    first = last = step = 0
-    if row.keys and not row.keys[0].keyword:
-        first, step = row.keys[0].begin, 1
-        last = row.keys[0].last or first
+    first, last, step = KeyRange.over(row.keys)
     reply.array(10)
     reply.bulk(row.name.encode())
     reply.integer(row.arity)
@@ -190,7 +187,7 @@ def _write_spec(reply: ReplyWriter, spec: KeySpec) -> None:
     reply.bulk(b"range")
     reply.bulk(b"spec")
     reply.map(3)
-    for name, value in ((b"lastkey", spec.last), (b"keystep", 1), (b"limit", spec.limit)):
+    for name, value in ((b"lastkey", spec.last), (b"keystep", spec.step), (b"limit", spec.limit)):
         reply.bulk(name)
         reply.integer(value)
 

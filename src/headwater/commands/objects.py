@@ -1,0 +1,116 @@
+"""OBJECT: what Redis would keep a value as, and how long nobody has used it.
+
+Rule 1. An encoding is told from what the value is now, by Redis's default bounds. Redis remembers what
+        a value once was: a set that shrinks stays a hashtable there.
+
+Source: Redis's command pages, object.c and the ``*-max-*`` settings of redis.conf.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from headwater.commands.call import Call
+from headwater.commands.groups import write_help
+from headwater.engine.database import Value
+from headwater.engine.nodes import element_bytes
+from headwater.engine.stream import Stream
+from headwater.errors import CommandError
+from headwater.resp.arguments import parse_integer
+
+OBJECT_HELP = (
+    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "ENCODING <key>",
+    "    Tell what Redis would keep the value as.",
+    "FREQ <key>",
+    "    Tell how often a key is used: an error, because nobody counts.",
+    "IDLETIME <key>",
+    "    Tell the seconds since a key was last used.",
+    "REFCOUNT <key>",
+    "    Tell how many keys share the value: one.",
+    "HELP",
+    "    Print this help.",
+)
+
+_EMBEDDED_BYTES = 44
+_LIST_BYTES = 8192
+_LISTPACK_FRAME = 7
+_INTSET_MEMBERS = 512
+_SET_MEMBERS = 128
+_HASH_FIELDS = 512
+_SHORT_BYTES = 64
+
+_NO_LFU = (
+    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that "
+    "when switching between policies at runtime LRU and LFU data will take some time to adjust."
+)
+
+
+def encoding(value: Value) -> bytes:
+    """What OBJECT ENCODING says of a value."""
+    if isinstance(value, Stream):
+        return b"stream"
+    if isinstance(value, bytes):
+        if parse_integer(value) is not None:
+            return b"int"
+        return b"embstr" if len(value) <= _EMBEDDED_BYTES else b"raw"
+    if isinstance(value, deque):
+        fits = len(value) <= _LIST_BYTES and (
+            sum(map(element_bytes, value)) + _LISTPACK_FRAME <= _LIST_BYTES
+        )
+        return b"listpack" if fits else b"quicklist"
+    if isinstance(value, dict):
+        fits = len(value) <= _HASH_FIELDS and _short([*value, *value.values()])
+        return b"listpack" if fits else b"hashtable"
+    if len(value) <= _INTSET_MEMBERS and all(parse_integer(one) is not None for one in value):
+        return b"intset"
+    return b"listpack" if len(value) <= _SET_MEMBERS and _short(value) else b"hashtable"
+
+
+def _short(texts: Iterable[bytes]) -> bool:
+    return all(len(text) <= _SHORT_BYTES for text in texts)
+
+
+def _object(call: Call) -> tuple[bytes, Value | None]:
+    """The key asked for and what is there; with nothing there the reply is written: nil."""
+    key = call.arguments.bytes(2)
+    value = call.db.lookup(key, call.now_ms)
+    if value is None:
+        call.reply.nil()
+    return key, value
+
+
+def object_encoding(call: Call) -> None:
+    """OBJECT ENCODING key → the name of an encoding, nil without a key."""
+    _, value = _object(call)
+    if value is not None:
+        call.reply.bulk(encoding(value))
+
+
+def object_refcount(call: Call) -> None:
+    """OBJECT REFCOUNT key → 1: no two keys share a value. Nil without a key."""
+    _, value = _object(call)
+    if value is not None:
+        call.reply.integer(1)
+
+
+def object_idletime(call: Call) -> None:
+    """OBJECT IDLETIME key → whole seconds since it was last used, or since the store was opened if it
+    was not used since; nil without a key."""
+    key, value = _object(call)
+    if value is not None:
+        used_ms = call.db.used_ms(key) or call.keyspace.opened_ms
+        call.reply.integer(max(0, call.now_ms - used_ms) // 1000)
+
+
+def object_freq(call: Call) -> None:
+    """OBJECT FREQ key → an error: nothing is evicted here, so nobody counts. Nil without a key."""
+    _, value = _object(call)
+    if value is not None:
+        raise CommandError(_NO_LFU)
+
+
+def object_help(call: Call) -> None:
+    """OBJECT HELP → the subcommands, for people."""
+    write_help(call, OBJECT_HELP)

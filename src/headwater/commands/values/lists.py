@@ -1,0 +1,129 @@
+"""Lists: LPUSH, RPUSH, LRANGE, LLEN, LPOP, RPOP, and BLPOP, BRPOP, which wait.
+
+Source: Redis's command pages and t_list.c.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+
+from headwater.commands.call import Call, Wait
+from headwater.commands.events import LIST
+from headwater.commands.values.timeouts import timeout_ms
+from headwater.commands.values.typed import changed, prepare, reading, writing
+from headwater.engine.facts import HEADROOM
+from headwater.errors import CommandError
+
+_NO_COUNT = "ERR value is out of range, must be positive"
+
+
+def lpush(call: Call) -> None:
+    """LPUSH key element [element …] → the length; the last element stands first."""
+    _push(call, left=True)
+
+
+def rpush(call: Call) -> None:
+    """RPUSH key element [element …] → the length; the last element stands last."""
+    _push(call, left=False)
+
+
+def _push(call: Call, *, left: bool) -> None:
+    key, elements = call.arguments.bytes(1), call.arguments.values(2)
+    current = writing(call, key, deque)
+    length = len(current or ()) + len(elements)
+    prepare(call, key, elements)
+    call.db.push(key, elements, left=left)
+    changed(call, key, LIST, b"lpush" if left else b"rpush", len(elements))
+    call.reply.integer(length)
+
+
+def lpop(call: Call) -> None:
+    """LPOP key [count] → the first element, nil without a list; with a count an array of the first
+    ones."""
+    _pop(call, "lpop", left=True)
+
+
+def rpop(call: Call) -> None:
+    """RPOP key [count] → as LPOP, from the last element on."""
+    _pop(call, "rpop", left=False)
+
+
+def _pop(call: Call, command: str, *, left: bool) -> None:
+    arguments, reply = call.arguments, call.reply
+    if arguments.count > 3:
+        raise CommandError(f"ERR wrong number of arguments for '{command}' command")
+    counted = arguments.count == 3
+    count = arguments.integer(2, error=_NO_COUNT) if counted else 1
+    if count < 0:
+        raise CommandError(_NO_COUNT)
+    key = arguments.bytes(1)
+    current = writing(call, key, deque)
+    if current is None:
+        if counted:
+            reply.nil_array()
+        else:
+            reply.nil()
+        return
+    taken = _take(call, key, current, min(count, len(current)), left=left)
+    if counted:
+        reply.bulks(taken)
+    else:
+        reply.bulk(taken[0])
+
+
+def _take(call: Call, key: bytes, current: deque[bytes], count: int, *, left: bool) -> list[bytes]:
+    """Take elements, as many as there are at least, off one end."""
+    taken = list(islice(current if left else reversed(current), count))
+    if taken:
+        call.admit(HEADROOM + len(key))
+        call.db.pop(key, count, left=left)
+        changed(call, key, LIST, b"lpop" if left else b"rpop", count)
+    return taken
+
+
+def blpop(call: Call) -> Wait | None:
+    """BLPOP key [key …] timeout → [key, first element] of the first list that there is; waits up to
+    ``timeout`` seconds for one, for ever with 0, then nil."""
+    return _pop_or_wait(call, left=True)
+
+
+def brpop(call: Call) -> Wait | None:
+    """BRPOP key [key …] timeout → as BLPOP, the last element."""
+    return _pop_or_wait(call, left=False)
+
+
+def _pop_or_wait(call: Call, *, left: bool) -> Wait | None:
+    arguments, reply = call.arguments, call.reply
+    wait_ms = timeout_ms(arguments, arguments.count - 1, call.now_ms)
+    keys = arguments.values(1)[:-1]
+    for key in keys:
+        current = writing(call, key, deque)
+        if current is not None:
+            (element,) = _take(call, key, current, 1, left=left)
+            reply.bulks([key, element])
+            return None
+    if not call.may_block:
+        reply.nil_array()
+        return None
+    return Wait(keys, wait_ms, arguments.copy(), for_lists=True)
+
+
+def lrange(call: Call) -> None:
+    """LRANGE key start stop → the elements from ``start`` to ``stop``, both included; negative ones
+    count from the end."""
+    arguments = call.arguments
+    start, stop = arguments.integer(2), arguments.integer(3)
+    current = reading(call, arguments.bytes(1), deque)
+    if current is None:
+        call.reply.array(0)
+        return
+    length = len(current)
+    start = max(0, start + length if start < 0 else start)
+    stop = min(length - 1, stop + length if stop < 0 else stop)
+    call.reply.bulks(list(islice(current, start, stop + 1)) if start <= stop else [])
+
+
+def llen(call: Call) -> None:
+    """LLEN key → the number of elements, 0 without a list."""
+    call.reply.integer(len(reading(call, call.arguments.bytes(1), deque) or ()))

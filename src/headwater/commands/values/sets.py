@@ -1,0 +1,53 @@
+"""Sets: SADD, SREM, SMEMBERS, SISMEMBER, SCARD.
+
+Source: Redis's command pages and t_set.c.
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import Call
+from headwater.commands.events import SET
+from headwater.commands.values.typed import changed, prepare, reading, writing
+
+
+def sadd(call: Call) -> None:
+    """SADD key member [member …] → how many are new."""
+    key = call.arguments.bytes(1)
+    current = writing(call, key, set) or set()
+    members = [one for one in dict.fromkeys(call.arguments.values(2)) if one not in current]
+    if members:
+        prepare(call, key, members)
+        call.db.add_members(key, members)
+        changed(call, key, SET, b"sadd", len(members))
+    call.reply.integer(len(members))
+
+
+def srem(call: Call) -> None:
+    """SREM key member [member …] → how many were there."""
+    key = call.arguments.bytes(1)
+    current = writing(call, key, set) or set()
+    members = [one for one in dict.fromkeys(call.arguments.values(2)) if one in current]
+    if members:
+        prepare(call, key, members)
+        call.db.remove_members(key, members)
+        changed(call, key, SET, b"srem", len(members))
+    call.reply.integer(len(members))
+
+
+def smembers(call: Call) -> None:
+    """SMEMBERS key → the members, in no order; empty without a set."""
+    current = reading(call, call.arguments.bytes(1), set) or set()
+    call.reply.set(len(current))
+    for member in current:
+        call.reply.bulk(member)
+
+
+def sismember(call: Call) -> None:
+    """SISMEMBER key member → 1 if it is one."""
+    current = reading(call, call.arguments.bytes(1), set) or set()
+    call.reply.integer(int(call.arguments.bytes(2) in current))
+
+
+def scard(call: Call) -> None:
+    """SCARD key → the number of members, 0 without a set."""
+    call.reply.integer(len(reading(call, call.arguments.bytes(1), set) or ()))

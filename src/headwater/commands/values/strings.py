@@ -1,0 +1,251 @@
+"""Strings: SET and its short forms, GET and its variants, MSET, MGET, APPEND, STRLEN.
+
+Source: Redis's command pages and t_string.c.
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import SYNTAX, Call
+from headwater.commands.events import GENERIC, STRING
+from headwater.commands.expiry import let_expire, let_live, moment
+from headwater.commands.keys import delete_key
+from headwater.commands.moving import notify_overwritten
+from headwater.commands.values.typed import changed, prepare, reading, writing
+from headwater.engine.database import Value
+from headwater.engine.facts import HEADROOM
+from headwater.errors import CommandError
+from headwater.limits import MAX_BULK_BYTES
+from headwater.resp.arguments import Arguments
+
+_UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
+"""Milliseconds of a unit, and whether the time is absolute."""
+
+_TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+
+
+class _Options:
+    """What stands behind SET key value and GETEX key; ``known`` are the words that may.
+
+    Source: Redis, parseExtendedStringArgumentsOrReply.
+    """
+
+    def __init__(self, arguments: Arguments, index: int, known: tuple[bytes, ...]) -> None:
+        self.words: set[bytes] = set()
+        self.unit = b""
+        self._time_at = 0
+        while index < arguments.count:
+            word = arguments.token(index)
+            if word in _UNITS and index + 1 < arguments.count and self._may_be_timed(word):
+                self.unit, self._time_at = word, index + 1
+                index += 1
+            elif word in known and self._may_stand(word):
+                self.words.add(word)
+            else:
+                raise CommandError(SYNTAX)
+            index += 1
+
+    def _may_be_timed(self, word: bytes) -> bool:
+        return self.unit in (b"", word) and not self.words & {b"KEEPTTL", b"PERSIST"}
+
+    def _may_stand(self, word: bytes) -> bool:
+        if word in (b"KEEPTTL", b"PERSIST"):
+            return not self.unit
+        if word == b"NX":
+            return b"XX" not in self.words
+        return word != b"XX" or b"NX" not in self.words
+
+    def at_ms(self, arguments: Arguments, now_ms: int, command: str) -> int | None:
+        """When the key is to end, None if no time is given."""
+        if not self.unit:
+            return None
+        return _end(arguments, self._time_at, *_UNITS[self.unit], now_ms, command)
+
+
+def _end(
+    arguments: Arguments, index: int, unit_ms: int, absolute: bool, now_ms: int, command: str
+) -> int:
+    if arguments.integer(index) <= 0:
+        raise CommandError(f"ERR invalid expire time in '{command}' command")
+    since_ms = 0 if absolute else now_ms
+    return moment(arguments, index, unit_ms, since_ms=since_ms, command=command)
+
+
+def set_string(call: Call) -> None:
+    """SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → OK, the old value (GET), or
+    nil when the condition fails."""
+    arguments, reply = call.arguments, call.reply
+    options = _Options(arguments, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"))
+    at_ms = options.at_ms(arguments, call.now_ms, "set")
+    key, value = arguments.bytes(1), arguments.bytes(2)
+    old = reading(call, key, bytes) if b"GET" in options.words else None
+    current = call.lookup(key)
+    refused = (b"NX" in options.words and current is not None) or (
+        b"XX" in options.words and current is None
+    )
+    if not refused:
+        keeps = b"KEEPTTL" in options.words and current is not None
+        kept = call.db.expiries.get(key) if keeps else None
+        prepare(call, key, [value])
+        _put(call, key, value, current, at_ms=at_ms, kept_ms=kept)
+    if b"GET" in options.words:
+        _bulk_or_nil(call, old)
+    elif refused:
+        reply.nil()
+    else:
+        reply.ok()
+
+
+def _put(
+    call: Call,
+    key: bytes,
+    value: bytes,
+    current: Value | None,
+    *,
+    at_ms: int | None = None,
+    kept_ms: int | None = None,
+) -> None:
+    """SET, once it is decided and admitted: a new time to end, or the one that is kept."""
+    _replace(call, key, value, at_ms if at_ms is not None else kept_ms)
+    call.modified(key)
+    notify_overwritten(call, key, current, value)
+    call.notify(STRING, b"set", key)
+    if at_ms is not None:
+        call.notify(GENERIC, b"expire", key)
+
+
+def _replace(call: Call, key: bytes, value: bytes, at_ms: int | None) -> None:
+    call.db.set_string(key, value)
+    if at_ms is not None:
+        call.db.set_expiry(key, at_ms)
+    call.db.use(key, call.now_ms)
+
+
+def _bulk_or_nil(call: Call, value: bytes | None) -> None:
+    if value is None:
+        call.reply.nil()
+    else:
+        call.reply.bulk(value)
+
+
+def setex(call: Call) -> None:
+    """SETEX key seconds value → OK."""
+    _set_with_time(call, 1000, "setex")
+
+
+def psetex(call: Call) -> None:
+    """PSETEX key milliseconds value → OK."""
+    _set_with_time(call, 1, "psetex")
+
+
+def _set_with_time(call: Call, unit_ms: int, command: str) -> None:
+    arguments = call.arguments
+    at_ms = _end(arguments, 2, unit_ms, False, call.now_ms, command)
+    key, value = arguments.bytes(1), arguments.bytes(3)
+    current = call.lookup(key)
+    prepare(call, key, [value])
+    _put(call, key, value, current, at_ms=at_ms)
+    call.reply.ok()
+
+
+def setnx(call: Call) -> None:
+    """SETNX key value → 1, or 0 if there is such a key."""
+    key, value = call.arguments.bytes(1), call.arguments.bytes(2)
+    missing = call.lookup(key) is None
+    if missing:
+        prepare(call, key, [value])
+        _put(call, key, value, None)
+    call.reply.integer(int(missing))
+
+
+def get(call: Call) -> None:
+    """GET key → the string, nil without one."""
+    _bulk_or_nil(call, reading(call, call.arguments.bytes(1), bytes))
+
+
+def getdel(call: Call) -> None:
+    """GETDEL key → the string, which is deleted; nil without one."""
+    key = call.arguments.bytes(1)
+    value = reading(call, key, bytes)
+    if value is not None:
+        call.admit(HEADROOM + len(key))
+        delete_key(call, key)
+    _bulk_or_nil(call, value)
+
+
+def getex(call: Call) -> None:
+    """GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] → the string, which gets another time to end, or
+    none; nil without one."""
+    arguments, key = call.arguments, call.arguments.bytes(1)
+    options = _Options(arguments, 2, (b"PERSIST",))
+    value = reading(call, key, bytes)
+    if value is not None:
+        at_ms = options.at_ms(arguments, call.now_ms, "getex")
+        call.admit(HEADROOM + len(key))
+        if at_ms is not None:
+            let_expire(call, key, at_ms)
+        elif b"PERSIST" in options.words and key in call.db.expiries:
+            let_live(call, key)
+    _bulk_or_nil(call, value)
+
+
+def mget(call: Call) -> None:
+    """MGET key [key …] → the strings; nil where there is none, or another type."""
+    keys = call.arguments.values(1)
+    call.reply.array(len(keys))
+    for key in keys:
+        value = call.read(key)
+        _bulk_or_nil(call, value if isinstance(value, bytes) else None)
+
+
+def mset(call: Call) -> None:
+    """MSET key value [key value …] → OK."""
+    _set_all(call, _pairs(call, "mset"))
+    call.reply.ok()
+
+
+def msetnx(call: Call) -> None:
+    """MSETNX key value [key value …] → 1, or 0 with nothing done if one of the keys is there."""
+    pairs = _pairs(call, "msetnx")
+    free = all(call.lookup(key) is None for key, _ in pairs)
+    if free:
+        _set_all(call, pairs)
+    call.reply.integer(int(free))
+
+
+def _pairs(call: Call, command: str) -> list[tuple[bytes, bytes]]:
+    if call.arguments.count % 2 == 0:
+        raise CommandError(f"ERR wrong number of arguments for '{command}' command")
+    values = call.arguments.values(1)
+    return list(zip(values[0::2], values[1::2], strict=True))
+
+
+def _set_all(call: Call, pairs: list[tuple[bytes, bytes]]) -> None:
+    call.admit(sum(3 * HEADROOM + 3 * len(key) + len(value) for key, value in pairs))
+    for key, value in pairs:
+        current = call.lookup(key)
+        prepare(call, key, [value])
+        _put(call, key, value, current)
+
+
+def append(call: Call) -> None:
+    """APPEND key value → the length of the string that this makes."""
+    key, more = call.arguments.bytes(1), call.arguments.bytes(2)
+    current = writing(call, key, bytes)
+    value = (current or b"") + more
+    if len(value) > MAX_BULK_BYTES:
+        raise CommandError(_TOO_LONG)
+    change_string(call, key, value, b"append")
+    call.reply.integer(len(value))
+
+
+def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
+    """Give a string another value; the time at which it ends stays."""
+    at_ms = call.db.expiries.get(key) if call.db.lookup(key, call.now_ms) is not None else None
+    prepare(call, key, [value])
+    _replace(call, key, value, at_ms)
+    changed(call, key, STRING, event, 1)
+
+
+def strlen(call: Call) -> None:
+    """STRLEN key → the length of the string, 0 without one."""
+    call.reply.integer(len(reading(call, call.arguments.bytes(1), bytes) or b""))
