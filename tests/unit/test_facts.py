@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from headwater.engine import facts, replay
 from headwater.engine.check import broken_invariants
+from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
+from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
+from headwater.engine.stream import Stream
 from tests.property.state import picture
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
@@ -61,6 +65,10 @@ GOLDEN = {
 """What a version 1 journal holds for the history of `told`: a reader of any later version reads it."""
 
 
+Note = Callable[[str], None]
+"""Writes down, under this name, what has been written since the last time."""
+
+
 def told() -> tuple[Keyspace, dict[str, str]]:
     """A history that calls every mutator once, and what each has written."""
     keyspace = Keyspace()
@@ -75,6 +83,25 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("stream_created")
     stream.append(5, 1, WIRE, 1, True)
     note("appended")
+    _tell_of_a_group(stream, note)
+    stream.delete([(5, 1)], marks=True)
+    note("deleted")
+    stream.set_id((9, 0), 3, (5, 1))
+    note("stream_set_id")
+    _tell_of_producers(stream.idempotency, note)
+    stream.trim_through(8, 0)
+    note("trimmed")
+    _tell_of_values(db, note)
+    db.flush()
+    note("flushed")
+    keyspace.swap(0, 1)
+    note("databases_swapped")
+    keyspace.flush_all()
+    note("all_flushed")
+    return keyspace, written
+
+
+def _tell_of_a_group(stream: Stream, note: Note) -> None:
     group = stream.create_group(b"g", 1, 0, 0, -1)
     note("group_created")
     consumer = group.create_consumer(b"c", 1, 1000)
@@ -93,7 +120,7 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("came_due")
     group.acknowledge([(5, 1)])
     note("acknowledged")
-    db.copy(b"s", keyspace.databases[1], b"t", 2, [(1, 2)])
+    stream.db.copy(b"s", stream.keyspace.databases[1], b"t", 2, [(1, 2)])
     note("key_copied")
     group.set_id(5, 0, 7)
     note("group_set_id")
@@ -101,22 +128,22 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("consumer_deleted")
     stream.destroy_group(b"g")
     note("group_destroyed")
-    stream.delete([(5, 1)], marks=True)
-    note("deleted")
-    stream.set_id((9, 0), 3, (5, 1))
-    note("stream_set_id")
-    stream.idempotency.record(b"p", b"i", (5, 1))
+
+
+def _tell_of_producers(known: Idempotency, note: Note) -> None:
+    known.record(b"p", b"i", (5, 1))
     note("iid_recorded")
-    stream.idempotency.count_duplicate(1)
+    known.count_duplicate(1)
     note("iid_repeated")
-    stream.idempotency.expire(b"p", 1)
+    known.expire(b"p", 1)
     note("iids_expired")
-    stream.idempotency.configure(60, 2)
+    known.configure(60, 2)
     note("stream_configured")
-    stream.idempotency.restore(10, 3, 9, 4, [(b"p", [(b"i", (5, 1))])])
+    known.restore(10, 3, 9, 4, [(b"p", [(b"i", (5, 1))])])
     note("idempotency_restored")
-    stream.trim_through(8, 0)
-    note("trimmed")
+
+
+def _tell_of_values(db: Database, note: Note) -> None:
     db.set_string(b"k", b"v")
     note("string_set")
     db.set_expiry(b"k", 5000)
@@ -137,13 +164,6 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("key_renamed")
     db.delete(b"k")
     note("key_deleted")
-    db.flush()
-    note("flushed")
-    keyspace.swap(0, 1)
-    note("databases_swapped")
-    keyspace.flush_all()
-    note("all_flushed")
-    return keyspace, written
 
 
 def test_every_mutator_writes_its_fact_as_ever() -> None:
