@@ -13,6 +13,7 @@ cdef class Keyspace:
     cdef public object due_notes
     cdef public object signalled
     cdef public object dirty
+    cdef public object expired_count
     cdef public object expiring
     cdef public object opened_ms
     cdef public object garbage

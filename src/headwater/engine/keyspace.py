@@ -46,6 +46,8 @@ class Keyspace:
         """The classes of keyspace events that somebody wants, as bits (notify-keyspace-events)."""
         self.events: list[tuple[int, bytes, bytes]] = []
         """(database, event, key) of keyspace events since the node last published them."""
+        self.expired_count = 0
+        """Keys that were deleted because their time had come."""
         self.dirty = 0
         """Changes by Redis's count (INFO rdb_changes_since_last_save)."""
         self.expiring: dict[Database, None] = {}

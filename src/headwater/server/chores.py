@@ -37,6 +37,7 @@ def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
         mark = records.begin()
         database.delete(key)
         records.seal(mark, now_ms)
+        keyspace.expired_count += 1
         if keyspace.notified & EXPIRED:
             keyspace.events.append((database.index, b"expired", key))
 

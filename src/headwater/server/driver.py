@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable
 
 from headwater.limits import MAX_HANDSHAKE_SECONDS, MAX_OUTPUT_BYTES_BEFORE_AUTH, RECEIVE_BYTES
-from headwater.server.info import Traffic, traffic_of
 from headwater.server.node import Node
 from headwater.server.session import Session
 from headwater.server.sockets import Connection, TurnedAway
+from headwater.server.traffic import Traffic, traffic_of
 
 log = logging.getLogger("headwater.server")
 
@@ -311,6 +311,7 @@ class Driver:
 
     def _each_second(self) -> None:
         self._second = self._asyncio.call_later(1.0, self._each_second)
+        self.traffic.sample(self._asyncio.time(), self.node.observer.commands_processed())
         self.sweep()
 
     def sweep(self) -> None:

@@ -1,7 +1,7 @@
 """INFO: the state of the server, in Redis's sections and fields.
 
-What this store has not (replicas, eviction, scripts) is left out, but for the fields that clients
-and exporters look for. `Traffic` counts what the drivers of a node see and the node does not.
+What this store has not (replicas, eviction, snapshots) is left out, but for the fields that clients
+and exporters look for. What was done, rather than what is, stands in `headwater.server.figures`.
 """
 
 from __future__ import annotations
@@ -11,55 +11,27 @@ import platform
 import resource
 import sys
 from collections.abc import Callable
+from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
+from headwater.server import figures
+from headwater.server.figures import Facts
 from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
+from headwater.server.traffic import traffic_of
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
 
-Facts = dict[str, object]
-
-
-class Traffic:
-    """Counters of a node's sockets; CONFIG RESETSTAT sets them to 0."""
-
-    def __init__(self) -> None:
-        self.listeners: list[str] = []
-        """Addresses that are listened at, as the ready line shows them."""
-        self.reset(connections_seen=0)
-
-    def reset(self, *, connections_seen: int) -> None:
-        """Begin to count anew; the node's own counter goes on and is shown less this."""
-        self.connections_before = connections_seen
-        self.received_bytes = 0
-        self.sent_bytes = 0
-        self.reads = 0
-        self.writes = 0
-        self.rejected_connections = 0
-        self.input_limit_disconnections = 0
-        self.output_limit_disconnections = 0
-
-
-_traffic: WeakKeyDictionary[Node, Traffic] = WeakKeyDictionary()
-
-
-def traffic_of(node: Node) -> Traffic:
-    """The counters of a node, made when they are first asked for."""
-    found = _traffic.get(node)
-    if found is None:
-        found = _traffic[node] = Traffic()
-    return found
-
 
 def render(node: Node, wanted: set[str]) -> bytes:
-    """The text of INFO for these section names, in lower case; ``all``, ``default`` and
-    ``everything`` stand for all of them."""
-    every = not wanted or bool(wanted & {"all", "default", "everything"})
+    """The text of INFO for these section names, in lower case. ``all`` and ``everything`` stand for
+    all of them, ``default`` and none at all for those that do not grow with use."""
+    every = bool(wanted & {"all", "everything"})
+    default = not wanted or "default" in wanted
     texts = []
     for name, facts in SECTIONS.items():
-        if every or name.lower() in wanted:
+        if every or name.lower() in wanted or (default and name not in _ON_DEMAND):
             lines = [f"# {name}", *(f"{key}:{value}" for key, value in facts(node).items())]
             texts.append("\r\n".join(lines) + "\r\n")
     return "\r\n".join(texts).encode("utf-8", "surrogateescape")
@@ -89,6 +61,9 @@ def _server(node: Node) -> Facts:
     uptime = max(0, now_ms - node.started_ms) // 1000
     facts: Facts = {
         "redis_version": COMPATIBLE_VERSION.decode(),
+        "redis_git_sha1": "0" * 8,
+        "redis_git_dirty": 0,
+        "redis_build_id": "0" * 16,
         "redis_mode": "standalone",
         "server_name": "headwater",
         "headwater_version": version().decode(),
@@ -98,6 +73,7 @@ def _server(node: Node) -> Facts:
         "arch_bits": 64 if sys.maxsize > 2**32 else 32,
         "multiplexing_api": "epoll" if sys.platform == "linux" else "asyncio",
         "process_id": os.getpid(),
+        "process_supervised": "no",
         "run_id": RUN_ID,
         "tcp_port": node.config.port or node.config.tls_port,
         "server_time_usec": now_ms * 1000,
@@ -105,6 +81,7 @@ def _server(node: Node) -> Facts:
         "uptime_in_days": uptime // 86400,
         "executable": sys.executable,
         "config_file": node.config.file or "",
+        "io_threads_active": 0,
     }
     for number, listener in enumerate(traffic_of(node).listeners):
         facts[f"listener{number}"] = listener
@@ -113,6 +90,14 @@ def _server(node: Node) -> Facts:
 
 def _clients(node: Node) -> Facts:
     sessions = node.sessions.values()
+    waited = {
+        (waiter.db.index, key): waiter
+        for one in sessions
+        if (waiter := one.blocked) is not None
+        for key in waiter.wait.keys
+    }
+    pause = node.pause
+    left = max(0.0, pause.until - node.clock.monotonic()) if pause.active else 0.0
     return {
         "connected_clients": len(node.sessions),
         "cluster_connections": 0,
@@ -121,7 +106,21 @@ def _clients(node: Node) -> Facts:
         "client_recent_max_output_buffer": max((len(one.released) for one in sessions), default=0),
         "blocked_clients": node.waiting.count,
         "tracking_clients": 0,
+        "pubsub_clients": 0,
         "watching_clients": sum(1 for one in sessions if one.watch.keys),
+        "clients_in_timeout_table": sum(
+            1 for one in sessions if one.blocked is not None and one.blocked.deadline != inf
+        ),
+        "total_watched_keys": sum(len(db.watched) for db in node.keyspace.databases),
+        "total_blocking_keys": len(waited),
+        "total_blocking_keys_on_nokey": sum(
+            1
+            for waiter in waited.values()
+            if not (waiter.wait.for_streams or waiter.wait.for_lists)
+        ),
+        "paused_reason": "client_pause" if pause.active else "none",
+        "paused_actions": ("all" if pause.everything else "write") if pause.active else "none",
+        "paused_timeout_milliseconds": round(left * 1000),
     }
 
 
@@ -135,13 +134,24 @@ def _memory(node: Node) -> Facts:
         "used_memory_rss_human": human(rss),
         "used_memory_peak": max(peak, rss),
         "used_memory_peak_human": human(max(peak, rss)),
+        "used_memory_peak_perc": f"{100 * rss / max(peak, rss):.2f}%",
+        "number_of_cached_scripts": 0,
+        "number_of_functions": 0,
+        "number_of_libraries": 0,
         "total_system_memory": total,
         "total_system_memory_human": human(total),
         "maxmemory": node.config.get("maxmemory"),
         "maxmemory_human": "0B",
         "maxmemory_policy": node.config.get("maxmemory-policy"),
         "mem_fragmentation_ratio": "1.00",
+        "mem_clients_normal": sum(
+            len(one.scanner.buffer) + len(one.released) + one.unsent
+            for one in node.sessions.values()
+        ),
+        "mem_aof_buffer": len(node.records.facts.data),
         "mem_allocator": "python",
+        "active_defrag_running": 0,
+        "lazyfree_pending_objects": len(node.keyspace.garbage),
     }
 
 
@@ -153,10 +163,16 @@ def _persistence(node: Node) -> Facts:
         "rdb_bgsave_in_progress": 0,
         "rdb_last_save_time": node.started_ms // 1000,
         "rdb_last_bgsave_status": "ok",
+        "rdb_last_bgsave_time_sec": -1,
+        "rdb_current_bgsave_time_sec": -1,
+        "rdb_saves": 0,
         "aof_enabled": int(node.journal is not None),
         "aof_rewrite_in_progress": 0,
         "aof_rewrite_scheduled": 0,
+        "aof_last_rewrite_time_sec": -1,
+        "aof_current_rewrite_time_sec": -1,
         "aof_last_bgrewrite_status": "ok",
+        "aof_rewrites": 0,
         "aof_last_write_status": "ok",
     }
     if node.journal is not None:
@@ -174,27 +190,6 @@ def _persistence(node: Node) -> Facts:
     return facts
 
 
-def _stats(node: Node) -> Facts:
-    traffic = traffic_of(node)
-    return {
-        "total_connections_received": node.connections_seen - traffic.connections_before,
-        "total_commands_processed": node.observer.commands_processed(),
-        "total_net_input_bytes": traffic.received_bytes,
-        "total_net_output_bytes": traffic.sent_bytes,
-        "rejected_connections": traffic.rejected_connections,
-        "evicted_keys": 0,
-        "evicted_clients": 0,
-        "pubsub_channels": 0,
-        "pubsub_patterns": 0,
-        "total_reads_processed": traffic.reads,
-        "total_writes_processed": traffic.writes,
-        "client_query_buffer_limit_disconnections": traffic.input_limit_disconnections,
-        "client_output_buffer_limit_disconnections": traffic.output_limit_disconnections,
-        "turns": node.records.turn,
-        **{f"acl_access_denied_{kind}": count for kind, count in node.access.log.counts.items()},
-    }
-
-
 def _replication(_node: Node) -> Facts:
     return {
         "role": "master",
@@ -205,6 +200,9 @@ def _replication(_node: Node) -> Facts:
         "master_repl_offset": 0,
         "second_repl_offset": -1,
         "repl_backlog_active": 0,
+        "repl_backlog_size": 0,
+        "repl_backlog_first_byte_offset": 0,
+        "repl_backlog_histlen": 0,
     }
 
 
@@ -227,15 +225,19 @@ def _cluster(_node: Node) -> Facts:
     return {"cluster_enabled": 0}
 
 
+_KEYS_SAMPLED = 1000
+"""Of how many keys avg_ttl is the average; looking at all would hold everyone up."""
+
+
 def _keyspace(node: Node) -> Facts:
     now_ms = node.clock.now_ms()
     facts: Facts = {}
     for db in node.keyspace.databases:
         if db.values:
-            ends = list(db.expiries.values())
+            ends = list(islice(db.expiries.values(), _KEYS_SAMPLED))
             average = sum(max(0, at - now_ms) for at in ends) // len(ends) if ends else 0
             facts[f"db{db.index}"] = (
-                f"keys={len(db.values)},expires={len(ends)},avg_ttl={average},subexpiry=0"
+                f"keys={len(db.values)},expires={len(db.expiries)},avg_ttl={average},subexpiry=0"
             )
     return facts
 
@@ -245,14 +247,19 @@ SECTIONS: dict[str, Callable[[Node], Facts]] = {
     "Clients": _clients,
     "Memory": _memory,
     "Persistence": _persistence,
-    "Stats": _stats,
+    "Stats": figures.stats,
     "Replication": _replication,
     "CPU": _cpu,
     "Modules": _nothing,
-    "Errorstats": _nothing,
+    "Commandstats": figures.commandstats,
+    "Errorstats": figures.errorstats,
+    "Latencystats": figures.latencystats,
     "Cluster": _cluster,
     "Keyspace": _keyspace,
 }
+
+_ON_DEMAND = frozenset({"Commandstats", "Latencystats"})
+"""Sections that are as long as there are commands in use."""
 
 
 def resident_bytes() -> int:

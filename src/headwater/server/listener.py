@@ -18,9 +18,9 @@ from pathlib import Path
 from headwater.errors import ListenError
 from headwater.server.config import Config
 from headwater.server.driver import Driver
-from headwater.server.info import traffic_of
 from headwater.server.session import Session
 from headwater.server.sockets import Connection
+from headwater.server.traffic import traffic_of
 
 log = logging.getLogger("headwater.server")
 

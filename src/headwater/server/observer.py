@@ -60,6 +60,8 @@ class Observer:
         self.look_ns = _NEVER_NS
         """`look` is called for what took longer than this."""
         self.tracks = False
+        """Whether durations are kept (latency-tracking)."""
+        self.expired_before = 0
         self.configure(config)
 
     def configure(self, config: Config) -> None:
@@ -149,8 +151,9 @@ class Observer:
 
     # --- figures --------------------------------------------------------------------------------
 
-    def reset(self) -> None:
-        """CONFIG RESETSTAT."""
+    def reset(self, *, expired: int) -> None:
+        """CONFIG RESETSTAT; ``expired`` keys were counted so far."""
+        self.expired_before = expired
         self.commands.clear()
         self.errors.clear()
 

@@ -22,7 +22,8 @@ def reload_from_journal(node: Node) -> None:
     assert node.journal is not None, "the command asks first"
     old = node.keyspace
     new = replayed_keyspace(node.journal.recovery.again().replay())
-    new.notified, new.dirty = old.notified, old.dirty
+    new.notified, new.dirty, new.expired_count = old.notified, old.dirty, old.expired_count
+    new.opened_ms = old.opened_ms
     node.keyspace = new
     node.records.facts = new.facts
     for session in node.sessions.values():

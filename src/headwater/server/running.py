@@ -17,11 +17,12 @@ from headwater.server.commands.configuration import LOG_LEVELS
 from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.identity import version
-from headwater.server.info import running, traffic_of
+from headwater.server.info import running
 from headwater.server.listener import Listener, bind_all
 from headwater.server.loop import make_loop
 from headwater.server.node import Node
 from headwater.server.opening import open_node
+from headwater.server.traffic import traffic_of
 
 log = logging.getLogger("headwater.server")
 

@@ -10,8 +10,8 @@ from headwater.commands.globs import matches
 from headwater.errors import CommandError, ConfigError, NodePoisoned
 from headwater.server.acl.living import open_or_close
 from headwater.server.commands.help import write_help
-from headwater.server.info import traffic_of
 from headwater.server.settings import FIXED, SETTINGS
+from headwater.server.traffic import traffic_of
 
 if TYPE_CHECKING:
     from headwater.server.config import Config
@@ -76,7 +76,7 @@ def config_set(call: Call, session: Session, node: Node) -> None:
 def config_resetstat(call: Call, session: Session, node: Node) -> None:
     """CONFIG RESETSTAT: the counters of INFO begin anew."""
     traffic_of(node).reset(connections_seen=node.connections_seen)
-    node.observer.reset()
+    node.observer.reset(expired=node.keyspace.expired_count)
     call.reply.ok()
 
 
