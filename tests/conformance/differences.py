@@ -16,8 +16,8 @@ PATH = Path(__file__).parent / "known_differences.toml"
 
 
 class Difference(NamedTuple):
-    """``name`` is the tag of lines in cases (``@name``), or the name of a field that a reply of
-    ours has and one of theirs has not."""
+    """``name`` is the tag of lines in cases (``@name``), the name of a field that a reply of ours has
+    and one of theirs has not, or a word in descriptions of users that one of the two has."""
 
     name: str
     servers: tuple[str, ...]
@@ -35,11 +35,13 @@ def _read(kind: str) -> dict[str, Difference]:
 LINES = _read("line")
 FIELDS = _read("field")
 VALUES = _read("value")
+WORDS = _read("word")
 
 
 def hidden_fields(server: str) -> frozenset[bytes]:
     """Fields of replies that are not compared with ``server``."""
-    return frozenset(one.name.encode() for one in FIELDS.values() if server in one.servers)
+    hidden = (*FIELDS.values(), *WORDS.values())
+    return frozenset(one.name.encode() for one in hidden if server in one.servers)
 
 
 def unlike_fields(server: str) -> frozenset[bytes]:

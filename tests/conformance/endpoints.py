@@ -66,7 +66,7 @@ class HeadwaterEndpoint:
 
     def run(self, history: Sequence[Command], *, resp: int = 2) -> list[Reply]:
         self.store = self._empty()
-        client = self.store.client(resp=resp)
+        client = self.store.client(resp=resp, kind="tcp")
         found: list[Reply] = []
         for command in history:
             client.send(*command)
@@ -137,10 +137,12 @@ class Connection:
         return False
 
     def run(self, history: Sequence[Command]) -> list[Reply]:
-        """Send all in batches, as a pipeline, and take all replies."""
+        """Send all in batches, as a pipeline, and take all replies. Redis 8.2.3 loses the reply to
+        an AUTH that fails behind another in one packet, so histories with AUTH go one by one."""
+        size = 1 if any(command[0] == b"AUTH" for command in history) else 200
         found: list[Reply] = []
-        for start in range(0, len(history), 200):
-            batch = history[start : start + 200]
+        for start in range(0, len(history), size):
+            batch = history[start : start + size]
             self.socket.sendall(b"".join(request(command) for command in batch))
             found += [self.reply() for _ in batch]
         return found

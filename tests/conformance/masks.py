@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headwater.testing.replies import Map, Reply, Simple
+from headwater.testing.replies import Failure, Map, Reply, Simple
 
 HOUR_MS = 3_600_000
 
@@ -168,13 +168,56 @@ def _pttl(reply: Reply, _circumstances: Circumstances) -> Reply:
     return round(reply / 10_000) * 10_000 if isinstance(reply, int) and reply > 0 else reply
 
 
+def _hello(reply: Reply, _circumstances: Circumstances) -> Reply:
+    """Who answers differs; whether it is answered does not."""
+    return reply if isinstance(reply, Failure) else b"hello"
+
+
+def _acl_getuser(reply: Reply, circumstances: Circumstances) -> Reply:
+    def change(name: bytes, value: Reply) -> Reply:
+        if name == b"flags" and isinstance(value, list):
+            return [flag for flag in value if flag not in circumstances.hidden]
+        if name == b"selectors":
+            return _all_changed(value, circumstances, change)
+        return value
+
+    return _changed(reply, circumstances, change)
+
+
+def _acl_list(reply: Reply, circumstances: Circumstances) -> Reply:
+    if not isinstance(reply, list):
+        return reply
+    return [
+        b" ".join(word for word in line.split(b" ") if word not in circumstances.hidden)
+        for line in reply
+        if isinstance(line, bytes)
+    ]
+
+
+def _acl_log(reply: Reply, circumstances: Circumstances) -> Reply:
+    """Refusals without who, when and the how-manieth since the server's start."""
+
+    def change(name: bytes, value: Reply) -> Reply:
+        if name in (b"age-seconds", b"client-info"):
+            return type(value).__name__
+        return _age(value, circumstances.now_ms) if name.startswith(b"timestamp") else value
+
+    hidden = Circumstances(circumstances.now_ms, circumstances.hidden | {b"entry-id"})
+    return _all_changed(reply, hidden, change)
+
+
 _MASKS: dict[tuple[bytes, ...], Callable[[Reply, Circumstances], Reply]] = {
     (b"XPENDING",): _xpending,
     (b"XINFO", b"GROUPS"): _xinfo_groups,
     (b"XINFO", b"CONSUMERS"): _xinfo_consumers,
     (b"XINFO", b"STREAM"): _xinfo_stream,
+    (b"HELLO",): _hello,
+    (b"ACL", b"GETUSER"): _acl_getuser,
+    (b"ACL", b"LIST"): _acl_list,
+    (b"ACL", b"LOG"): _acl_log,
     (b"KEYS",): _sorted,
     (b"SCAN",): _scan,
+    (b"SMEMBERS",): _sorted,
     (b"TTL",): _ttl,
     (b"PTTL",): _pttl,
 }

@@ -105,7 +105,7 @@ class LocalStage:
 
     def _client(self, name: str) -> LocalClient:
         if name not in self.clients:
-            self.clients[name] = self.store.client(resp=self.resp)
+            self.clients[name] = self.store.client(resp=self.resp, kind="tcp")
         return self.clients[name]
 
     def number(self, client: str) -> int:

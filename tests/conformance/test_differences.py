@@ -53,6 +53,32 @@ def test_a_hidden_field_is_ours_alone(
     assert field.name.encode() not in names(theirs)
 
 
+def words(reply: Reply) -> Iterator[bytes]:
+    """Every word and field of a description of a user."""
+    if isinstance(reply, list):
+        for item in reply:
+            yield from words(item)
+    elif isinstance(reply, bytes):
+        yield from reply.split()
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    ("word", "server"),
+    [(word, server) for word in differences.WORDS.values() for server in word.servers],
+    ids=lambda value: value.name if isinstance(value, Difference) else value,
+)
+def test_a_word_of_users_is_known_to_one_side_only(
+    word: Difference, server: str, shared_peer: Callable[[str], Peer]
+) -> None:
+    ours = HeadwaterEndpoint().run(((b"ACL", b"GETUSER", b"default"),))
+    endpoint = PeerEndpoint(shared_peer(server))
+    theirs = endpoint.run(((b"ACL", b"GETUSER", b"default"),))
+    endpoint.close()
+    known = word.name.encode()
+    assert (known in words(ours[0])) != (known in words(theirs[0]))
+
+
 def test_every_known_difference_of_lines_is_tried() -> None:
     tried = {(line.tag, server) for case, server in ON_SERVERS for line in case.lines}
     tried |= {(line.tag, server) for scene, server in SCENES_ON_SERVERS for line in scene.lines}

@@ -61,9 +61,9 @@ class LocalStore:
         """Node bounds and the like; change them in place."""
         return self.node.settings
 
-    def client(self, *, resp: int = 2) -> LocalClient:
-        """A new connection."""
-        return LocalClient(self, resp)
+    def client(self, *, resp: int = 2, kind: str = "embedded") -> LocalClient:
+        """A new connection; of ``kind`` ``tcp`` it is the user ``default``, whom ACL rules bind."""
+        return LocalClient(self, resp, kind)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and what is due happen."""
@@ -106,11 +106,11 @@ class LocalStore:
 class LocalClient:
     """One connection to a `LocalStore`. Calling it sends a command and gives its reply."""
 
-    def __init__(self, store: LocalStore, resp: int) -> None:
+    def __init__(self, store: LocalStore, resp: int, kind: str) -> None:
         self._node = store.node
         self._reader = ReplyReader()
         self.session = self._node.connect(
-            kind="embedded", address="", on_output=lambda _session: None
+            kind=kind, address="", on_output=lambda _session: None
         )
         self.session.resp = resp
 
@@ -121,7 +121,9 @@ class LocalClient:
 
     def reply(self) -> Reply | None:
         """The next reply, None when there is none: the command blocks."""
-        self._reader.feed(self.session.take_output())
+        output = self.session.take_output()
+        self.session.unsent -= len(output)
+        self._reader.feed(output)
         return self._reader.next()
 
     def __call__(self, *words: Word) -> Reply:

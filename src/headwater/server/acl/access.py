@@ -79,10 +79,9 @@ class AccessControl:
         return self.default.nopass and self.default.enabled
 
     def configure(self, config: Config) -> None:
-        """Heed the settings that CONFIG SET can change."""
+        """Heed the settings that CONFIG SET can change; the log becomes shorter with its next entry."""
         self.all_channels = config.acl_pubsub_default == "allchannels"
         self.log.max_length = config.acllog_max_len
-        self.log.trim()
 
     def set_default_password(self, password: str) -> None:
         """``requirepass``: the one password of the user ``default``, none if it is empty."""

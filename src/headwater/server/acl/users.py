@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from headwater.commands.globs import matches
 from headwater.commands.table import COMMANDS, CommandRow
+from headwater.resp.inline import quote
 
 READ = 1
 WRITE = 2
@@ -122,6 +123,16 @@ class Selector:
         return b" ".join(word for word in words if word)
 
 
+def _quoted(description: bytes) -> bytes:
+    """A selector's words as they stand in parentheses: split as a command line is, so a pattern with
+    quotes in it, or one that would close the parenthesis, is quoted."""
+    words = []
+    for word in description.split(b" "):
+        quoted = quote(word)
+        words.append(b'"%b"' % word if quoted == word and word.endswith(b")") else quoted)
+    return b" ".join(words)
+
+
 def hash_of(password: bytes) -> bytes:
     """What is kept of a password: its SHA-256, 64 hexadecimal digits."""
     return hashlib.sha256(password).hexdigest().encode()
@@ -196,7 +207,7 @@ class User:
         """The words that make this user of a fresh one."""
         words = [*self.flags(), *(b"#" + password for password in self.passwords)]
         words.append(self.root.describe())
-        words += [b"(" + selector.describe() + b")" for selector in self.selectors[1:]]
+        words += [b"(" + _quoted(selector.describe()) + b")" for selector in self.selectors[1:]]
         return b" ".join(words)
 
     def line(self) -> bytes:
