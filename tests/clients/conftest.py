@@ -11,6 +11,8 @@ import pytest
 import redis
 
 import headwater
+from tests import peers
+from tests.clients.stands import HeadwaterStand, PeerStand, headwater_stand, peer_stand
 
 _numbers = itertools.count()
 
@@ -33,3 +35,20 @@ def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
     """Calls a function in a thread of its own."""
     with ThreadPoolExecutor(16) as threads:
         yield threads.submit
+
+
+@pytest.fixture(scope="session")
+def stand() -> Iterator[HeadwaterStand]:
+    """Headwater, for clients that are tried; shared by all tests of a process."""
+    with headwater_stand() as stand:
+        yield stand
+
+
+@pytest.fixture(scope="session")
+def measure() -> Iterator[PeerStand]:
+    """The real Redis whose answers are the measure."""
+    try:
+        with peer_stand() as stand:
+            yield stand
+    except peers.PeerMissing as missing:
+        pytest.skip(str(missing))

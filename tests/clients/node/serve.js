@@ -1,0 +1,38 @@
+// Lets a test drive a client of node: a request is a line of JSON on standard input, [number, verb,
+// arguments], its answer a line on standard output, [number, "ok" or "error", value].
+'use strict';
+
+const fs = require('fs');
+const readline = require('readline');
+
+// Where the client is to connect, as the test said on the command line.
+exports.place = function place() {
+  const told = JSON.parse(process.argv[2]);
+  const tls = told.ca && {
+    ca: fs.readFileSync(told.ca),
+    cert: fs.readFileSync(told.cert),
+    key: fs.readFileSync(told.key),
+  };
+  return { host: told.host, port: told.port, tls };
+};
+
+exports.serve = function serve(verbs, close) {
+  const lines = readline.createInterface({ input: process.stdin });
+  lines.on('line', async (line) => {
+    const [number, verb, args] = JSON.parse(line);
+    let answer;
+    try {
+      answer = [number, 'ok', await verbs[verb](...args)];
+    } catch (error) {
+      answer = [number, 'error', `${error.name}: ${error.message}`];
+    }
+    process.stdout.write(`${JSON.stringify(answer, plain)}\n`);
+  });
+  lines.on('close', close);
+  process.stdout.write('"ready"\n');
+};
+
+// Mappings and objects without a prototype become what JSON can say.
+function plain(_name, value) {
+  return value instanceof Map ? Object.fromEntries(value) : value;
+}
