@@ -113,8 +113,7 @@ class Journal:
         self._unsynced = False
         self._vouch: Synced | None = None
         self._clean = False
-        self._turn = 0
-        self._durable_turn = 0
+        self._turn = self._durable_turn = 0
         self._now_ms = 0
         self._fsyncs = 0
         self._delayed = 0
