@@ -1,0 +1,201 @@
+"""What clients send before and beside their work, command by command, for those that no test here can
+run: each gets the kind of reply that a real Redis gives, and the same error where it gives one.
+
+Sources: docs/guide/clients.md; seen through a logging proxy, November 2026.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.stands import Stand
+from tests.conformance.wire import connected
+
+SEQUENCES = {
+    "go-redis": """
+        HELLO 3
+        CLIENT SETNAME app
+        CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type external-ip
+        CLIENT SETINFO LIB-NAME go-redis(,go1.24.4)
+        CLIENT SETINFO LIB-VER 9.14.0
+        SELECT 2
+        READONLY
+    """,
+    "go-redis, falling back": """
+        HELLO 4
+        CLIENT SETINFO LIB-NAME go-redis(,go1.24.4)
+        SELECT 0
+        PING
+    """,
+    "Jedis": """
+        HELLO 3
+        CLIENT SETNAME app
+        CLIENT SETINFO LIB-NAME jedis
+        CLIENT SETINFO LIB-VER 8.0.0
+        SELECT 1
+        PING
+    """,
+    "Lettuce, Spring Data": """
+        HELLO 3 SETNAME app
+        CLIENT SETINFO lib-name Lettuce
+        CLIENT SETINFO lib-ver 7.0.0
+        CLIENT MAINT_NOTIFICATIONS on moving-endpoint-type internal-ip
+        SELECT 1
+    """,
+    "Lettuce, with a password that nobody set": """
+        HELLO 3 AUTH default secret SETNAME app
+        AUTH secret
+        AUTH default secret
+    """,
+    "iovalkey": """
+        info
+        xlen orders
+    """,
+    "redis_exporter": """
+        CLIENT SETNAME redis_exporter
+        CONFIG GET *
+        INFO ALL
+        INFO everything
+        LATENCY LATEST
+        LATENCY HISTOGRAM
+        SLOWLOG LEN
+        SLOWLOG GET 1
+        SELECT 0
+        DBSIZE
+        TYPE orders
+        MEMORY USAGE orders
+        XLEN orders
+        XINFO STREAM orders
+        XINFO GROUPS orders
+        XINFO CONSUMERS orders g
+        CLIENT LIST
+        CONFIG GET maxmemory
+        CLUSTER INFO
+    """,
+    "RedisInsight": """
+        INFO
+        MODULE LIST
+        COMMAND INFO XADD FT.SEARCH JSON.GET
+        COMMAND DOCS XADD
+        HELLO
+        HELLO 3
+        CLUSTER INFO
+        CLUSTER NODES
+        SENTINEL MASTERS
+        CONFIG GET databases
+        CONFIG GET maxmemory*
+        ACL WHOAMI
+        CLIENT LIST
+        DBSIZE
+        SCAN 0 MATCH * COUNT 500
+        SCAN 0 TYPE stream COUNT 500
+        TYPE orders
+        TTL orders
+        MEMORY USAGE orders SAMPLES 0
+        OBJECT ENCODING orders
+        XINFO STREAM orders
+        XINFO STREAM orders FULL COUNT 10
+        XRANGE orders - + COUNT 1
+        XREVRANGE orders + - COUNT 1
+        XINFO GROUPS orders
+        XINFO CONSUMERS orders g
+        XPENDING orders g
+        XPENDING orders g - + 500 a
+        XCLAIM orders g b 0 1-1
+        XACK orders g 1-1
+        XGROUP CREATE orders h $
+        XGROUP SETID orders h 0
+        XGROUP DELCONSUMER orders g b
+        XGROUP DESTROY orders h
+        XADD orders * item pot
+        XDEL orders 1-1
+        EXPIRE orders 100
+        PERSIST orders
+        RENAMENX orders bills
+        SLOWLOG GET 50
+        CONFIG SET slowlog-max-len 128
+        MEMORY DOCTOR
+        UNLINK bills
+    """,
+    "redis-cli, interactive": """
+        COMMAND DOCS
+        COMMAND
+        CLIENT NO-EVICT on
+        LASTSAVE
+    """,
+    "iredis, redis-commander": """
+        CLIENT SETINFO LIB-NAME redis-py
+        CLIENT SETINFO LIB-VER 8.1.0
+        INFO
+        COMMAND
+        info cluster
+        module list
+        SCAN 0 COUNT 100
+        TYPE orders
+        XLEN orders
+        XRANGE orders - +
+        TTL orders
+    """,
+    "prometheus, datadog and other watchers": """
+        INFO commandstats
+        INFO keyspace
+        ROLE
+        COMMAND COUNT
+        CONFIG GET slowlog-max-len
+        MEMORY STATS
+        CLIENT ID
+        CLIENT INFO
+        CLIENT GETNAME
+        CLIENT NO-TOUCH ON
+        TIME
+    """,
+}
+
+BEFORE = (
+    ("XADD", "orders", "1-1", "item", "tea"),
+    ("XADD", "orders", "1-2", "item", "cup"),
+    ("XGROUP", "CREATE", "orders", "g", "0"),
+    ("XREADGROUP", "GROUP", "g", "a", "STREAMS", "orders", ">"),
+)
+
+
+def replies(stand: Stand, sequence: str) -> list[tuple[str, str]]:
+    """Each command with the kind of its reply; an error in whole."""
+    stand.empty()
+    seen = []
+    with connected(stand.where.port) as wire:
+        for words in BEFORE:
+            assert not wire.ask(*words).startswith(b"-")
+        for line in filter(None, map(str.strip, sequence.splitlines())):
+            reply = wire.ask(*line.split())
+            seen.append((line, (reply if reply[:1] == b"-" else reply[:1]).decode().strip()))
+    return seen
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("client", SEQUENCES)
+def test_a_client_is_answered_as_by_redis(stand: Stand, measure: Stand, client: str) -> None:
+    assert replies(stand, SEQUENCES[client]) == replies(measure, SEQUENCES[client])
+
+
+def test_lettuce_finds_the_words_that_it_falls_back_by(stand: Stand) -> None:
+    with connected(stand.where.port) as wire:
+        assert wire.ask("HELLO", "9").startswith(b"-NOPROTO ")
+        unknown = wire.ask("NO-SUCH-COMMAND")
+        assert unknown.startswith(b"-ERR ")
+        assert b"unknown" in unknown
+
+
+def test_jedis_finds_the_protocol_in_the_reply_to_hello(stand: Stand) -> None:
+    with connected(stand.where.port) as wire:
+        assert b"\r\n$5\r\nproto\r\n:3\r\n" in wire.ask("HELLO", "3")
+
+
+def test_what_clients_read_out_of_info_is_there(stand: Stand) -> None:
+    with stand.look() as look:
+        info = look.info("everything")
+    assert info["role"] == "master"  # valkey-glide
+    assert info["loading"] == 0  # ioredis
+    assert info["redis_mode"] == "standalone"  # RedisInsight, redis-commander
+    assert info["cluster_enabled"] == 0
+    assert info["redis_version"] == "8.8.0"
