@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from headwater.commands import entries
+from headwater.commands import addition
 from headwater.limits import MAX_OUTPUT_AHEAD_BYTES
 from headwater.testing.clock import ManualClock
 from tests.conformance.wire import Start, connected, encode, exchange, value_of
@@ -149,7 +149,7 @@ def test_the_longest_argument_can_be_set_and_holds_for_clients_that_are_in(start
 def test_an_entry_has_a_greatest_size(
     start: Start, monkeypatch: pytest.MonkeyPatch, entry_id: str
 ) -> None:
-    monkeypatch.setattr(entries, "MAX_ENTRY_BYTES", 1000)
+    monkeypatch.setattr(addition, "MAX_ENTRY_BYTES", 1000)
     server = start()
     with connected(server.port) as wire:
         refused = wire.ask("XADD", "s", entry_id, "a", "x" * 1000)

@@ -14,7 +14,7 @@ from headwater.resp.arguments import Arguments
 from tests.peers import Peer
 
 OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag"}
-NEWER_THAN_THE_PEER = {"xnack"}
+NEWER_THAN_THE_PEER = {"xnack", "xcfgset", "xidmprecord"}
 
 
 def every_row(rows: Iterator[CommandRow] | None = None) -> Iterator[CommandRow]:

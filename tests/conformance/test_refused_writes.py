@@ -18,6 +18,11 @@ XADD s 9-9 a b
 XADD s MAXLEN 1 * a b
 XADD s MINID ~ 1-2 DELREF 9-9 a b
 XADD new * a b
+XADD s IDMP p 1 * a b
+XADD once IDMP p 1 * a b
+XADD new IDMPAUTO p * a b
+XCFGSET s IDMP-MAXSIZE 7
+XIDMPRECORD s p 1 1-1
 XDEL s 1-1
 XDELEX s IDS 1 1-1
 XDELEX s DELREF IDS 1 1-1
@@ -65,6 +70,8 @@ FLUSHALL
 """.strip().splitlines()
 
 NOTHING_TO_WRITE = """
+XADD none NOMKSTREAM IDMP p 1 * a b
+XCFGSET s IDMP-MAXSIZE 100
 XDEL s 9-9
 XDELEX s DELREF IDS 1 9-9
 XDELEX s ACKED IDS 1 1-1
@@ -101,6 +108,7 @@ def store() -> Iterator[LocalStore]:
     client = made.client()
     for line in (
         *(f"XADD s 1-{seq} n {seq}" for seq in range(1, 5)),
+        "XADD once IDMP p 1 * a b",
         "XGROUP CREATE s g 0",
         "XGROUP CREATECONSUMER s g idle",
         "XREADGROUP GROUP g ann COUNT 2 STREAMS s >",
@@ -152,7 +160,9 @@ def test_a_transaction_that_would_write_is_refused_whole(
     assert client("MULTI") == Simple(b"OK")
     client("XLEN", "s")
     client(*line.split())
-    assert refused(client("EXEC"))
+    reply = client("EXEC")
+    assert isinstance(reply, Failure)
+    assert reply.text.startswith(b"EXECABORT Transaction discarded because of: MISCONF ")
     assert picture(store.node.keyspace) == before
 
 
