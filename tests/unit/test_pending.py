@@ -98,6 +98,22 @@ def test_an_owners_records_are_found_from_any_place(
     assert (None if at == NOWHERE else pel.id(at)) == min(owned, default=None)
 
 
+@given(steps, st.integers(-1, 1001), ids)
+@settings(max_examples=200, deadline=None)
+def test_a_scan_for_old_deliveries_passes_over_none(
+    steps: list[tuple[ID, Record | None]], time: int, entry_id: ID
+) -> None:
+    pel, model = carry_out(steps)
+    found = []
+    at = pel.seek(*entry_id)
+    while (at := pel.delivered_from(at, time)) != NOWHERE:
+        if pel.owner(at) == NOBODY or pel.time(at) <= time:
+            found.append(pel.id(at))
+        at = pel.after(at)
+    wanted = [at for at, (owner, when, _) in model.items() if owner == NOBODY or when <= time]
+    assert found == sorted(at for at in wanted if at >= entry_id)
+
+
 @given(steps, st.integers(0, 3))
 @settings(max_examples=200, deadline=None)
 def test_an_owner_can_be_removed_with_all_its_records(

@@ -29,6 +29,7 @@ cdef class PendingList:
     cpdef Py_ssize_t before(self, Py_ssize_t at)
     @cython.locals(number=Py_ssize_t, index=Py_ssize_t, found=Py_ssize_t)
     cpdef Py_ssize_t owned_from(self, Py_ssize_t at, unsigned long long owner)
+    cpdef Py_ssize_t delivered_from(self, Py_ssize_t at, object time)
     cpdef Py_ssize_t block_start(self, Py_ssize_t block)
     @cython.locals(index=Py_ssize_t)
     cpdef tuple id(self, Py_ssize_t at)

@@ -77,6 +77,14 @@ class PendingBlock:
             self.settle_owners()
         return NOWHERE
 
+    def all_delivered_after(self, time: int) -> bool:
+        """Every record is owned and was delivered after ``time``."""
+        if self.owners & 1 << NOBODY:
+            return False
+        if self.min_time <= time:
+            self.settle_min_time()
+        return self.min_time > time
+
     def settle_owners(self) -> None:
         """Make ``owners`` exact again."""
         owners = 0
@@ -163,6 +171,15 @@ class PendingList:
             number += 1
             index = 0
         return NOWHERE
+
+    def delivered_from(self, at: int, time: int) -> int:
+        """``at``, or where it begins a block, the beginning of the first block that has a record which
+        is unowned or was delivered by ``time``; `NOWHERE` when none has."""
+        while (
+            at != NOWHERE and not at & _MASK and self.blocks[at >> _SHIFT].all_delivered_after(time)
+        ):
+            at = self.block_start((at >> _SHIFT) + 1)
+        return at
 
     def block_start(self, block: int) -> int:
         """The position of the first record of block number ``block``, or `NOWHERE`."""
