@@ -21,6 +21,7 @@ from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.acl import permissions
 from headwater.server.commands import SERVER_FUNCTIONS
+from headwater.server.commands.transactions import aborted
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -51,9 +52,20 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
         del session.outbox[mark:]
         session.queue_failed |= session.queued is not None and not chosen
         if not chosen:
-            node.observer.rejected(arguments, error)
+            error = _rejected(node, session, arguments, error)
         session.reply.error(str(error))
         return None
+
+
+def _rejected(
+    node: Node, session: Session, arguments: Arguments, error: CommandError
+) -> CommandError:
+    """The error of a command that was refused before it ran; EXEC loses its transaction with it."""
+    node.observer.rejected(arguments, error)
+    if not arguments.count or arguments.token(0) != b"EXEC":
+        return error
+    session.leave_transaction()
+    return aborted(error)
 
 
 def _check_gates(session: Session, row: CommandRow, arguments: Arguments) -> None:
@@ -96,7 +108,7 @@ def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> W
         observer.failed(session, name, arguments, took, error)
         raise
     assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
-    if result is not None:
+    if result is not None and call.may_block:
         observer.blocks(session, name, arguments)
         return result
     figures = observer.commands[name]
@@ -106,4 +118,4 @@ def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> W
         figures.nanoseconds += took
         if took > observer.look_ns:
             observer.look(session, name, arguments, took)
-    return None
+    return result

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_row
 from headwater.engine.facts import HEADROOM
-from headwater.errors import CommandError
+from headwater.errors import CommandError, NoRoom
 from headwater.server.acl.permissions import check_again
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def exec_(call: Call, session: Session, node: Node) -> None:
 
     rows = [find_row(arguments) for arguments in queued]
     if any(row.writes for _, row in rows):
-        call.admit(HEADROOM)
+        try:
+            call.admit(HEADROOM)
+        except NoRoom as error:
+            raise aborted(error) from None
     call.reply.array(len(queued))
     call.may_block = False
     try:
@@ -71,6 +74,12 @@ def exec_(call: Call, session: Session, node: Node) -> None:
                 call.reply.error(str(error))
     finally:
         call.may_block = True
+
+
+def aborted(error: CommandError) -> CommandError:
+    """The error of an EXEC that was refused as a whole (Redis, multi.c, execCommandAbort)."""
+    reason = str(error).removeprefix("ERR ")
+    return CommandError(f"EXECABORT Transaction discarded because of: {reason}")
 
 
 def watch(call: Call, session: Session, node: Node) -> None:
