@@ -9,14 +9,15 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.commands.globs import matches
+from headwater.commands.globs import literal, matches, select
 from headwater.errors import CommandError
 from tests.peers import Peer
 
 CASES = {
     (b"", b""): True,
     (b"", b"a"): False,
-    (b"*", b""): True,
+    (b"*", b""): False,  # as in Redis, where only a whole key or channel can be empty
+    (b"**", b"a"): True,
     (b"a*c", b"abbc"): True,
     (b"a*c", b"abb"): False,
     (b"*a*b*", b"xxaxxbxx"): True,
@@ -52,6 +53,23 @@ def test_a_pattern_made_to_be_slow_is_refused_in_bounded_time() -> None:
 alphabet = st.sampled_from(list(b"abc*?[]^-\\"))
 patterns = st.lists(alphabet, max_size=8).map(bytes)
 texts = st.lists(st.sampled_from(list(b"abc-]\\")), min_size=1, max_size=5).map(bytes)
+
+
+@given(patterns, st.lists(texts | st.just(b"")))
+def test_many_texts_are_selected_as_one_by_one(pattern: bytes, names: list[bytes]) -> None:
+    if pattern != b"*":
+        assert select(pattern, names) == [name for name in names if matches(pattern, name)]
+    assert select(b"*", names) == names
+
+
+@pytest.mark.parametrize("pattern", [b"*" + b"a" * 999 + b"b", b"?" * 2000 + b"*", b"[a-c]" * 200])
+def test_long_patterns_and_long_texts_are_selected_as_well(pattern: bytes) -> None:
+    names = [b"a" * 5, b"a" * 200, b"a" * 1000 + b"b", b"c" * 2000, b"a" * 1500]
+    assert select(pattern, names) == [name for name in names if matches(pattern, name)]
+
+
+def test_a_pattern_without_anything_special_fits_itself_only() -> None:
+    assert (literal(b"a-^]b"), literal(b"a?"), literal(b"\\a")) == (b"a-^]b", None, None)
 
 
 @pytest.mark.peer

@@ -13,6 +13,8 @@ from headwater.resp.arguments import Arguments
 
 _MOST_MS = 2**63 - 1
 _LONGEST_TEXT = 255
+_LEAST_EXPONENT, _GREATEST_EXPONENT = -4951, 4932
+"""Of ten, in the long double that Redis reads."""
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,5})?")
 _HEXADECIMAL = re.compile(
     rb"[+-]?0[xX](?:[\da-fA-F]+\.?[\da-fA-F]*|\.[\da-fA-F]+)(?:[pP][+-]?\d{1,4})?"
@@ -54,7 +56,10 @@ def timeout_ms(arguments: Arguments, index: int, now_ms: int) -> int:
 
 def _milliseconds(text: bytes) -> Decimal:
     if _DECIMAL.fullmatch(text):
-        return Decimal(text.decode()) * 1000
+        value = Decimal(text.decode())
+        if value and not _LEAST_EXPONENT <= value.adjusted() <= _GREATEST_EXPONENT:
+            raise ValueError(text)
+        return value * 1000
     if _HEXADECIMAL.fullmatch(text):
         return Decimal(float.fromhex(text.decode())) * 1000
     raise ValueError(text)
