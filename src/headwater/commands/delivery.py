@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headwater.commands.call import Call
+from headwater.commands.events import STREAM
 from headwater.commands.ids import GREATEST
+from headwater.commands.read_limits import ReadLimits, Share
 from headwater.engine.entry_log import Span
 from headwater.engine.facts import HEADROOM
 from headwater.engine.group import Consumer, ConsumerGroup
+from headwater.engine.pending import NOWHERE
 from headwater.engine.stream import Stream
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.model import id_after
@@ -21,6 +24,12 @@ RECORD_BYTES = 32
 """A record of the fact `owned`."""
 
 _ENTRY_HEADER = len(b"*2\r\n")
+
+_NO_AGE_BYTES = len(b":0\r\n:0\r\n")
+"""What CLAIM shows more of a new entry: its idle time and count."""
+
+_GONE_BYTES = len(b"*2\r\n$15\r\n1526569498055-0\r\n*-1\r\n")
+"""A pending entry that is gone from the stream, more or less: MAXSIZE is soft."""
 
 
 class NewEntries:
@@ -42,6 +51,22 @@ class NewEntries:
         """The last live entry; the stream has one."""
         last = stream.log.last()
         return cls(*stream.log.spans(last, last))
+
+    def within(self, share: Share, more: int = 0) -> NewEntries:
+        """As many of them as there is a share for, each ``more`` bytes longer in the reply."""
+        if share.maxsize < 0 and not 0 <= share.left() < self.total:
+            share.taken += self.total
+            return self
+        spans: list[Span] = []
+        before = share.taken
+        for span in self.spans:
+            end, block = span.first, span.block
+            while end < span.end and not share.full():
+                share.add(block.start(end + 1) - block.offsets[end] + more)
+                end += 1
+            if end > span.first:
+                spans.append(span._replace(end=end))
+        return NewEntries(spans, share.taken - before)
 
     def ids(self) -> Iterator[tuple[int, int]]:
         for span in self.spans:
@@ -78,6 +103,10 @@ class Claimed(NamedTuple):
     idle_ms: int
     deliveries: int
 
+    def size(self) -> int:
+        """Bytes in the reply."""
+        return len(self.wire) + len(b":%d\r\n:%d\r\n" % (self.idle_ms, self.deliveries))
+
 
 class GroupRead:
     """What `Delivery` and `History` share: the consumer, made when the command is admitted."""
@@ -92,23 +121,28 @@ class GroupRead:
     def consumer(self) -> Consumer:
         return self.group.consumers[self.name]
 
-    def pending_at_most(self, *, repeated: bool) -> int:
-        """How many entries are pending when this read is given; one of the same stream before it in
-        the same command (``repeated``) may deliver what is there."""
-        pending = len(self.group.pel)
-        return pending + self.group.stream.length if repeated else pending
+    def consumer_bytes(self) -> int:
+        """An upper bound for the facts of `meet_consumer`."""
+        return 0 if self.name in self.group.consumers else HEADROOM + len(self.name)
+
+    def pending_after(self) -> int:
+        """How many entries are pending at most, once reads of the same stream before this one in the
+        same command have delivered what is there."""
+        return len(self.group.pel) + self.group.stream.length
 
     def meet_consumer(self) -> None:
         """Make the consumer if it is not there, and note that it was seen."""
-        consumer = meet_consumer(self.group, self.name, self.call.now_ms)
+        consumer = meet_consumer(self.call, self.group, self.name)
         self.group.see(consumer, self.call.now_ms)
 
 
-def meet_consumer(group: ConsumerGroup, name: bytes, now_ms: int) -> Consumer:
+def meet_consumer(call: Call, group: ConsumerGroup, name: bytes) -> Consumer:
     """The consumer of that name, made if it is not there."""
     consumer = group.consumers.get(name)
     if consumer is None:
-        consumer = group.create_consumer(name, group.next_cid, now_ms)
+        consumer = group.create_consumer(name, group.next_cid, call.now_ms)
+        call.keyspace.dirty += 1
+        call.notify(STREAM, b"xgroup-createconsumer", group.stream.key)
     return consumer
 
 
@@ -130,36 +164,48 @@ class Delivery(GroupRead):
         self.claims: list[Claimed] = []
         self.entries = NewEntries([], 0)
 
-    def fact_bytes(self, count: int, *, repeated: bool) -> int:
-        claims = self.pending_at_most(repeated=repeated) if self.claim_ms >= 0 else 0
-        if count >= 0:
-            claims = min(count, claims)
-        return 3 * HEADROOM + len(self.name) + claims * RECORD_BYTES
-
-    def plan(self, count: int) -> bool:
-        """Settle what is given, at most ``count`` (-1: all); whether that is anything."""
-        self.claims = list(self._claimable(count)) if self.claim_ms >= 0 else []
-        rest = count if count < 0 else count - len(self.claims)
-        if rest:
-            self.entries = NewEntries.after(self.group.stream, self.group.last_id, rest)
+    def plan(self, limits: ReadLimits) -> bool:
+        """Settle what is given; whether that is anything."""
+        share = Share(limits, self.key)
+        if self.claim_ms >= 0:
+            self.claims = list(self._claimable(share))
+        if not share.full():
+            entries = NewEntries.after(self.group.stream, self.group.last_id, share.left())
+            self.entries = entries.within(share, _NO_AGE_BYTES if self.claim_ms >= 0 else 0)
+        share.close()
         return bool(self.claims or self.entries.total)
 
-    def _claimable(self, count: int) -> Iterator[Claimed]:
+    def fact_bytes(self) -> int:
+        """An upper bound for the facts of what was planned."""
+        size = self.consumer_bytes()
+        if self.claims:
+            size += HEADROOM + len(self.claims) * RECORD_BYTES
+        return size + HEADROOM if self.entries.total else size
+
+    def most_fact_bytes(self, limits: ReadLimits) -> int:
+        """An upper bound where nothing can be planned yet."""
+        claims = 0
+        if self.claim_ms >= 0:
+            claims, most = self.pending_after(), limits.most()
+            claims = claims if most < 0 else min(most, claims)
+        return self.consumer_bytes() + 2 * HEADROOM + claims * RECORD_BYTES
+
+    def _claimable(self, share: Share) -> Iterator[Claimed]:
         """The released in order of release, then the owned by age, while they are idle enough.
 
         An entry that is gone from the stream is passed over and stays pending.
         """
         group, now_ms = self.group, self.call.now_ms
-        taken = 0
         for at in self._candidates():
             idle = now_ms - group.pel.time(at)
-            if idle < self.claim_ms or taken == count:
+            if idle < self.claim_ms or share.full():
                 return
             entry_id = group.pel.id(at)
             wire = group.stream.log.get(*entry_id)
             if wire is not None:
-                taken += 1
-                yield Claimed(entry_id, wire, idle, group.pel.delivery_count(at))
+                claimed = Claimed(entry_id, wire, idle, group.pel.delivery_count(at))
+                share.add(claimed.size() if share.maxsize >= 0 else 0)
+                yield claimed
 
     def _candidates(self) -> Iterator[int]:
         for entry_id in self.group.released:
@@ -181,7 +227,7 @@ class Delivery(GroupRead):
             group.deliver(
                 self.consumer, now_ms, first, last, self.entries.total, read, noack=self.noack
             )
-        self.call.keyspace.dirty += len(self.claims) + self.entries.total
+        self.call.keyspace.dirty += 1
         if self.claim_ms < 0:
             self.entries.write(reply)
             return
@@ -212,29 +258,38 @@ class History(GroupRead):
         self.after = after
         self.found: list[tuple[tuple[int, int], bytes | None, int]] = []
 
-    def fact_bytes(self, count: int, *, repeated: bool) -> int:
+    def plan(self, limits: ReadLimits) -> bool:
+        """Settle what is given: id, bytes (None if the entry is gone), delivery count. False only
+        when the reply is full already."""
+        share, pel = Share(limits, self.key), self.group.pel
+        if share.full():
+            return False
         consumer = self.group.consumers.get(self.name)
-        most = 0 if consumer is None else consumer.pending
-        if repeated:
-            most = self.pending_at_most(repeated=True)
-        if count >= 0:
-            most = min(count, most)
-        return 2 * HEADROOM + len(self.name) + most * RECORD_BYTES
-
-    def plan(self, count: int) -> bool:
-        """Settle what is given: id, bytes (None if the entry is gone), delivery count."""
-        pel, cid = self.group.pel, self.consumer.cid
-        left = self.consumer.pending
-        at = pel.seek(*id_after(*self.after)) if left else -1
-        self.found = []
-        while at >= 0 and left and len(self.found) != count:
-            if pel.owner(at) == cid:
-                entry_id = pel.id(at)
-                wire = self.group.stream.log.get(*entry_id)
-                self.found.append((entry_id, wire, pel.delivery_count(at)))
-                left -= 1
+        left = 0 if consumer is None else consumer.pending
+        at = pel.seek(*id_after(*self.after)) if left else NOWHERE
+        while consumer is not None and left and not share.full():
+            at = pel.owned_from(at, consumer.cid)
+            if at == NOWHERE:
+                break
+            entry_id = pel.id(at)
+            wire = self.group.stream.log.get(*entry_id)
+            self.found.append((entry_id, wire, pel.delivery_count(at)))
+            share.add(_GONE_BYTES if wire is None else len(wire))
+            left -= 1
             at = pel.after(at)
+        share.close()
         return True
+
+    def fact_bytes(self) -> int:
+        """An upper bound for the facts of what was planned."""
+        there = sum(wire is not None for _, wire, _ in self.found)
+        return self.consumer_bytes() + (HEADROOM + there * RECORD_BYTES if there else 0)
+
+    def most_fact_bytes(self, limits: ReadLimits) -> int:
+        """An upper bound where nothing can be planned yet."""
+        found, most = self.pending_after(), limits.most()
+        found = found if most < 0 else min(most, found)
+        return self.consumer_bytes() + HEADROOM + found * RECORD_BYTES
 
     def give(self, reply: ReplyWriter) -> None:
         """Count the delivery of what still exists, write."""

@@ -120,7 +120,7 @@ class _Claims:
     def carry_out(self, call: Call, name: bytes) -> None:
         """Forget what is gone, give the rest to the consumer; admitted before."""
         group = self.group
-        consumer = meet_consumer(group, name, self.now_ms)
+        consumer = meet_consumer(call, group, name)
         if self.gone:
             group.acknowledge(list(self.gone))
         if self.records:
@@ -168,7 +168,8 @@ def xclaim(call: Call) -> None:
     call.admit(claims.fact_bytes() + len(name))
     if options.last_id > group.last_id:
         group.set_id(*options.last_id, group.entries_read)
-        call.keyspace.dirty += 1
+        # Redis counts it only where no claim carries it along.
+        call.keyspace.dirty += not (claims.records or claims.gone)
     claims.carry_out(call, name)
     claims.write(call, justid=options.justid)
 
@@ -322,11 +323,14 @@ def _rows(
     if count <= 0 or (name is not None and consumer is None):
         return found
     at = pel.seek(*start)
-    while at != NOWHERE and len(found) < count and pel.id(at) <= end:
-        owner = pel.owner(at)
-        if (consumer is None or owner == consumer.cid) and (
-            delivered_by is None or owner == NOBODY or pel.time(at) <= delivered_by
-        ):
+    while len(found) < count:
+        if consumer is not None:
+            at = pel.owned_from(at, consumer.cid)
+        elif delivered_by is not None:
+            at = pel.delivered_from(at, delivered_by)
+        if at == NOWHERE or pel.id(at) > end:
+            break
+        if delivered_by is None or pel.owner(at) == NOBODY or pel.time(at) <= delivered_by:
             found.append(at)
         at = pel.after(at)
     return found

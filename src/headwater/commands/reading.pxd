@@ -5,6 +5,8 @@ cdef class ReadOptions:
     cdef public object count
     cdef public object block_ms
     cdef public object claim_ms
+    cdef public object maxcount
+    cdef public object maxsize
     cdef public object noack
     cdef public object group
     cdef public object consumer

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from headwater.commands.call import SYNTAX, Call, Wait, shown
 from headwater.commands.delivery import Delivery, History, NewEntries
 from headwater.commands.ids import GREATEST
+from headwater.commands.read_limits import ReadLimits, Share
 from headwater.engine.group import ConsumerGroup
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
@@ -52,6 +53,8 @@ class ReadOptions:
         self.count = -1
         self.block_ms = -1
         self.claim_ms = -1
+        self.maxcount = -1
+        self.maxsize = -1
         self.noack = False
         self.group: bytes | None = None
         self.consumer = b""
@@ -70,6 +73,8 @@ class ReadOptions:
             raise CommandError(SYNTAX)
         if grouped and self.group is None:
             raise CommandError("ERR Missing GROUP option for XREADGROUP")
+        if 0 <= self.maxcount < self.count:
+            raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")
 
     def _option(self, arguments: Arguments, index: int, word: bytes, more: int) -> int:
         if word == b"BLOCK" and more:
@@ -84,6 +89,12 @@ class ReadOptions:
         if word == b"COUNT" and more:
             count = arguments.integer(index + 1)
             self.count = count if count > 0 else -1
+            return index + 2
+        if word == b"MAXCOUNT" and more:
+            self.maxcount = _positive(arguments, index + 1, "MAXCOUNT")
+            return index + 2
+        if word == b"MAXSIZE" and more:
+            self.maxsize = _positive(arguments, index + 1, "MAXSIZE")
             return index + 2
         if word == b"GROUP" and more >= 2:
             self._only_grouped("GROUP")
@@ -113,6 +124,9 @@ class ReadOptions:
             raise CommandError(_UNBALANCED_XREADGROUP if self._grouped else _UNBALANCED_XREAD)
         self.keys_at, self.streams = start, rest // 2
 
+    def limits(self) -> ReadLimits:
+        return ReadLimits(self.count, self.maxcount, self.maxsize)
+
     def keys(self, arguments: Arguments) -> list[bytes]:
         return [arguments.bytes(self.keys_at + at) for at in range(self.streams)]
 
@@ -121,8 +135,16 @@ class ReadOptions:
         return self.keys_at + self.streams + stream
 
 
+def _positive(arguments: Arguments, index: int, option: str) -> int:
+    value = arguments.integer(index)
+    if value < 1:
+        raise CommandError(f"ERR {option} must be a positive integer")
+    return value
+
+
 def xread(call: Call) -> Wait | None:
-    """XREAD [COUNT n] [BLOCK ms] STREAMS key [key …] id [id …] → entries after the ids."""
+    """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key [key …] id [id …] → entries
+    after the ids."""
     arguments, reply = call.arguments, call.reply
     options = ReadOptions(arguments, grouped=False)
     keys = options.keys(arguments)
@@ -155,6 +177,9 @@ def xread(call: Call) -> Wait | None:
             reply.nil_array()
             return None
         return Wait(keys, options.block_ms, _frozen(arguments, frozen), for_streams=True)
+    limits = options.limits()
+    if limits.maxcount >= 0 or limits.maxsize >= 0:
+        found = _within(limits, found)
     _begin_streams(reply, len(found))
     for key, entries in found:
         _begin_stream(reply, key)
@@ -162,9 +187,24 @@ def xread(call: Call) -> Wait | None:
     return None
 
 
+def _within(
+    limits: ReadLimits, found: list[tuple[bytes, NewEntries]]
+) -> list[tuple[bytes, NewEntries]]:
+    """What the bounds of the whole reply leave of each stream; none is empty."""
+    kept: list[tuple[bytes, NewEntries]] = []
+    for key, entries in found:
+        share = Share(limits, key)
+        left = entries.within(share)
+        share.close()
+        if left.total:
+            kept.append((key, left))
+    return kept
+
+
 def xreadgroup(call: Call) -> Wait | None:
-    """XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [CLAIM min-idle] [NOACK] STREAMS
-    key [key …] id [id …] → new entries (``>``), idle ones (CLAIM), or the consumer's history."""
+    """XREADGROUP GROUP group consumer [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms]
+    [CLAIM min-idle] [NOACK] STREAMS key [key …] id [id …] → new entries (``>``), idle ones (CLAIM),
+    or the consumer's history."""
     arguments = call.arguments
     options = ReadOptions(arguments, grouped=True)
     keys = options.keys(arguments)
@@ -178,11 +218,12 @@ def xreadgroup(call: Call) -> Wait | None:
         else:
             claim_ms = -1
             reads.append(History(call, key, group, options.consumer, after))
-    repeated = len(set(keys)) < len(keys)
-    call.admit(sum(read.fact_bytes(options.count, repeated=repeated) for read in reads))
-    for read in reads:
-        read.meet_consumer()
-    if _give(call, reads, options.count):
+    limits = options.limits()
+    if len(set(keys)) < len(keys):
+        given = _give_in_turn(call, reads, limits)
+    else:
+        given = _give(call, reads, limits)
+    if given:
         return None
     if options.block_ms < 0 or not call.may_block:
         call.reply.nil_array()
@@ -191,17 +232,32 @@ def xreadgroup(call: Call) -> Wait | None:
     return Wait(keys, options.block_ms, arguments.copy(), min(recheck, default=None))
 
 
-def _give(call: Call, reads: Sequence[Delivery | History], count: int) -> bool:
-    """Write what the reads give; False, with nothing written, when none gives anything.
+def _give(call: Call, reads: Sequence[Delivery | History], limits: ReadLimits) -> bool:
+    """Plan all, ask for room for exactly that, then give; False, with nothing written, when none
+    gives anything."""
+    given = [read for read in reads if read.plan(limits)]
+    _admit(call, sum(read.fact_bytes() for read in reads))
+    for read in reads:
+        read.meet_consumer()
+    if given:
+        _begin_streams(call.reply, len(given))
+        for read in given:
+            _begin_stream(call.reply, read.key)
+            read.give(call.reply)
+    return bool(given)
 
-    One after the other, because a stream named twice gives the second read what the first left; so
-    how many streams the reply has is known only at its end.
-    """
+
+def _give_in_turn(call: Call, reads: Sequence[Delivery | History], limits: ReadLimits) -> bool:
+    """As `_give` where a stream is named twice: the second read gets what the first left, so each is
+    planned when those before it are done, and how many streams the reply has is known at its end."""
+    _admit(call, sum(read.most_fact_bytes(limits) for read in reads))
+    for read in reads:
+        read.meet_consumer()
     reply = call.reply
     body = ReplyWriter(bytearray(), reply.resp)
     given = 0
     for read in reads:
-        if read.plan(count):
+        if read.plan(limits):
             given += 1
             _begin_stream(body, read.key)
             read.give(body)
@@ -209,6 +265,12 @@ def _give(call: Call, reads: Sequence[Delivery | History], count: int) -> bool:
         _begin_streams(reply, given)
         reply.raw(body.out)
     return given > 0
+
+
+def _admit(call: Call, size: int) -> None:
+    """A read that changes nothing, as most that go on waiting, needs no room."""
+    if size:
+        call.admit(size)
 
 
 def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:

@@ -1,0 +1,119 @@
+"""What a command does besides its reply: keyspace events of streams and of new keys, and how many
+changes it counts (``rdb_changes_since_last_save``), on Headwater and on real servers.
+
+Commands inside of a transaction are taken together, when EXEC has run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from headwater.commands import events
+from headwater.server.config import Config
+from headwater.testing.clock import ManualClock
+from headwater.testing.node import LocalStore
+from tests.conformance.endpoints import Command, Connection
+from tests.peers import Peer
+
+_CLASSES = events.STREAM | events.NEW
+_SETTING = b"Ktn"
+_CHANGES = re.compile(rb"rdb_changes_since_last_save:(\d+)")
+_MARK = b"mark"
+
+
+class Effects(NamedTuple):
+    """``events`` are ``key: event`` in the order in which they came."""
+
+    events: tuple[bytes, ...]
+    changes: int
+
+
+def together(history: Sequence[Command]) -> Iterator[list[Command]]:
+    """The commands one by one; from MULTI to EXEC or DISCARD as one."""
+    held: list[Command] = []
+    for command in history:
+        held.append(command)
+        if held[0][0].upper() != b"MULTI" or command[0].upper() in (b"EXEC", b"DISCARD"):
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+class _Recorder(list[Any]):
+    """Takes down events, whoever empties the list afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[bytes] = []
+
+    def append(self, item: tuple[int, bytes, bytes]) -> None:
+        super().append(item)
+        _db, event, key = item
+        self.taken.append(key + b": " + event)
+
+
+def of_headwater(history: Sequence[Command], now_ms: int) -> list[Effects]:
+    """The effects on a fresh store whose clock stands still."""
+    store = LocalStore(
+        clock=ManualClock(now_ms), config=Config(port=0, appendonly=False), journaled=False
+    )
+    keyspace, client, recorder = store.node.keyspace, store.client(), _Recorder()
+    keyspace.notified = _CLASSES
+    keyspace.events = recorder
+    found = []
+    for commands in together(history):
+        before, recorder.taken = keyspace.dirty, []
+        for command in commands:
+            client.send(*command)
+            while client.reply() is None:
+                store.advance(store.seconds_ahead())
+        found.append(Effects(tuple(recorder.taken), keyspace.dirty - before))
+    return found
+
+
+def of_peer(history: Sequence[Command], server: Peer) -> list[Effects]:
+    """The effects on a real server, emptied first."""
+    connection, listener = Connection(server), Connection(server)
+    try:
+        connection.prepare(2)
+        connection.run([(b"CONFIG", b"SET", b"notify-keyspace-events", _SETTING)])
+        listener.run([(b"PSUBSCRIBE", b"__keyspace@*__:*"), (b"SUBSCRIBE", _MARK)])
+        before = _changes(connection)
+        found: list[Effects] = []
+        for commands in together(history):
+            connection.run(commands)
+            seen = _heard(connection, listener)
+            after = _changes(connection)
+            found.append(Effects(seen, after - before))
+            before = after
+        return found
+    finally:
+        listener.close()
+        connection.run([(b"CONFIG", b"SET", b"notify-keyspace-events", b"")])
+        connection.close()
+
+
+def _changes(connection: Connection) -> int:
+    (text,) = connection.run([(b"INFO", b"persistence")])
+    assert isinstance(text, bytes)
+    told = _CHANGES.search(text)
+    assert told is not None
+    return int(told[1])
+
+
+def _heard(connection: Connection, listener: Connection) -> tuple[bytes, ...]:
+    """The events until now: what a server publishes comes in order."""
+    connection.run([(b"PUBLISH", _MARK, b"")])
+    found: list[bytes] = []
+    while True:
+        message = listener.reply()
+        assert isinstance(message, list)
+        if message[0] == b"message":
+            return tuple(found)
+        _kind, _pattern, channel, event = message
+        assert isinstance(channel, bytes)
+        assert isinstance(event, bytes)
+        found.append(channel.partition(b":")[2] + b": " + event)

@@ -1,0 +1,78 @@
+"""The written cases of stream commands, and random histories, by what they do besides replying."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance import cases, differences, side_effects
+from tests.conformance.cases import Case
+from tests.conformance.histories import History
+from tests.peers import Peer
+
+pytestmark = pytest.mark.peer
+
+FILES = {
+    "ackdel",
+    "claiming",
+    "deleting",
+    "delex",
+    "groups",
+    "lag",
+    "nodes",
+    "pending",
+    "reading",
+    "reading_as_group",
+    "xadd",
+}
+ABOUT_STREAMS = [
+    case for case in cases.all_cases() if case.file in FILES and "redis-8.2" in case.servers
+]
+
+
+@pytest.mark.parametrize(
+    "case", ABOUT_STREAMS, ids=[f"{case.file}: {case.title}" for case in ABOUT_STREAMS]
+)
+def test_events_and_changes_are_those_of_redis(
+    case: Case, shared_peer: Callable[[str], Peer]
+) -> None:
+    # Given the same commands on both
+    now_ms = time.time_ns() // 1_000_000
+    history = case.history(now_ms)
+    ours = side_effects.of_headwater(history, now_ms)
+    theirs = side_effects.of_peer(history, shared_peer("redis-8.2"))
+    # Then each has the same effects, but for those that differ in their replies already
+    known = {
+        at
+        for at, line in enumerate(case.lines)
+        if line.tag and "redis-8.2" in differences.LINES[line.tag].servers
+    }
+    wrong, at = [], 0
+    for commands, we, they in zip(side_effects.together(history), ours, theirs, strict=True):
+        here, at = range(at, at + len(commands)), at + len(commands)
+        if we != they and known.isdisjoint(here):
+            said = b" | ".join(b" ".join(words) for words in commands)
+            wrong.append(f"{said.decode(errors='replace')}\n    we:   {we}\n    they: {they}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_random_history_has_the_effects_that_it_has_on_redis(
+    seed: int, shared_peer: Callable[[str], Peer]
+) -> None:
+    history = History(5000 + seed, "redis-8.2").commands(300)
+    ours = side_effects.of_headwater(history, time.time_ns() // 1_000_000)
+    theirs = side_effects.of_peer(history, shared_peer("redis-8.2"))
+    for commands, we, they in zip(side_effects.together(history), ours, theirs, strict=True):
+        assert we == they, commands
+
+
+def test_events_are_those_of_valkey_too(shared_peer: Callable[[str], Peer]) -> None:
+    """Valkey counts history reads as changes, so only the events are compared."""
+    history = History(6000, "valkey-9.1").commands(500)
+    ours = side_effects.of_headwater(history, time.time_ns() // 1_000_000)
+    theirs = side_effects.of_peer(history, shared_peer("valkey-9.1"))
+    for commands, we, they in zip(side_effects.together(history), ours, theirs, strict=True):
+        assert we.events == they.events, commands
