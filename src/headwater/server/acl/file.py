@@ -81,7 +81,7 @@ def _line(users: dict[bytes, User], words: list[bytes], at: str, *, all_channels
     try:
         rules = merge_selectors(words[2:])
     except UnmatchedParenthesis:
-        return f"{at}: Unmatched parenthesis in selector definition."
+        return f"{at}: Unmatched parenthesis in selector definition. "
     errors, told = "", False
     for word in rules:
         word = word.strip(b"\t\r\n")

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headwater.server.acl.permissions import channel_fits
-from headwater.server.acl.users import User
+from headwater.server.acl.users import User, channel_fits
 
 if TYPE_CHECKING:
     from headwater.server.node import Node

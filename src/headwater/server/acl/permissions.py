@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.commands.globs import matches
 from headwater.commands.key_specs import FoundKey, find_keys
 from headwater.commands.table import CommandRow
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
-from headwater.server.acl.users import READ, WRITE, Selector, User
+from headwater.server.acl.users import READ, WRITE, Selector, User, channel_fits
 
 if TYPE_CHECKING:
     from headwater.server.session import Session
@@ -124,14 +123,6 @@ def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:
     if verbose:
         return f"User {name} has no permissions to access the '{about}' {found.kind}"
     return f"No permissions to access a {found.kind}"
-
-
-def channel_fits(channels: dict[bytes, None], channel: bytes, *, pattern: bool) -> bool:
-    """Whether a channel is among ``channels``, which may be patterns; a pattern that is subscribed to
-    must stand there as it is."""
-    if pattern:
-        return channel in channels
-    return any(matches(allowed, channel) for allowed in channels)
 
 
 def _by_selector(

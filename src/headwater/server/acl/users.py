@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from headwater.commands.globs import matches
 from headwater.commands.table import COMMANDS, CommandRow
@@ -50,7 +50,10 @@ class KeyPattern:
         self._plain = not any(byte in b"*?[\\" for byte in self._literal)
 
     def fits(self, key: bytes) -> bool:
-        """Whether ``key`` is one of them; ``orders:*``, which is what most write, costs no walk."""
+        """Whether ``key`` is one of them; ``orders:*``, which is what most write, costs no walk. The
+        empty key fits the empty pattern only, as in Redis, where a star takes nothing of nothing."""
+        if not key:
+            return not self.pattern
         if self._plain:
             return key.startswith(self._literal) if self._open else key == self._literal
         return matches(self.pattern, key)
@@ -59,6 +62,14 @@ class KeyPattern:
         """``~orders:*``, ``%R~orders:*`` or ``%W~orders:*``."""
         sign = {READ: b"%R~", WRITE: b"%W~"}.get(self.permissions, b"~")
         return sign + self.pattern
+
+
+def channel_fits(channels: Collection[bytes], channel: bytes, *, pattern: bool) -> bool:
+    """Whether a channel is among ``channels``, which may be patterns; a pattern that is subscribed to
+    must stand there as it is."""
+    if pattern or not channel:
+        return channel in channels
+    return any(matches(allowed, channel) for allowed in channels)
 
 
 class Selector:

@@ -1,0 +1,227 @@
+"""Users in files: what an ACL file may say, what is told of one that is wrong, what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import ConfigError
+from headwater.server.acl.access import AccessControl
+from headwater.server.config import Config, load
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Failure, Reply, Simple
+from headwater.testing.server import ServerThread, server_thread
+from tests.conformance.endpoints import Connection
+from tests.conformance.wire import Start, connected
+from tests.peers import Peer
+
+HASH = b"5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"
+
+GOOD = {
+    "nothing": b"",
+    "users": b"user default on nopass ~* &* +@all\nuser alice on >x ~a %R~b +@read\n\n",
+    "no default": b"user alice on\n",
+    "default changed": b"user default on nopass ~* +@all\n",
+    "spaces around": b"  user alice on  \r\n\t\nuser bob off nopass\t\n",
+    "selectors": b"user alice on ~a +get (~b +set) (+@stream ~c &d)\n",
+    "no end of line": b"user alice on +@all",
+    "a hash": b"user alice on #%b\n" % HASH,
+    "no rules": b"user alice\n",
+}
+BAD = {
+    "a comment": b"# mine\nuser alice on\n",
+    "no user": b"alice on\n",
+    "no name": b"user\n",
+    "upper case": b"USER alice on\n",
+    "two of a name": b"user alice on\nuser bob on\nuser alice off\n",
+    "an unknown command": b"user alice on +nosuch ~a -nosuch +@nosuch\n",
+    "a wrong rule": b"user alice on nosuch %X~a\n",
+    "a wrong hash": b"user alice on #abc <x\n",
+    "both kinds": b"user alice nosuch +nosuch nosuch\nuser bob +nosuch|x\n",
+    "a wrong selector": b"user alice on (+nosuch) (on)\n",
+    "a name with a tab": b"user al\tice on\n",
+}
+
+
+@pytest.fixture
+def redis_with_file(peer: Callable[..., Peer], tmp_path: Path) -> Iterator[tuple[Connection, Path]]:
+    """A Redis with an ACL file of its own, which is empty at first."""
+    path = tmp_path / "theirs.acl"
+    path.touch()
+    connection = Connection(peer("redis-8.2", "--aclfile", str(path)))
+    yield connection, path
+    connection.close()
+
+
+def ours(path: Path) -> LocalStore:
+    path.touch()
+    return LocalStore(config=Config(port=0, aclfile=str(path)), journaled=False)
+
+
+@pytest.mark.peer
+def test_a_file_says_and_is_told_what_redis_says(
+    redis_with_file: tuple[Connection, Path], tmp_path: Path
+) -> None:
+    redis, theirs = redis_with_file
+    mine = tmp_path / "ours.acl"
+    client = ours(mine).client(kind="tcp")
+    for name, data in {**GOOD, **BAD}.items():
+        # Given the same users before
+        for ask in (lambda *words: redis.run([words])[0], client):
+            assert ask(b"ACL", b"SETUSER", b"before", b"on") == Simple(b"OK")
+        # When both read the same file
+        theirs.write_bytes(data)
+        mine.write_bytes(data)
+        expected, answer = redis.run([(b"ACL", b"LOAD")])[0], client("ACL", "LOAD")
+        # Then both say the same, but for its name, and know the same users
+        assert _of(answer, mine) == _of(expected, theirs), name
+        assert isinstance(answer, Failure) == (name in BAD), name
+        assert client("ACL", "LIST") == redis.run([(b"ACL", b"LIST")])[0], name
+        # And write the same file
+        assert client("ACL", "SAVE") == redis.run([(b"ACL", b"SAVE")])[0] == Simple(b"OK")
+        assert mine.read_bytes() == theirs.read_bytes(), name
+
+
+def _of(reply: Reply, path: Path) -> Reply:
+    return reply.text.replace(str(path).encode(), b"FILE") if isinstance(reply, Failure) else reply
+
+
+def test_a_selector_that_is_not_closed_is_told(tmp_path: Path) -> None:
+    """Redis 8.2.3 crashes over such a file."""
+    path = tmp_path / "users.acl"
+    client = ours(path).client()
+    path.write_bytes(b"user alice on (+get ~a\n")
+    answer = client("ACL", "LOAD")
+    assert isinstance(answer, Failure)
+    assert b"users.acl:1: Unmatched parenthesis in selector definition. WARNING" in answer.text
+
+
+def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+    # Given users whose patterns are made of what files are made of
+    path = tmp_path / "users.acl"
+    store = ours(path)
+    client = store.client()
+    rules = ["on", ">secret", '~a"b', "~(x)", "~)", "%R~'", "&#c", "+@stream", "+select|0"]
+    client("ACL", "SETUSER", "al(ice", *rules, '(~"a)\\"\'b" %W~\\) +get)')
+    listed = client("ACL", "LIST")
+
+    # When they are saved, and read by another server
+    assert client("ACL", "SAVE") == Simple(b"OK")
+
+    # Then they are the same, without the password
+    assert ours(path).client()("ACL", "LIST") == listed
+    assert b"secret" not in path.read_bytes()
+
+
+def test_a_file_is_replaced_whole_and_stays_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "users.acl"
+    client = ours(path).client()
+    path.chmod(0o640)
+    assert client("ACL", "SAVE") == Simple(b"OK")
+    assert path.stat().st_mode & 0o777 == 0o640
+    path.unlink()
+    assert client("ACL", "SAVE") == Simple(b"OK")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_saved_or_read_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "there" / "users.acl"
+    path.parent.mkdir()
+    client = ours(path).client()
+    client("ACL", "SETUSER", "alice")
+    path.unlink()
+    path.parent.rmdir()
+    for words, text in ((("ACL", "SAVE"), b"trying to save"), (("ACL", "LOAD"), b"opening file")):
+        answer = client(*words)
+        assert isinstance(answer, Failure)
+        assert text in answer.text
+    assert client("ACL", "USERS") == [b"alice", b"default"]
+
+
+WRONG = {
+    "user alice on nosuch": "user 'alice': 'nosuch': Syntax error",
+    "user alice +nosuch": "Unknown command or category name in ACL",
+    "user alice on\nuser alice off": "defined once only",
+    "user alice (+get": "is not closed",
+    'user "a b" on': "holds no spaces",
+    "user alice <secret": "'<(redacted)': The password you are trying to remove",
+    "aclfile {file}\nuser alice on": "in one place only",
+    "aclfile {file}x": "Error loading ACLs, opening file",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_users_that_are_wrong_are_refused_at_the_start(text: str, tmp_path: Path) -> None:
+    (tmp_path / "users.acl").touch()
+    path = tmp_path / "headwater.conf"
+    path.write_text(text.format(file=tmp_path / "users.acl"))
+    with pytest.raises(ConfigError, match=WRONG[text].replace("(", r"\(").replace(")", r"\)")):
+        AccessControl(load(file=path, environ={}))
+
+
+def test_a_wrong_aclfile_names_its_line_and_no_password(tmp_path: Path) -> None:
+    path = tmp_path / "users.acl"
+    path.write_bytes(b"user alice on >secret\nuser bob #hunter2\n")
+    with pytest.raises(ConfigError, match=r"users\.acl:2: The password hash must be") as caught:
+        AccessControl(Config(aclfile=str(path)))
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture
+def configured(start: Start, tmp_path: Path) -> Iterator[tuple[ServerThread, Path]]:
+    """A server with users in its configuration file."""
+    path = tmp_path / "headwater.conf"
+    path.write_text(
+        "port 0\nappendonly no\nrequirepass first\n"
+        "user alice on >secret ~a* +@all (+get ~b)\n"
+        "# mine\n"
+        "user bob off nopass\n"
+    )
+    with server_thread(load(file=path, environ={})) as server:
+        yield server, path
+
+
+def test_users_of_the_configuration_are_there_and_written_back(
+    configured: tuple[ServerThread, Path],
+) -> None:
+    server, path = configured
+    with connected(server.port) as wire:
+        # Given the users of a file
+        assert wire.ask("PING") == b"-NOAUTH Authentication required.\r\n"
+        assert wire.ask("AUTH", "alice", "secret") == b"+OK\r\n"
+        assert wire.ask("AUTH", "bob", "") == (
+            b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+        )
+        # When they change and the file is written
+        assert wire.ask("AUTH", "first") == b"+OK\r\n"
+        assert wire.ask("ACL", "SETUSER", "carol", "on", ">new", '~with"quote') == b"+OK\r\n"
+        assert wire.ask("ACL", "DELUSER", "bob") == b":1\r\n"
+        listed = wire.ask("ACL", "LIST")
+        assert wire.ask("CONFIG", "REWRITE") == b"+OK\r\n"
+    # Then it makes the same users, and holds hashes where passwords stood
+    text = path.read_text()
+    again = AccessControl(load(file=path, environ={}))
+    assert all(user.line() in listed for user in again.sorted())
+    assert [user.name for user in again.sorted()] == [b"alice", b"carol", b"default"]
+    assert "secret" not in text
+    assert "# mine" in text
+    assert text.count("\nuser ") == 3
+
+
+def test_the_file_is_not_given_users_while_requirepass_says_all(tmp_path: Path) -> None:
+    path = tmp_path / "headwater.conf"
+    path.write_text("requirepass first\n")
+    config = load(file=path, environ={})
+    access = AccessControl(config)
+    assert access.lines(config.requirepass) == []
+    access.set_default_password("second")
+    assert len(access.lines(config.requirepass)) == 1
+
+
+def test_users_can_be_given_as_flags(tmp_path: Path) -> None:
+    config = load(flags=[("user", "alice on >x +@all"), ("user", "bob")], environ={})
+    assert sorted(AccessControl(config).users) == [b"alice", b"bob", b"default"]
+    assert "x" not in repr(config.users) or "users" not in repr(config)

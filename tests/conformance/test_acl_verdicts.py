@@ -1,0 +1,133 @@
+"""Random rules for a random user, on Headwater and on a real Redis: each then says the same of who
+may run what (ACL DRYRUN), for every command that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from headwater.server.acl.rules import CATEGORIES
+from headwater.server.acl.users import ROWS
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Reply, Simple
+from tests.conformance.endpoints import Connection
+from tests.peers import Peer
+
+REQUESTS = 150
+LETTERS = "abAB*?[]^-\\:"
+KEYS = (b"a", b"b", b"ab", b"ba", b"a:b", b"b:a", b"A", b"", b"a*", b"[a]", b"aab", b"a\xffb")
+WORDS = (b"GET", b"STREAMS", b"streams", b"0", b"1", b"COUNT", b"help", b"NX")
+EACH_SERVER_ITS_OWN = {"sort", "sort_ro", "migrate", "eval", "evalsha", "script|load"}
+
+
+class Chance:
+    """What a round is made of; the same number makes the same round."""
+
+    def __init__(self, number: int, names: list[str]) -> None:
+        self.random = Random(number)
+        self.names = names
+
+    def pattern(self) -> bytes:
+        shape = self.random.choice(("word", "prefix", "glob"))
+        if shape == "glob":
+            letters = self.random.choices(LETTERS, k=self.random.randrange(1, 5))
+            return "".join(letters).encode()
+        return self.random.choice(KEYS) + (b"*" if shape == "prefix" else b"")
+
+    def selector_rule(self) -> bytes:
+        """A rule for commands, keys or channels, now and then one that is none."""
+        name = self.random.choice(self.names)
+        category = self.random.choice(CATEGORIES)
+        sign = self.random.choice("+-")
+        made = self.random.choice(
+            (
+                f"{sign}{name}",
+                f"{sign}{name}",
+                f"{sign}@{category}",
+                f"{sign}@{category}",
+                f"{sign}@{category}".upper(),
+                f"{sign}{name.partition('|')[0]}",
+                f"+{name.partition('|')[0]}|{self.random.choice(('a', 'GET', 'help'))}",
+                "allcommands",
+                "-@all",
+                "resetkeys",
+                "allkeys",
+                "allchannels",
+                "resetchannels",
+                "+nosuch",
+            )
+        )
+        keys = self.random.choice((b"~", b"%R~", b"%W~", b"%RW~", b"&")) + self.pattern()
+        return self.random.choice((made.encode(), keys))
+
+    def rules(self) -> list[bytes]:
+        found = [self.selector_rule() for _ in range(self.random.randrange(1, 8))]
+        while self.random.random() < 0.4:
+            inner = [self.selector_rule() for _ in range(self.random.randrange(0, 4))]
+            found.append(b"(" + b" ".join(inner) + b")")
+        if self.random.random() < 0.1:
+            found.append(self.random.choice((b"clearselectors", b"reset", b"nopass")))
+        return found
+
+    def request(self) -> list[bytes]:
+        """A request that is long enough, of keys and words in any order."""
+        name = self.random.choice(self.names)
+        row = ROWS[name]
+        words = [word.encode() for word in name.split("|")]
+        count = abs(row.arity) + (self.random.randrange(3) if row.arity < 0 else 0)
+        pool = KEYS if self.random.random() < 0.7 else (*KEYS, *WORDS)
+        words += self.random.choices(pool, k=count - len(words))
+        first = 1
+        if name == "xreadgroup":
+            # Without GROUP it is no request, and Redis then looks for STREAMS where it cannot be.
+            words[1:4] = [b"GROUP", *self.random.choices(KEYS, k=2)]
+            first = 4
+        if any(spec.keyword for spec in row.keys):
+            words.insert(self.random.randrange(first, len(words) + 1), b"STREAMS")
+        return words
+
+
+def shared_names(redis: Connection) -> list[str]:
+    """Commands, and subcommands of containers, that both have."""
+    names = []
+    for name, row in ROWS.items():
+        container = row.subcommands and name != "command"
+        asked = redis.run([(b"COMMAND", b"INFO", name.encode())])[0]
+        known = isinstance(asked, list) and isinstance(asked[0], list)
+        if known and not container and name not in EACH_SERVER_ITS_OWN:
+            names.append(name)
+    return names
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("rounds", [60, pytest.param(1500, marks=pytest.mark.slice)])
+def test_verdicts_are_those_of_redis(rounds: int, shared_peer: Callable[[str], Peer]) -> None:
+    redis = Connection(shared_peer("redis-8.2"))
+    names = shared_names(redis)
+    assert len(names) > 80
+    allowed = 0
+    for number in range(rounds):
+        # Given a user made by the same words, some of which are refused whole
+        chance = Chance(number, names)
+        redis.run([(b"ACL", b"DELUSER", b"u")])
+        history: list[tuple[bytes, ...]] = [(b"ACL", b"SETUSER", b"u")]
+        history += [(b"ACL", b"SETUSER", b"u", *chance.rules()) for _ in range(4)]
+        history.append((b"ACL", b"GETUSER", b"u"))
+        # When both are asked about the same requests
+        requests = [chance.request() for _ in range(REQUESTS)]
+        history += [(b"ACL", b"DRYRUN", b"u", *words) for words in requests]
+        expected = redis.run(history)
+        # Then they say the same, and name the same key
+        for words, said, ours in zip(history, expected, answers(history), strict=True):
+            assert ours == said, (number, list(words))
+        allowed += expected.count(Simple(b"OK")) - 1
+    redis.run([(b"ACL", b"DELUSER", b"u")])
+    redis.close()
+    assert 0.1 < allowed / (rounds * REQUESTS) < 0.9, "most rounds would say nothing"
+
+
+def answers(history: list[tuple[bytes, ...]]) -> list[Reply]:
+    client = LocalStore(journaled=False).client(kind="tcp")
+    return [client(*words) for words in history]
