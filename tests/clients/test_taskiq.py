@@ -28,14 +28,15 @@ def needs_scripts(stand: Stand) -> None:
 
 
 def broker_for(where: Where, consumer: str, **options: Any) -> Any:
-    results: Any = RedisAsyncResultBackend(where.url, **where.ssl_options)
+    tls: dict[str, Any] = {**where.ssl_options}
+    results: Any = RedisAsyncResultBackend(where.url, **tls)
     broker = RedisStreamBroker(
         where.url,
         consumer_group_name="workers",
         consumer_name=consumer,
         consumer_id="0",
         xread_block=100,
-        **where.ssl_options,
+        **tls,
         **options,
     )
     return broker.with_result_backend(results)
