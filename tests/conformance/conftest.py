@@ -11,7 +11,11 @@ from headwater.server.config import Config
 from headwater.server.loop import EpollLoop, ReaderLoop
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread
+from tests import certificates
+from tests.certificates import Certificates
+from tests.conformance.tls_wire import StartTls
 from tests.conformance.wire import Start
+from tests.peers import free_port
 
 
 @pytest.fixture(params=[EpollLoop, ReaderLoop], ids=["epoll", "readers"])
@@ -26,3 +30,23 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
             return stack.enter_context(server_thread(config, clock=clock, make=request.param))
 
         yield starting
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def start_tls(start: Start, made: Certificates) -> StartTls:
+    """Starts a server that speaks TLS at one port and plain text at another."""
+
+    def starting(*, auth_clients: str = "yes", **settings: object) -> ServerThread:
+        tls = made.settings(tls_port=free_port(), auth_clients=auth_clients)
+        words: dict[str, object] = {
+            name.replace("-", "_"): int(value) if name == "tls-port" else value
+            for name, value in tls.items()
+        }
+        return start(**{"port": free_port(), **words, **settings})
+
+    return starting

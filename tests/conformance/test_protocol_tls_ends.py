@@ -1,0 +1,207 @@
+"""TLS: how a connection ends, what is said to who cannot be served, and certificates that are renewed.
+
+Every test runs on both loops: the one with epoll, and the one for systems without it.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from headwater.limits import HANDSHAKES_PER_TURN, MAX_HANDSHAKE_SECONDS
+from headwater.server.config import Config
+from headwater.server.driver import LINGER_SECONDS
+from headwater.server.loop import EpollLoop
+from headwater.server.running import Server
+from headwater.testing.clock import ManualClock
+from headwater.testing.server import ServerThread, server_thread
+from tests import certificates
+from tests.certificates import Certificates
+from tests.conformance.tls_wire import Records, StartTls, secured
+from tests.conformance.wire import SECONDS, Wire, connected, encode, value_of
+from tests.peers import free_port
+
+# --- ends -------------------------------------------------------------------------------------------
+
+
+def test_the_server_says_goodbye(start_tls: StartTls, made: Certificates) -> None:
+    server = start_tls()
+    with secured(server, made.context()) as client, secured(server, made.context()) as other:
+        assert client.ask("QUIT") == b"+OK\r\n"
+        assert client.reply() == b"", "close_notify, or reading would have failed"
+        number = other.ask("CLIENT", "ID")[1:-2]
+        other.socket.sendall(encode("CLIENT", "KILL", "ID", number, "SKIPME", "no"))
+        assert other.reply() == b":1\r\n"
+        assert other.reply() == b""
+
+
+def test_who_says_goodbye_with_a_request_gets_its_answer(
+    start_tls: StartTls, made: Certificates
+) -> None:
+    server = start_tls()
+    with Records(server, made.context()) as client:
+        client.shake()
+        client.send(client.records(encode("ECHO", "tea")) + client.goodbye())
+        assert client.receive(100) == b"$3\r\ntea\r\n"
+    with Records(server, made.context()) as client:
+        client.shake()
+        client.send(
+            client.records(encode("XREAD", "BLOCK", "0", "STREAMS", "s", "$")) + client.goodbye()
+        )
+        assert client.receive(100) == b"", "and one that would wait is not waited for"
+    assert value_of(server, "connected_clients") == "1"
+
+
+def test_plain_text_at_the_port_for_tls_is_told_so(start_tls: StartTls, made: Certificates) -> None:
+    server = start_tls()
+    with connected(server.config.tls_port) as lost:
+        assert lost.ask("PING").startswith(b"-ERR this port speaks TLS and what arrived is plain")
+        assert lost.reply() == b""
+
+
+def test_tls_at_the_plain_port_is_told_so(start_tls: StartTls, made: Certificates) -> None:
+    server = start_tls()
+    with pytest.raises(ssl.SSLError, match=r"(?i)wrong.version.number|record.layer"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as plain:
+            made.context().wrap_socket(plain, server_hostname="localhost")
+    with connected(server.port) as client:
+        assert client.ask("PING") == b"+PONG\r\n"
+        assert b"\r\nrejected_connections:1\r\n" in client.ask("INFO", "stats")
+
+
+def test_damaged_records_end_their_connection_and_no_other(
+    start_tls: StartTls, made: Certificates
+) -> None:
+    server = start_tls()
+    with secured(server, made.context()) as other, Records(server, made.context()) as client:
+        client.shake()
+        assert other.ask("PING") == b"+PONG\r\n"
+        damaged = bytearray(client.records(encode("SET", "k", "v")))
+        damaged[-1] ^= 1
+        client.send(bytes(damaged))
+        with pytest.raises(ssl.SSLError, match=r"(?i)bad.record.mac"):
+            client.receive(100)
+        assert other.ask("EXISTS", "k") == b":0\r\n"
+
+
+@pytest.mark.parametrize("garbage", [b"\x16", b"\x16\x03\x01\xff\xff" + b"x" * 5000, b"\x16" * 99])
+def test_a_handshake_that_is_none_ends_its_connection_and_no_other(
+    start_tls: StartTls, made: Certificates, garbage: bytes
+) -> None:
+    server = start_tls()
+    with socket.create_connection(("127.0.0.1", server.config.tls_port), timeout=SECONDS) as lost:
+        lost.sendall(garbage)
+        lost.shutdown(socket.SHUT_WR)
+        while lost.recv(1000):
+            pass
+    with secured(server, made.context()) as client:
+        assert client.ask("PING") == b"+PONG\r\n"
+
+
+# --- floods -----------------------------------------------------------------------------------------
+
+
+def sweep(server: Server) -> None:
+    server.loop.sweep()
+
+
+def test_who_does_not_end_the_handshake_is_disconnected(
+    start_tls: StartTls, made: Certificates
+) -> None:
+    clock = ManualClock()
+    server = start_tls(clock=clock)
+    with (
+        secured(server, made.context()) as served,
+        socket.create_connection(("127.0.0.1", server.config.tls_port), timeout=SECONDS) as silent,
+        Records(server, made.context()) as half,
+    ):
+        half.send(half.hello()[:100])
+        while not served.ask("CLIENT", "LIST").count(b"\n") > 3:
+            pass
+        server.advance(MAX_HANDSHAKE_SECONDS + LINGER_SECONDS)
+        server.run(sweep)
+        assert silent.recv(100) == b""
+        assert half.socket.recv(100) == b""
+        assert served.ask("PING") == b"+PONG\r\n"
+
+
+def test_many_handshakes_at_once_are_a_few_a_turn(made: Certificates) -> None:
+    # Given 20 clients that begin a handshake, and one that is served (the other loop has no turns of
+    # its own: asyncio calls each reader)
+    config = Config(port=free_port(), appendonly=False, tls_port=free_port())
+    for name, value in made.settings(tls_port=config.tls_port).items():
+        config.set(name, value)
+    with server_thread(config, make=EpollLoop) as server:
+        _flood(server, made)
+
+
+def _flood(server: ServerThread, made: Certificates) -> None:
+    loop = server.server.loop
+    assert isinstance(loop, EpollLoop)
+    flood = [Records(server, made.context()) for _ in range(20)]
+    with connected(server.port) as served:
+        while value_of(server, "connected_clients") != "22":
+            pass
+        begun: list[int] = []
+
+        def one_turn(server: Server) -> None:
+            # When all of them send at once
+            for client in flood:
+                client.send(client.hello())
+            served.socket.sendall(encode("PING"))
+            loop._on_ready()
+            tls = [one for one in loop.connections.values() if one.handshaking]
+            begun.append(sum(1 for one in tls if getattr(one, "_tls", None) is not None))
+
+        server.run(one_turn)
+        # Then the one is answered in the same turn as the first few
+        assert begun == [HANDSHAKES_PER_TURN]
+        assert served.reply() == b"+PONG\r\n"
+    for client in flood:
+        client.shake()
+        client.send(client.records(encode("PING")))
+        assert client.receive(7) == b"+PONG\r\n"
+        client.socket.close()
+
+
+# --- renewal ----------------------------------------------------------------------------------------
+
+
+def test_config_set_reads_a_renewed_certificate(start_tls: StartTls, tmp_path: Path) -> None:
+    made = certificates.make(tmp_path)
+    server = start_tls(
+        tls_cert_file=made.server, tls_key_file=made.server_key, tls_ca_cert_file=made.authority
+    )
+
+    def shown(wire: Wire) -> bytes | None:
+        assert isinstance(wire.socket, ssl.SSLSocket)
+        return wire.socket.getpeercert(binary_form=True)
+
+    with secured(server, made.context()) as early:
+        before = shown(early)
+        # When the files hold another certificate, and the server is told to look
+        made.renew()
+        assert early.ask("CONFIG", "SET", "tls-cert-file", made.server) == b"+OK\r\n"
+        # Then it is shown to those who connect from now on, and nobody is disconnected
+        with secured(server, made.context()) as late:
+            assert shown(late) != before
+        assert early.ask("PING") == b"+PONG\r\n"
+
+
+def test_config_set_refuses_what_the_start_would_refuse(
+    start_tls: StartTls, made: Certificates
+) -> None:
+    server = start_tls()
+    with secured(server, made.context()) as client:
+        said = client.ask("CONFIG", "SET", "tls-key-file", made.client_key)
+        assert said.startswith(
+            b"-ERR CONFIG SET failed (possibly related to argument 'tls-key-file') - tls-key-file"
+        )
+        assert made.server_key.encode() in client.ask("CONFIG", "GET", "tls-key-file")
+        assert client.ask("CONFIG", "SET", "tls-port", "1").endswith(b"immutable config\r\n")
+        assert client.ask("CONFIG", "SET", "tls-auth-clients", "no") == b"+OK\r\n"
+    with secured(server, made.context(None)) as client:
+        assert client.ask("PING") == b"+PONG\r\n"
