@@ -1,5 +1,5 @@
-"""What a command does besides its reply: keyspace events of streams and of new keys, and how many
-changes it counts (``rdb_changes_since_last_save``), on Headwater and on real servers.
+"""What a command does besides its reply: keyspace events, and how many changes it
+counts (``rdb_changes_since_last_save``), on Headwater and on real servers.
 
 Commands inside of a transaction are taken together, when EXEC has run.
 """
@@ -17,8 +17,12 @@ from headwater.testing.node import LocalStore
 from tests.conformance.endpoints import Command, Connection
 from tests.peers import Peer
 
-_CLASSES = events.STREAM | events.NEW
-_SETTING = b"Ktn"
+STREAMS = "tnm"
+"""Letters of the classes of events that commands on streams have."""
+
+KEYS = "g$lshtnmoc"
+"""Those of all commands. ``expired`` is none of them: Redis tells it whenever it comes to it."""
+
 _CHANGES = re.compile(rb"rdb_changes_since_last_save:(\d+)")
 _MARK = b"mark"
 
@@ -55,13 +59,15 @@ class _Recorder(list[Any]):
         self.taken.append(key + b": " + event)
 
 
-def of_headwater(history: Sequence[Command], now_ms: int) -> list[Effects]:
+def of_headwater(
+    history: Sequence[Command], now_ms: int, *, letters: str = STREAMS
+) -> list[Effects]:
     """The effects on a fresh store whose clock stands still."""
     store = LocalStore(
         clock=ManualClock(now_ms), config=Config(port=0, appendonly=False), journaled=False
     )
     keyspace, client, recorder = store.node.keyspace, store.client(), _Recorder()
-    keyspace.notified = _CLASSES
+    keyspace.notified = sum(events.LETTERS[letter] for letter in letters)
     keyspace.events = recorder
     found = []
     for commands in together(history):
@@ -74,12 +80,12 @@ def of_headwater(history: Sequence[Command], now_ms: int) -> list[Effects]:
     return found
 
 
-def of_peer(history: Sequence[Command], server: Peer) -> list[Effects]:
+def of_peer(history: Sequence[Command], server: Peer, *, letters: str = STREAMS) -> list[Effects]:
     """The effects on a real server, emptied first."""
     connection, listener = Connection(server), Connection(server)
     try:
         connection.prepare(2)
-        connection.run([(b"CONFIG", b"SET", b"notify-keyspace-events", _SETTING)])
+        connection.run([(b"CONFIG", b"SET", b"notify-keyspace-events", b"K" + letters.encode())])
         listener.run([(b"PSUBSCRIBE", b"__keyspace@*__:*"), (b"SUBSCRIBE", _MARK)])
         before = _changes(connection)
         found: list[Effects] = []

@@ -64,7 +64,40 @@ UNLINK s string
 EXPIRE s 100
 EXPIRE s 0
 PEXPIRE s 100
+EXPIREAT s 33177117420
+PEXPIREAT s 1
 PERSIST mortal
+RENAME s new
+RENAME s string
+RENAMENX s new
+COPY s new
+COPY s string REPLACE
+COPY l new DB 1
+MOVE s 1
+SWAPDB 0 1
+GETDEL string
+GETEX string EX 100
+GETEX mortal PERSIST
+SETEX k 100 v
+PSETEX k 100 v
+SETNX k v
+MSET k v string w
+MSETNX k v new w
+INCR n
+INCRBY n 5
+DECR n
+DECRBY n 5
+APPEND string y
+LPUSH l x
+RPUSH l x
+RPUSH new x
+LPOP l
+RPOP l 2
+BLPOP l 0
+BRPOP none l 0
+SADD m x
+SADD new x
+SREM m a
 FLUSHDB
 FLUSHALL
 """.strip().splitlines()
@@ -86,6 +119,20 @@ HDEL h none
 SET string v NX
 EXPIRE none 100
 PERSIST string
+RENAME s s
+RENAMENX s string
+COPY s string
+COPY none new
+MOVE none 1
+SWAPDB 0 0
+GETDEL none
+GETEX string
+SETNX string v
+MSETNX string v k w
+LPOP none
+LPOP l 0
+SADD m a
+SREM m none
 """.strip().splitlines()
 
 READS = """
@@ -99,6 +146,16 @@ GET string
 HGETALL h
 TTL mortal
 KEYS *
+SCAN 0
+RANDOMKEY
+TOUCH s l
+OBJECT ENCODING l
+OBJECT IDLETIME s
+EXPIRETIME mortal
+MGET string none
+LRANGE l 0 -1
+SMEMBERS m
+HMGET h f
 """.strip().splitlines()
 
 
@@ -115,6 +172,8 @@ def store() -> Iterator[LocalStore]:
         "SET string x",
         "SET mortal x EX 100",
         "HSET h f v",
+        "RPUSH l a b",
+        "SADD m a b",
     ):
         client(*line.split())
     yield made

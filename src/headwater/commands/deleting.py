@@ -69,7 +69,7 @@ def removal_bytes(stream: Stream, count: int) -> int:
 def xackdel(call: Call) -> None:
     """XACKDEL key group [KEEPREF|DELREF|ACKED] IDS n id [id …] → an array: 1 acknowledged and
     deleted, 2 acknowledged and kept because referenced, -1 not pending."""
-    stream = call.stream(call.arguments.bytes(1))
+    stream = call.read_stream(call.arguments.bytes(1))
     deletion = _Deletion(call.arguments, 3)
     group = None if stream is None else stream.groups.get(call.arguments.bytes(2))
     flags = [_NONE] * deletion.count

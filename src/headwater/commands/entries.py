@@ -42,7 +42,7 @@ def xadd(call: Call) -> None:
 
 def xlen(call: Call) -> None:
     """XLEN key → number of entries, 0 if there is no such key."""
-    stream = call.stream(call.arguments.bytes(1))
+    stream = call.read_stream(call.arguments.bytes(1))
     call.reply.integer(0 if stream is None else stream.length)
 
 
@@ -66,7 +66,7 @@ def _range(call: Call, start_at: int, end_at: int, *, backward: bool) -> None:
             raise CommandError(SYNTAX)
         count = max(0, arguments.integer(index + 1))
         index += 2
-    stream = call.stream(arguments.bytes(1))
+    stream = call.read_stream(arguments.bytes(1))
     if stream is None:
         reply.array(0)
         return

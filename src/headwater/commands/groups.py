@@ -55,7 +55,7 @@ def pending_group(call: Call) -> tuple[Stream, ConsumerGroup]:
     Raises `CommandError` WRONGTYPE or NOGROUP.
     """
     key, name = call.arguments.bytes(1), call.arguments.bytes(2)
-    stream = call.stream(key)
+    stream = call.read_stream(key)
     group = None if stream is None else stream.groups.get(name)
     if stream is None or group is None:
         raise CommandError(f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}'")

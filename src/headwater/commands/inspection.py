@@ -51,7 +51,7 @@ def xinfo_stream(call: Call) -> None:
 
 
 def _existing(call: Call) -> Stream:
-    stream = call.stream(call.arguments.bytes(2))
+    stream = call.read_stream(call.arguments.bytes(2))
     if stream is None:
         raise CommandError(NO_SUCH_KEY)
     return stream

@@ -21,7 +21,7 @@ def xlag(call: Call) -> None:
     What there is none of is nil. Without a group all of them, by name."""
     arguments, reply = call.arguments, call.reply
     key = arguments.bytes(1)
-    stream = call.stream(key)
+    stream = call.read_stream(key)
     if stream is None:
         raise CommandError(NO_SUCH_KEY)
     groups = stream.sorted_groups()

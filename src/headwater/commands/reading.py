@@ -150,8 +150,11 @@ def xread(call: Call) -> Wait | None:
     keys = options.keys(arguments)
     frozen: dict[int, bytes] = {}
     found: list[tuple[bytes, NewEntries]] = []
+    missing: list[bytes] = []
     for number, key in enumerate(keys):
-        stream = call.stream(key)
+        stream = call.read_stream(key)
+        if stream is None:
+            missing.append(key)
         at = options.id_at(number)
         text = arguments.bytes(at)
         last_id = stream.last_id if stream is not None else (0, 0)
@@ -172,6 +175,8 @@ def xread(call: Call) -> Wait | None:
             entries = NewEntries.after(stream, after, options.count)
             if entries.total:
                 found.append((key, entries))
+    for key in missing:
+        call.missed(key)  # Redis looks twice: for the ids, then for the entries.
     if not found:
         if options.block_ms < 0 or not call.may_block:
             reply.nil_array()
@@ -274,7 +279,7 @@ def _admit(call: Call, size: int) -> None:
 
 
 def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:
-    stream = call.stream(key)
+    stream = call.read_stream(key)
     assert options.group is not None
     group = None if stream is None else stream.groups.get(options.group)
     if group is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.events import GENERIC, STRING
 from headwater.commands.expiry import let_expire, let_live, moment
-from headwater.commands.keys import delete_key
+from headwater.commands.keys import clear_expired, delete_key
 from headwater.commands.moving import notify_overwritten
 from headwater.commands.values.typed import changed, prepare, reading, writing
 from headwater.engine.database import Value
@@ -180,10 +180,12 @@ def getex(call: Call) -> None:
     value = reading(call, key, bytes)
     if value is not None:
         at_ms = options.at_ms(arguments, call.now_ms, "getex")
-        call.admit(HEADROOM + len(key))
+        persists = b"PERSIST" in options.words and key in call.db.expiries
+        if at_ms is not None or persists:
+            call.admit(HEADROOM + len(key))
         if at_ms is not None:
             let_expire(call, key, at_ms)
-        elif b"PERSIST" in options.words and key in call.db.expiries:
+        elif persists:
             let_live(call, key)
     _bulk_or_nil(call, value)
 
@@ -223,7 +225,7 @@ def _set_all(call: Call, pairs: list[tuple[bytes, bytes]]) -> None:
     call.admit(sum(3 * HEADROOM + 3 * len(key) + len(value) for key, value in pairs))
     for key, value in pairs:
         current = call.lookup(key)
-        prepare(call, key, [value])
+        clear_expired(call, key)
         _put(call, key, value, current)
 
 
