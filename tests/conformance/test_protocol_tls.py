@@ -77,6 +77,8 @@ def test_with_port_0_there_is_only_tls(start_tls: StartTls, made: Certificates) 
     with secured(server, made.context()) as client:
         info = client.ask("INFO", "server").decode()
         assert f"\r\ntcp_port:{server.config.tls_port}\r\n" in info
+        told = f"listener2:name=tls,bind=127.0.0.1,port={server.config.tls_port}"
+        assert f"\r\n{told}\r\n" in info
         assert client.ask("CONFIG", "GET", "port") == b"*2\r\n$4\r\nport\r\n$1\r\n0\r\n"
 
 

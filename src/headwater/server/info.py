@@ -83,9 +83,7 @@ def _server(node: Node) -> Facts:
         "config_file": node.config.file or "",
         "io_threads_active": 0,
     }
-    for number, listener in enumerate(traffic_of(node).listeners):
-        facts[f"listener{number}"] = listener
-    return facts
+    return facts | traffic_of(node).listeners
 
 
 def _clients(node: Node) -> Facts:

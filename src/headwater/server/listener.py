@@ -110,7 +110,9 @@ class Listener:
             loop.adopt(client, kind="unix", address=f"{path}:0", local_address=f"{path}:0")
             return
         assert isinstance(peer, tuple), peer
-        denied = config.protected_mode and loop.node.access.default.nopass and not _is_local(peer[0])
+        denied = (
+            config.protected_mode and loop.node.access.default.nopass and not _is_local(peer[0])
+        )
         if denied and self.kind == "tcp":
             traffic_of(loop.node).rejected_connections += 1
             _turn_away(client, DENIED)
@@ -159,6 +161,22 @@ def bind_all(config: Config) -> list[Listener]:
             listener.socket.close()
         raise
     return listeners
+
+
+def told(listeners: list[Listener]) -> dict[str, str]:
+    """Where is listened, as INFO says it: ``listener0`` is TCP, 1 the unix socket, 2 TLS.
+
+    Source: Redis, connection.c, getListensInfoString.
+    """
+    found: dict[str, str] = {}
+    for number, kind in enumerate(("tcp", "unix", "tls")):
+        places = [one.socket.getsockname() for one in listeners if one.kind == kind]
+        if places:
+            hosts = places if kind == "unix" else [place[0] for place in places]
+            port = [] if kind == "unix" else [f"port={places[0][1]}"]
+            words = [f"name={kind}", *(f"bind={host}" for host in hosts), *port]
+            found[f"listener{number}"] = ",".join(words)
+    return found
 
 
 def show(address: tuple[str, int] | tuple[str, int, int, int]) -> str:

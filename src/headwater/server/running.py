@@ -18,7 +18,7 @@ from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.identity import version
 from headwater.server.info import running
-from headwater.server.listener import Listener, bind_all
+from headwater.server.listener import Listener, bind_all, told
 from headwater.server.loop import make_loop
 from headwater.server.node import Node
 from headwater.server.opening import open_node
@@ -84,7 +84,7 @@ class Server:
             self._node = open_node(self.config, clock=self._clock, files=self._files)
             self._report_recovery()
             self._loop = self._make(self._node, on_stop=self._end.set)
-            traffic_of(self._node).listeners = self.addresses
+            traffic_of(self._node).listeners = told(self._listeners)
             if tls is not None:
                 tls(self._node)
             for listener in self._listeners:

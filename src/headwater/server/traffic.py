@@ -23,8 +23,8 @@ class Traffic:
     """Counters of a node's sockets; CONFIG RESETSTAT sets them to 0."""
 
     def __init__(self) -> None:
-        self.listeners: list[str] = []
-        """Addresses that are listened at, as the ready line shows them."""
+        self.listeners: dict[str, str] = {}
+        """What INFO says of where is listened: ``listener0``, and so on."""
         self.reset(connections_seen=0)
 
     def reset(self, *, connections_seen: int) -> None:
