@@ -1,11 +1,12 @@
-"""Writes the reference pages that are generated: ``docs/reference/cli.md`` from the command line.
+"""Writes the reference pages that are generated: ``docs/reference/cli.md`` from the command line and
+``docs/reference/commands.md`` from the command table.
 
 ``python tools/reference.py`` writes; tests/tidy compares what it would write with what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import typer
 from typer.main import get_command
 
 from headwater.cli.main import app
+from headwater.commands.syntax import shown_syntax
+from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands.table.syntax import SYNTAX
 
 ROOT = Path(__file__).resolve().parent.parent
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
+COMMANDS_PAGE = ROOT / "docs" / "reference" / "commands.md"
 WIDTH = 96
 
 CLI_HEAD = """\
@@ -24,6 +29,16 @@ CLI_HEAD = """\
 Written by `make docs` from the program itself. The exit status is 0 when all went well, 1 when
 Headwater reports an error (one line on standard error), 2 for a wrong command line and 130 after
 Ctrl-C.
+"""
+
+COMMANDS_HEAD = """\
+# The commands
+
+Written by `make docs` from the command table, from which `COMMAND`, `COMMAND DOCS` and the categories
+of `ACL` are made as well. Upper case is typed as it stands (in any case), lower case stands for a
+value, `[…]` may be left out, of `<a | b>` one is chosen, `...` repeats. The arity counts the name; a
+negative one is a minimum. *Since* is the version of Redis that brought the command; **ours** are
+those that only Headwater has, with the version of Headwater.
 """
 
 
@@ -39,7 +54,7 @@ def commands(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str,
 
 
 def cli_page() -> str:
-    """The whole page, as it should stand in the file."""
+    """The page of the command line, as it should stand in the file."""
     parts = [CLI_HEAD]
     for path, context in commands(get_command(app), "headwater"):
         text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
@@ -47,11 +62,48 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
+def commands_page() -> str:
+    """The page of the store's commands, as it should stand in the file."""
+    groups: dict[str, list[CommandRow]] = {}
+    for row in runnable(COMMANDS.values()):
+        groups.setdefault(row.group, []).append(row)
+    parts = [COMMANDS_HEAD]
+    for group, rows in groups.items():
+        parts.append(f"## {group.capitalize()}\n")
+        parts += [entry(row) for row in sorted(rows, key=lambda row: row.name)]
+    return "\n".join(parts)
+
+
+def runnable(rows: Iterable[CommandRow]) -> Iterator[CommandRow]:
+    """Commands and subcommands that do something by themselves."""
+    for row in rows:
+        if not row.subcommands or row.name == "command":
+            yield row
+        yield from row.subcommands.values()
+
+
+def entry(row: CommandRow) -> str:
+    """What the page says of one command."""
+    name = row.name.replace("|", " ").upper()
+    syntax = f"{name} {shown_syntax(SYNTAX.get(row.name, ''))}".rstrip()
+    since = f"**ours**, since {row.since}" if is_ours(row) else f"since {row.since}"
+    categories = " ".join(f"@{category}" for category in row.categories)
+    return (
+        f"### {name}\n\n`{syntax}`\n\n{row.summary}\n\n{since} · arity {row.arity} · {categories}\n"
+    )
+
+
+def is_ours(row: CommandRow) -> bool:
+    """Whether only Headwater has the command; before 1.0 its versions begin with 0."""
+    return row.since.startswith("0.")
+
+
 def main() -> None:
     """Write every generated page."""
     CLI_PAGE.parent.mkdir(parents=True, exist_ok=True)
-    CLI_PAGE.write_text(cli_page(), encoding="utf-8")
-    print(f"wrote {CLI_PAGE.relative_to(ROOT)}")
+    for path, text in ((CLI_PAGE, cli_page()), (COMMANDS_PAGE, commands_page())):
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

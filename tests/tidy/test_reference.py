@@ -1,4 +1,4 @@
-"""The reference page of the command line is what the program says."""
+"""The generated reference pages are what the program says."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from tools import reference
 def test_the_page_of_the_command_line_is_what_the_program_prints() -> None:
     written = reference.CLI_PAGE.read_text(encoding="utf-8")
     assert written == reference.cli_page(), "run `make docs` and look at what changed"
+
+
+def test_the_page_of_the_commands_is_what_the_command_table_says() -> None:
+    written = reference.COMMANDS_PAGE.read_text(encoding="utf-8")
+    assert written == reference.commands_page(), "run `make docs` and look at what changed"
 
 
 @pytest.mark.parametrize("name", WORDS)

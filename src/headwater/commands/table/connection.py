@@ -50,6 +50,12 @@ ROWS: tuple[CommandRow, ...] = (
             "Keeps the client when memory for clients runs out."),
         row("client|no-touch", 3, SESSION, "", "connection", "7.2.0",
             "Keeps the client's reads from counting as use of a key."),
+        row("client|trackinginfo", 2, SESSION, "", "connection", "6.2.0",
+            "Tells that this client's reads are not tracked."),
+        row("client|getredir", 2, SESSION, "", "connection", "6.0.0",
+            "Tells to whom invalidations go: to nobody."),
+        row("client|caching", 3, SESSION, "", "connection", "6.0.0",
+            "Tells that nothing is tracked that could be cached."),
         help_row("client", "connection", "5.0.0"), acl=""),
 )
 # fmt: on

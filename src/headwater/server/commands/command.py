@@ -1,4 +1,4 @@
-"""COMMAND: the command table, as clients and people ask for it."""
+"""COMMAND: the command table, as clients and people ask for it; COMMAND DOCS stands in `docs`."""
 
 from __future__ import annotations
 
@@ -39,19 +39,11 @@ def command_info(call: Call, session: Session, node: Node) -> None:
     names = call.arguments.values(2)
     call.reply.array(len(names))
     for name in names:
-        row = _find(name)
+        row = find_named(name)
         if row is None:
             call.reply.nil()
         else:
             _write_row(call.reply, row)
-
-
-def command_docs(call: Call, session: Session, node: Node) -> None:
-    """COMMAND DOCS [name …]: what these are for; names that there are not are left out."""
-    rows: Iterable[CommandRow] = COMMANDS.values()
-    if call.arguments.count > 2:
-        rows = [row for name in call.arguments.values(2) if (row := _find(name)) is not None]
-    _write_docs(call.reply, list(rows))
 
 
 def command_list(call: Call, session: Session, node: Node) -> None:
@@ -107,7 +99,7 @@ def command_help(call: Call, session: Session, node: Node) -> None:
     )
 
 
-def _find(name: bytes) -> CommandRow | None:
+def find_named(name: bytes) -> CommandRow | None:
     """The row of ``xadd`` or ``xgroup|create``, in any case."""
     container, bar, word = name.upper().partition(b"|")
     row = COMMANDS.get(container)
@@ -198,17 +190,3 @@ def _write_flags(reply: ReplyWriter, flags: Iterable[str]) -> None:
     reply.set(len(listed))
     for flag in listed:
         reply.simple(flag.encode())
-
-
-def _write_docs(reply: ReplyWriter, rows: list[CommandRow]) -> None:
-    """A map from names to what is known of each."""
-    reply.map(len(rows))
-    for row in rows:
-        reply.bulk(row.name.encode())
-        reply.map(4 if row.subcommands else 3)
-        for name, value in (("summary", row.summary), ("since", row.since), ("group", row.group)):
-            reply.bulk(name.encode())
-            reply.bulk(value.encode())
-        if row.subcommands:
-            reply.bulk(b"subcommands")
-            _write_docs(reply, list(row.subcommands.values()))

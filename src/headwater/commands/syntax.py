@@ -1,0 +1,118 @@
+"""The syntax of a command, as a line that people read and as the tree of COMMAND DOCS.
+
+    key [MAXLEN | MINID] <* | id> count:integer field value [field value ...]
+
+Upper case is typed as it stands, lower case stands for a value, ``[…]`` may be left out, of ``<a | b>``
+one is chosen, and what ends in ``...`` repeats what stands before it. A value is a string unless its
+type is said behind a colon; names of keys are known by themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+TYPES = ("string", "integer", "double", "pattern", "unix-time", "key")
+KEY_NAMES = frozenset({"key", "newkey", "source", "destination"})
+
+_WORD = re.compile(r"[\[\]<>|]|[^\s\[\]<>|]+")
+
+
+class Argument(NamedTuple):
+    """One argument. ``kind`` is ``pure-token``, ``oneof``, ``block`` or the type of a value; a
+    ``token`` before a value belongs to it."""
+
+    name: str
+    kind: str
+    token: str = ""
+    optional: bool = False
+    multiple: bool = False
+    multiple_token: bool = False
+    parts: tuple[Argument, ...] = ()
+
+
+def shown_syntax(text: str) -> str:
+    """A syntax without the types of its values, for people.
+
+    >>> shown_syntax("[COUNT count:integer] <ip:port | id>")
+    '[COUNT count] <ip:port | id>'
+    """
+    return re.sub(rf":(?:{'|'.join(TYPES)})\b", "", text)
+
+
+def parse_syntax(text: str) -> tuple[Argument, ...]:
+    """The arguments of a syntax.
+
+    >>> [(one.name, one.kind, one.token, one.multiple) for one in parse_syntax("key [COUNT n] id [id ...]")]
+    [('key', 'key', '', False), ('n', 'string', 'COUNT', False), ('id', 'string', '', True)]
+    """
+    words = _WORD.findall(text)
+    alternatives, end = _alternatives(words, 0, "")
+    assert end == len(words), f"{text!r} goes on behind its end"
+    assert len(alternatives) == 1, f"{text!r} has alternatives without brackets"
+    return tuple(alternatives[0])
+
+
+def _alternatives(words: list[str], at: int, closing: str) -> tuple[list[list[Argument]], int]:
+    """What stands up to ``closing``: lists of arguments, one for each alternative."""
+    found: list[list[Argument]] = [[]]
+    while at < len(words) and words[at] != closing:
+        word, current = words[at], found[-1]
+        at += 1
+        if word == "|":
+            found.append([])
+        elif word == "[":
+            inner, at = _closed(words, at, "]")
+            if inner[-1] and inner[-1][-1].name == "...":
+                _repeat(current, inner[-1][:-1])
+            else:
+                current.append(_grouped(inner)._replace(optional=True))
+        elif word == "<":
+            inner, at = _closed(words, at, ">")
+            current.append(_grouped(inner))
+        else:
+            current.append(_single(word))
+    return found, at
+
+
+def _closed(words: list[str], at: int, closing: str) -> tuple[list[list[Argument]], int]:
+    inner, end = _alternatives(words, at, closing)
+    assert end < len(words), f"{' '.join(words)!r} lacks {closing!r}"
+    return inner, end + 1
+
+
+def _single(word: str) -> Argument:
+    if word == "...":
+        return Argument("...", "string")
+    if not re.search("[a-z]", word):
+        return Argument(word.lower(), "pure-token", word)
+    name, colon, kind = word.rpartition(":")
+    if not colon or kind not in TYPES:
+        name, kind = word, "key" if word in KEY_NAMES else "string"
+    return Argument(name, kind)
+
+
+def _grouped(alternatives: list[list[Argument]]) -> Argument:
+    """One argument of what stood in brackets."""
+    parts = [_block(items) for items in alternatives]
+    if len(parts) == 1:
+        return parts[0]
+    return Argument("-or-".join(part.name for part in parts[:2]), "oneof", parts=tuple(parts))
+
+
+def _block(items: list[Argument]) -> Argument:
+    if len(items) == 1:
+        return items[0]
+    first, second = items[0], items[1]
+    is_valued = len(items) == 2 and first.kind == "pure-token" and not second.optional
+    if is_valued and second.kind != "pure-token" and not second.token:
+        return second._replace(token=first.token)
+    return Argument(first.name, "block", parts=tuple(items))
+
+
+def _repeat(current: list[Argument], again: list[Argument]) -> None:
+    """Mark what stands at the end of ``current`` as repeated."""
+    count = len(again)
+    assert current[-count:] == again, f"{again} does not repeat what stands before it"
+    item = _block(again)
+    current[-count:] = [item._replace(multiple=True, multiple_token=bool(item.token))]

@@ -1,0 +1,43 @@
+"""CLIENT TRACKINGINFO, GETREDIR, CACHING: true of a server without client-side caching.
+
+CLIENT TRACKING itself is unknown, so that a client which needs it hears so when it asks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from headwater.commands.call import Call
+from headwater.errors import CommandError
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.session import Session
+
+_NOT_TRACKED = -1
+
+
+def client_trackinginfo(call: Call, session: Session, node: Node) -> None:
+    """CLIENT TRACKINGINFO: off."""
+    reply = call.reply
+    reply.map(3)
+    reply.bulk(b"flags")
+    reply.set(1)
+    reply.bulk(b"off")
+    reply.bulk(b"redirect")
+    reply.integer(_NOT_TRACKED)
+    reply.bulk(b"prefixes")
+    reply.array(0)
+
+
+def client_getredir(call: Call, session: Session, node: Node) -> None:
+    """CLIENT GETREDIR: -1, this client is not tracked."""
+    call.reply.integer(_NOT_TRACKED)
+
+
+def client_caching(call: Call, session: Session, node: Node) -> NoReturn:
+    """CLIENT CACHING YES|NO: Redis's error for a client that is not tracked."""
+    raise CommandError(
+        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
+        "OPTOUT mode enabled"
+    )

@@ -1,0 +1,121 @@
+"""COMMAND DOCS says of the arguments of a command what a real Redis says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from headwater.commands.syntax import parse_syntax
+from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands.table.syntax import SYNTAX
+from headwater.testing.server import server_thread
+from tests.peers import Peer
+
+OTHERWISE = {
+    "xadd": "IDMP and IDMPAUTO came with 8.6",
+    "xread": "MAXCOUNT and MAXSIZE came with 8.10",
+    "xreadgroup": "CLAIM came with 8.4, MAXCOUNT and MAXSIZE with 8.10",
+    "client|kill": "each filter is described as optional there; at least one is needed",
+    "debug": "Redis describes nothing",
+}
+
+
+TAKES_ANYTHING = {"command", "quit"}
+"""An argument of COMMAND is a subcommand; QUIT does not look at any."""
+
+
+def every_row() -> Iterator[CommandRow]:
+    for row in COMMANDS.values():
+        yield row
+        yield from row.subcommands.values()
+
+
+def described(docs: Any, name: str) -> Any:
+    """What COMMAND DOCS says of a command or subcommand; None when it does not know it."""
+    container, _, word = name.partition("|")
+    found = docs.get(container)
+    return found.get("subcommands", {}).get(name) if found and word else found
+
+
+def shown(argument: dict[str, Any]) -> str:
+    """An argument as a line, types included."""
+    kind, flags = argument["type"], argument.get("flags", [])
+    token = argument.get("token")
+    token = '""' if token == "" else token
+    optional, multiple = "optional" in flags, "multiple" in flags
+    if kind == "pure-token":
+        line = str(token)
+    elif kind == "oneof":
+        line = " | ".join(map(shown, argument["arguments"]))
+        line = line if optional and not token and not multiple else f"<{line}>"
+    elif kind == "block":
+        line = " ".join(map(shown, argument["arguments"]))
+    else:
+        line = f"{argument['display_text']}:{kind}:{argument.get('key_spec_index', '')}"
+    if token and kind != "pure-token":
+        again = f" [{token} {line} ...]" if "multiple_token" in flags else f" [{line} ...]"
+        line = f"{token} {line}" + (again if multiple else "")
+    elif multiple:
+        line = f"{line} [{line} ...]"
+    return f"[{line}]" if optional else line
+
+
+def text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, dict):
+        return {text(key): text(item) for key, item in value.items()}
+    return [text(item) for item in value] if isinstance(value, (list, set, tuple)) else value
+
+
+def docs_of(port: int) -> Any:
+    with redis.Redis(port=port, protocol=3) as client:
+        client.response_callbacks.clear()
+        return text(client.execute_command("COMMAND DOCS"))
+
+
+@pytest.mark.peer
+def test_arguments_are_described_as_redis_describes_them(
+    shared_peer: Callable[[str], Peer],
+) -> None:
+    theirs = docs_of(shared_peer("redis-8.2").port)
+    with server_thread() as server:
+        ours = docs_of(server.port)
+    wrong = []
+    for row in every_row():
+        real = described(theirs, row.name)
+        if real is None or row.subcommands or row.name in OTHERWISE:
+            continue
+        lines = [
+            " ".join(map(shown, docs.get("arguments", [])))
+            for docs in (described(ours, row.name), real)
+        ]
+        if lines[0] != lines[1]:
+            wrong.append(f"{row.name}\n    we:   {lines[0]}\n    they: {lines[1]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+@pytest.mark.peer
+def test_what_is_described_otherwise_is(name: str, shared_peer: Callable[[str], Peer]) -> None:
+    theirs = described(docs_of(shared_peer("redis-8.2").port), name)
+    with server_thread() as server:
+        ours = described(docs_of(server.port), name)
+    assert list(map(shown, ours["arguments"])) != list(map(shown, theirs.get("arguments", [])))
+
+
+@pytest.mark.parametrize("row", list(every_row()), ids=lambda row: row.name)
+def test_what_a_command_takes_is_written_down(row: CommandRow) -> None:
+    taken = 2 if "|" in row.name else 1
+    takes_arguments = row.arity > taken or row.arity < 0
+    has_own = not row.subcommands and row.name not in TAKES_ANYTHING
+    assert (row.name in SYNTAX) == (takes_arguments and has_own)
+    for argument in parse_syntax(SYNTAX.get(row.name, "")):
+        assert argument.name
+
+
+def test_nothing_is_written_down_of_what_there_is_not() -> None:
+    assert set(SYNTAX) - {row.name for row in every_row()} == set()
