@@ -49,13 +49,14 @@ def wrong_subcommand(arguments: Arguments) -> CommandError:
     )
 
 
-def pending_group(call: Call) -> tuple[Stream, ConsumerGroup]:
+def pending_group(call: Call, *, looked_up: bool = False) -> tuple[Stream, ConsumerGroup]:
     """The stream of argument 1 and its group of argument 2, for what acts on pending entries.
 
-    Raises `CommandError` WRONGTYPE or NOGROUP.
+    ``looked_up`` says that the command has noticed a missing key already. Raises `CommandError`
+    WRONGTYPE or NOGROUP.
     """
     key, name = call.arguments.bytes(1), call.arguments.bytes(2)
-    stream = call.read_stream(key)
+    stream = call.stream(key) if looked_up else call.read_stream(key)
     group = None if stream is None else stream.groups.get(name)
     if stream is None or group is None:
         raise CommandError(f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}'")

@@ -178,6 +178,7 @@ def xautoclaim(call: Call) -> None:
     """XAUTOCLAIM key group consumer min-idle-time start [COUNT n] [JUSTID] → [cursor, entries or
     ids, ids that were pending and are gone]."""
     arguments = call.arguments
+    call.read(arguments.bytes(1))  # before anything is refused, as Redis looks it up
     min_idle = arguments.integer(4, error="ERR Invalid min-idle-time argument for XAUTOCLAIM")
     start = range_start(arguments, 5)
     count, justid = _DEFAULT_AUTOCLAIM_COUNT, False
@@ -194,7 +195,7 @@ def xautoclaim(call: Call) -> None:
             index += 1
         else:
             raise CommandError(SYNTAX)
-    stream, group = pending_group(call)
+    stream, group = pending_group(call, looked_up=True)
     claims = _Claims(call, group, max(0, min_idle))
     factor = call.settings.autoclaim_scan_factor
     cursor = _scan(claims, stream, start, count, count * factor if factor else -1, justid=justid)
