@@ -12,8 +12,14 @@ import pytest
 
 from headwater.commands import addition
 from headwater.limits import MAX_OUTPUT_AHEAD_BYTES
+from headwater.server.settings import OutputLimit, OutputLimits
 from headwater.testing.clock import ManualClock
 from tests.conformance.wire import Start, connected, encode, exchange, value_of
+
+
+def limit_of(hard: int) -> OutputLimits:
+    """A hard limit of normal clients."""
+    return OutputLimits(normal=OutputLimit(hard))
 
 
 def test_input_that_cannot_run_yet_is_bounded(start: Start) -> None:
@@ -51,7 +57,7 @@ def test_a_stranger_who_reads_no_answer_is_not_answered_for_ever(start: Start) -
 def test_the_last_bytes_have_a_minute_to_arrive(start: Start) -> None:
     # Given a client that asked for much, said goodbye and does not read yet
     clock = ManualClock()
-    server = start(clock=clock, client_output_buffer_limit=(100_000_000, 0, 0))
+    server = start(clock=clock, client_output_buffer_limit=limit_of(100_000_000))
     with connected(server.port) as slow:
         assert slow.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
         slow.socket.sendall(encode("GET", "k") * 50 + encode("QUIT"))
@@ -78,7 +84,7 @@ def test_the_last_bytes_have_a_minute_to_arrive(start: Start) -> None:
 
 
 def test_output_that_nobody_reads_is_bounded_when_a_limit_is_set(start: Start) -> None:
-    server = start(client_output_buffer_limit=(8 * 1024 * 1024, 0, 0))
+    server = start(client_output_buffer_limit=limit_of(8 * 1024 * 1024))
     with connected(server.port) as deaf:
         assert deaf.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
         deaf.socket.sendall(encode("GET", "k") * 100)

@@ -35,7 +35,7 @@ def test_every_client_gets_what_it_gets_from_the_server(
     # Then after each line every client has got the same
     wrong = []
     for line, we, they in zip(scene.lines, ours, theirs, strict=True):
-        text = f"line {line.number}: {line.client}: {b' '.join(line.words).decode()}"
+        text = f"line {line.number}: {line.client}: {b' '.join(line.words).decode(errors='backslashreplace')}"
         known = line.tag and server in differences.LINES[line.tag].servers
         if known and we == they:
             wrong.append(f"{text}: no longer differs ({line.tag})")

@@ -51,7 +51,8 @@ def test_a_file_is_read_as_redis_reads_it(tmp_path: Path) -> None:
     assert config.requirepass == "a bA"
     assert config.appendonly is False
     assert config.proto_max_bulk_len == 2 * 1024**2
-    assert config.client_output_buffer_limit == (10 * 1024**2, 5 * 1024**2, 60)
+    assert config.client_output_buffer_limit.normal == (10 * 1024**2, 5 * 1024**2, 60)
+    assert config.client_output_buffer_limit.pubsub == (32 * 1024**2, 8 * 1024**2, 60)
 
 
 def test_flags_win_over_the_environment_that_over_the_file_and_the_last_line_counts(
@@ -102,9 +103,11 @@ MISTAKES = {
     "it stays 16; there are 16 databases, always",
     "unixsocketperm 888": "/headwater.conf, line 1: 'unixsocketperm' cannot be '888': "
     "argument must be octal permissions, 0 to 777",
-    "client-output-buffer-limit replica 1 1 1": "/headwater.conf, line 1: "
-    "'client-output-buffer-limit' cannot be 'replica 1 1 1': the limit of replica clients cannot "
-    "change: there are neither replicas nor subscribers in this release",
+    "client-output-buffer-limit pubsub 1 1 1mb": "/headwater.conf, line 1: "
+    "'client-output-buffer-limit' cannot be 'pubsub 1 1 1mb': "
+    "Error in hard, soft or soft_seconds setting in buffer limit configuration.",
+    "notify-keyspace-events KQ": "/headwater.conf, line 1: 'notify-keyspace-events' cannot be 'KQ': "
+    "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.",
     "include nowhere.conf": "/headwater.conf, line 1: /nowhere.conf does not exist; "
     "correct the path or remove the line",
 }

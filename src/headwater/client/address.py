@@ -25,6 +25,8 @@ EXAMPLES = "headwater:///path/to/directory, headwater://memory or headwater://me
 
 IN_PROCESS = (
     "appendfsync",
+    "client-output-buffer-limit",
+    "notify-keyspace-events",
     "proto-max-bulk-len",
     "stream-node-max-bytes",
     "stream-node-max-entries",

@@ -27,6 +27,8 @@ NEW = NEW_KEYS
 OVERWRITTEN = 16384
 TYPE_CHANGED = 32768
 
+BAD_CLASS = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
+
 LETTERS: dict[str, int] = {
     "K": KEYSPACE,
     "E": KEYEVENT,
@@ -49,3 +51,34 @@ LETTERS: dict[str, int] = {
 
 ALL = GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE
 """``A``: everything but misses, new keys and what is put over something else."""
+
+
+def parse_classes(text: str) -> int:
+    """The classes that the setting names, as bits. Raises `ValueError` with Redis's text.
+
+    >>> parse_classes("KA") == KEYSPACE | ALL
+    True
+    """
+    bits = 0
+    for letter in text:
+        if letter == "A":
+            bits |= ALL
+        elif letter in LETTERS:
+            bits |= LETTERS[letter]
+        else:
+            raise ValueError(BAD_CLASS)
+    return bits
+
+
+def spell_classes(bits: int) -> str:
+    """The classes as Redis orders them, so that `parse_classes` gives the same again.
+
+    >>> spell_classes(parse_classes("KEmt")), spell_classes(parse_classes("nKA"))
+    ('tKEm', 'AnK')
+    """
+    text = "A" if bits & ALL == ALL else ""
+    for letter in "g$lshzxetdnocKEm":
+        covered = text[:1] == "A" and LETTERS[letter] & ALL
+        if bits & LETTERS[letter] and not covered:
+            text += letter
+    return text

@@ -135,5 +135,8 @@ def find_keys(arguments: Arguments, specs: tuple[KeySpec, ...], finder: str = ""
     if finder:
         return FINDERS[finder](arguments, specs)
     return [
-        FoundKey(position, spec.flags) for spec in specs for position in spec.positions(arguments)
+        FoundKey(position, spec.flags)
+        for spec in specs
+        if "not_key" not in spec.flags  # a shard channel, which clusters place like a key
+        for position in spec.positions(arguments)
     ]

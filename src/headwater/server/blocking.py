@@ -122,6 +122,8 @@ class BlockedClients:
             session.reply.error(str(error))
         finally:
             records.seal(facts_mark, call.now_ms)
+        if session.pushes:
+            session.deliver_pushes()
         if again is None:
             session.wrote_turn = records.turn
             self._leave(waiter)

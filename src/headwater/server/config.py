@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from headwater import limits
 from headwater.commands.call import StreamSettings
+from headwater.commands.events import KEYEVENT, KEYSPACE, parse_classes, spell_classes
 from headwater.errors import ConfigError
 from headwater.resp.inline import quote
 from headwater.server.config_file import Directive, directives, rewrite
@@ -22,10 +23,11 @@ from headwater.server.settings import (
     FIXED,
     KIB,
     MIB,
-    NO_OTHER_CLASS,
-    RUNTIME_CLASSES,
+    OUTPUT_LIMITS,
     SETTINGS,
     TLS_PROTOCOLS,
+    OutputLimit,
+    OutputLimits,
     Setting,
 )
 
@@ -35,8 +37,8 @@ _SUFFIXES = {
     "": 1, "b": 1, "k": 1000, "kb": KIB, "m": 1000**2, "mb": MIB, "g": 1000**3, "gb": KIB * MIB,
 }  # fmt: skip
 
-_OTHER_CLASSES = {"replica": (256 * MIB, 64 * MIB, 60), "pubsub": (32 * MIB, 8 * MIB, 60)}
-"""What CONFIG GET says of the classes that have no client here (Redis's defaults)."""
+_LISTED_AS = {"normal": "normal", "replica": "slave", "pubsub": "pubsub"}
+"""What CONFIG GET client-output-buffer-limit calls the classes of clients."""
 
 
 @dataclass
@@ -75,8 +77,8 @@ class Config:
     tcp_backlog: int = 511
     proto_max_bulk_len: int = limits.MAX_BULK_BYTES
     client_query_buffer_limit: int = limits.MAX_QUERY_BUFFER_BYTES
-    client_output_buffer_limit: tuple[int, int, int] = (0, 0, 0)
-    """Of normal clients: hard limit, soft limit, seconds that the soft one may be exceeded."""
+    client_output_buffer_limit: OutputLimits = OUTPUT_LIMITS
+    notify_keyspace_events: str = ""
     stream_node_max_bytes: int = 4 * KIB
     stream_node_max_entries: int = 100
     stream_autoclaim_scan_factor: int = 10
@@ -99,7 +101,18 @@ class Config:
     @property
     def output_ahead_bytes(self) -> int:
         """Bytes of answers in line beyond which a client's further requests wait."""
-        return max(limits.MAX_OUTPUT_AHEAD_BYTES, *self.client_output_buffer_limit[:2])
+        return max(limits.MAX_OUTPUT_AHEAD_BYTES, *self.client_output_buffer_limit.normal[:2])
+
+    def output_limit(self, *, listening: bool) -> OutputLimit:
+        """How much a client that listens to channels, or one that does not, may leave unread."""
+        classes = self.client_output_buffer_limit
+        return classes.pubsub if listening else classes.normal
+
+    @property
+    def notified_events(self) -> int:
+        """The bits of `headwater.commands.events` that are published; 0 without K and E."""
+        bits = parse_classes(self.notify_keyspace_events)
+        return bits if bits & (KEYSPACE | KEYEVENT) else 0
 
     def stream_settings(self) -> StreamSettings:
         """What commands on streams need to know."""
@@ -124,9 +137,10 @@ class Config:
         if name == "dir":
             return str(Path(value).absolute())
         if name == "client-output-buffer-limit":
-            classes = {"normal": value, "slave": _OTHER_CLASSES["replica"]}
-            classes["pubsub"] = _OTHER_CLASSES["pubsub"]
-            return " ".join(f"{kind} {a} {b} {c}" for kind, (a, b, c) in classes.items())
+            return " ".join(
+                f"{_LISTED_AS[kind]} {limit.hard} {limit.soft} {limit.seconds}"
+                for kind, limit in self.client_output_buffer_limit._asdict().items()
+            )
         if isinstance(value, bool):
             return "yes" if value else "no"
         return " ".join(value) if isinstance(value, tuple) else str(value)
@@ -144,6 +158,9 @@ class Config:
                 raise ValueError(f"it stays {fixed.value or 'empty'}; {fixed.reason}")
             return
         setting = SETTINGS[name]
+        if name == "client-output-buffer-limit":  # classes that are not named keep theirs
+            self.client_output_buffer_limit = _changed(self.client_output_buffer_limit, text)
+            return
         setattr(self, setting.attribute, parse(setting, text))
 
     def copy(self) -> Config:
@@ -185,8 +202,8 @@ def parse(setting: Setting, text: str) -> Any:
         if not setting.low <= number <= setting.high:
             raise ValueError(f"argument must be between {setting.low} and {setting.high} inclusive")
         return number
-    if setting.name == "client-output-buffer-limit":
-        return _output_limit(text)
+    if setting.name == "notify-keyspace-events":
+        return spell_classes(parse_classes(text))
     if setting.name == "tls-protocols":
         return _tls_protocols(text)
     if setting.name == "latency-tracking-info-percentiles":
@@ -309,26 +326,27 @@ def _percentiles(text: str) -> tuple[str, ...]:
     return tuple(f"{percent:.6f}".rstrip("0").rstrip(".") for percent in found)
 
 
-def _output_limit(text: str) -> tuple[int, int, int]:
+def _changed(limits_: OutputLimits, text: str) -> OutputLimits:
+    """client-output-buffer-limit with the classes in ``text`` set anew."""
     words = text.split()
     if not words or len(words) % 4:
         raise ValueError("Wrong number of arguments in buffer limit configuration.")
-    normal = Config.client_output_buffer_limit
     for index in range(0, len(words), 4):
         kind = "replica" if words[index].lower() == "slave" else words[index].lower()
-        if kind not in RUNTIME_CLASSES:
+        if kind not in _LISTED_AS:
             raise ValueError("Invalid client class specified in buffer limit configuration.")
-        try:
-            hard, soft, seconds = map(_memory, words[index + 1 : index + 4])
-        except ValueError:
-            raise ValueError(
-                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
-            ) from None
-        if kind == "normal":
-            normal = (hard, soft, seconds)
-        elif (hard, soft, seconds) != _OTHER_CLASSES[kind]:
-            raise ValueError(f"the limit of {kind} clients cannot change: {NO_OTHER_CLASS}")
-    return normal
+        limits_ = limits_._replace(**{kind: _output_limit(*words[index + 1 : index + 4])})
+    return limits_
+
+
+def _output_limit(hard: str, soft: str, seconds: str) -> OutputLimit:
+    try:
+        limit = OutputLimit(_memory(hard), _memory(soft), _integer(seconds))
+        if limit.seconds >= 0:
+            return limit
+    except ValueError:
+        pass
+    raise ValueError("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
 
 
 def _spelled(setting: Setting, config: Config) -> list[str]:

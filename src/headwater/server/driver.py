@@ -177,7 +177,7 @@ class Driver:
         self.traffic.writes += 1
         self.traffic.sent_bytes += count
         session = connection.session
-        session.unsent -= count
+        session.taken_bytes += count
         if session.stalled and session.unsent <= self.node.config.output_ahead_bytes:
             self._go_on(session)
         if connection.unsent:
@@ -203,8 +203,12 @@ class Driver:
             self.run_turn(sessions)
 
     def _check_output_limit(self, connection: Connection) -> None:
-        hard, soft, seconds = self.node.config.client_output_buffer_limit
-        if not connection.session.let_in and not connection.handshaking:
+        session = connection.session
+        if session.subscriptions.cut_off:
+            self.close(connection)
+            return
+        hard, soft, seconds = self.node.config.output_limit(listening=session.subscribed)
+        if not session.let_in and not connection.handshaking:
             hard = min(hard or MAX_OUTPUT_BYTES_BEFORE_AUTH, MAX_OUTPUT_BYTES_BEFORE_AUTH)
         if soft and connection.unsent > soft:
             now = self._asyncio.time()
@@ -317,7 +321,7 @@ class Driver:
     def sweep(self) -> None:
         """Disconnect who was idle for too long, is over the soft limit for too long, or does not
         take the last bytes or the end, and whose handshake does not end."""
-        timeout, soft = self.node.config.timeout, self.node.config.client_output_buffer_limit[1]
+        timeout = self.node.config.timeout
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
             session = connection.session
@@ -325,11 +329,11 @@ class Driver:
             patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
             if (
                 ((session.closing or connection.ended) and idle > patience)
-                or (timeout and session.blocked is None and idle > timeout)
+                or (timeout and idle > timeout and not session.blocked and not session.subscribed)
                 or (connection.handshaking and now - session.created > MAX_HANDSHAKE_SECONDS)
             ):
                 self.close(connection)
-            elif soft and connection.unsent:
+            elif connection.unsent:
                 self._check_output_limit(connection)
 
     # --- what each loop does its own way ---------------------------------------------------------

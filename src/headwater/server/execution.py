@@ -22,6 +22,7 @@ from headwater.resp.arguments import Arguments
 from headwater.server.acl import permissions
 from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
+from headwater.server.pubsub import check_context
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -78,6 +79,8 @@ def _check_gates(session: Session, row: CommandRow, arguments: Arguments) -> Non
         permissions.check(session, row, arguments)
     if session.monitoring and ("readonly" in row.flags or "write" in row.flags):
         raise CommandError("ERR Replica can't interact with the keyspace")
+    if session.subscribed:
+        check_context(session, row.name)
 
 
 def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | None:
@@ -107,6 +110,9 @@ def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> W
         took = perf_counter_ns() - began if timing else 0
         observer.failed(session, name, arguments, took, error)
         raise
+    finally:
+        if node.keyspace.events:  # a command that fails may have missed a key
+            node.pubsub.publish_events(session)
     assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
     if result is not None and call.may_block:
         observer.blocks(session, name, arguments)

@@ -104,7 +104,7 @@ def _clients(node: Node) -> Facts:
         "client_recent_max_output_buffer": max((len(one.released) for one in sessions), default=0),
         "blocked_clients": node.waiting.count,
         "tracking_clients": 0,
-        "pubsub_clients": 0,
+        "pubsub_clients": sum(1 for one in sessions if one.subscribed),
         "watching_clients": sum(1 for one in sessions if one.watch.keys),
         "clients_in_timeout_table": sum(
             1 for one in sessions if one.blocked is not None and one.blocked.deadline != inf

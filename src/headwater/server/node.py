@@ -41,6 +41,7 @@ from headwater.server.execution import execute
 from headwater.server.latency import FSYNC_ALWAYS, WRITE
 from headwater.server.observer import Observer
 from headwater.server.pausing import Pause
+from headwater.server.pubsub import PubSub
 from headwater.server.records import TurnRecords
 from headwater.server.session import Session
 from headwater.server.waiting import WaitingRoom
@@ -78,6 +79,8 @@ class Node:
         self.started_ms = self.keyspace.opened_ms = self.clock.now_ms()
         self.sessions: dict[int, Session] = {}
         self.waiting = WaitingRoom()
+        self.pubsub = PubSub(self)
+        self.keyspace.notified = self.config.notified_events
         self.pause = Pause()
         self.blocked = BlockedClients(self, self.waiting, self.pause)
         self.observer = Observer(self.config)
@@ -132,6 +135,7 @@ class Node:
             self.sessions.pop(session.id, None)
             session.leave_transaction()
             stop_monitoring(session, self)
+            self.pubsub.leave(session)
             self.pause.forget(session)
             if session.blocked is not None:
                 self.waiting.remove(session.blocked)
@@ -211,6 +215,7 @@ class Node:
         if self.expires_by_itself:
             expire_keys(self.keyspace, self.records, self.clock.now_ms())
         forget_iids(self.keyspace, self.records, self.clock.now_ms())
+        self.pubsub.publish_events(None)
         if self.clock.monotonic() >= self.pause.until:
             self.blocked.end_pause()
         self.blocked.run_due()
@@ -242,6 +247,7 @@ class Node:
         self._changed = {}
         for session in self.sessions.values():
             session.outbox.clear()
+            session.pushes.clear()
             session.closing = True
 
     def _drain(self, session: Session) -> None:
@@ -288,6 +294,8 @@ class Node:
             expire_keys(self.keyspace, self.records, call.now_ms)
         if self.keyspace.due_notes:
             end_delays(self.keyspace, self.records, call.now_ms)
+        if self.keyspace.events:  # of what came before this command
+            self.pubsub.publish_events(None)
         if self.keyspace.signalled:  # who waited for what is due goes before who asks now
             self.blocked.serve_signalled()
         reply_mark = len(session.outbox)
@@ -303,6 +311,8 @@ class Node:
             del session.outbox[reply_mark:]
             if session.reply_mode == "skip":
                 session.reply_mode = "on"
+        if session.pushes:
+            session.deliver_pushes()
         if self.keyspace.signalled:
             self.blocked.serve_signalled()
         if self.keyspace.unseen and self._seen_deadline == inf:

@@ -16,6 +16,7 @@ from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.resp.scanner import Scanner
 from headwater.server.acl.access import SUPERUSER
+from headwater.server.pubsub import Subscriptions
 
 if TYPE_CHECKING:
     from headwater.server.acl.users import User
@@ -55,15 +56,18 @@ class Session:
         self.call.admission = node.records.admission
         self.call.settings = node.settings
         self.call.draw = randrange
-        self.unsent = 0
-        """Bytes that were released and that the client has not taken yet."""
+        self.released_bytes = self.taken_bytes = 0
+        """Of all output; a turn counts the first, whoever gives it to the client the second."""
+        self.pushes = bytearray()
+        """Messages that the command under way caused for its own client: they follow its reply."""
+        self.subscriptions = Subscriptions()
+        self.subscribed = False
+        """Whether it listens to anything; kept by `headwater.server.pubsub`."""
         self.stalled = False
         """Requests wait until the client has taken what was answered before."""
         self.created = self.last_interaction = node.clock.monotonic()
         self.last_command = ""
-        self.name = b""
-        self.lib_name = b""
-        self.lib_version = b""
+        self.name = self.lib_name = self.lib_version = b""
         self.user: User = node.access.default
         self.authenticated = False
         """Whether it has shown who it is, or needed not to when it came."""
@@ -131,7 +135,7 @@ class Session:
     def release(self) -> bool:
         """What was written is durable and may be seen; whether there is anything to take."""
         if self.outbox:
-            self.unsent += len(self.outbox)
+            self.released_bytes += len(self.outbox)
             if self.released:
                 self.released += self.outbox
                 self.outbox.clear()
@@ -141,10 +145,20 @@ class Session:
         return bool(self.released)
 
     def take_output(self) -> bytearray:
-        """All released bytes; they are the caller's now, who counts ``unsent`` down as the client
+        """All released bytes; they are the caller's now, who counts ``taken_bytes`` up as the client
         takes them."""
         taken, self.released = self.released, bytearray()
         return taken
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were released and that the client has not taken yet."""
+        return self.released_bytes - self.taken_bytes
+
+    def deliver_pushes(self) -> None:
+        """The command under way has its reply: what it caused for its own client follows."""
+        self.outbox += self.pushes
+        self.pushes.clear()
 
     @property
     def input_bytes(self) -> int:

@@ -90,6 +90,8 @@ _ALL = (
             MIB),
     Setting("client-output-buffer-limit", "words", "Most output that a client has not read: class, "
             "hard limit, soft limit, seconds that the soft one may be exceeded."),
+    Setting("notify-keyspace-events", "text", "Which changes of keys are published as messages; "
+            "empty: none."),
     Setting("stream-node-max-bytes", "memory", "Bytes of a node, for trimming with `~`."),
     Setting("stream-node-max-entries", "integer", "Entries of a node, for trimming with `~`."),
     Setting("stream-autoclaim-scan-factor", "integer",
@@ -134,7 +136,6 @@ _NO_CLUSTER = "there is no cluster mode"
 _TLS_1_3 = "Python's ssl does not choose the ciphers of TLSv1.3; all that OpenSSL has are offered"
 _TLS_CURVES = "keys are exchanged by elliptic curves, which need no such file"
 _TLS_SESSIONS = "sessions are resumed by tickets, as OpenSSL keeps them"
-_NO_EVENTS = "there are no keyspace notifications in this release"
 _FOREGROUND = "the server stays in the foreground; a service manager keeps it running"
 _NO_THREADS = "commands and sockets are served by one thread"
 _NO_TRACKING = "there is no client-side caching in this release"
@@ -167,7 +168,6 @@ FIXED: dict[str, Fixed] = {
     "tls-session-caching": Fixed("yes", _TLS_SESSIONS),
     "tls-replication": Fixed("no", _NO_REPLICATION),
     "tls-cluster": Fixed("no", _NO_CLUSTER),
-    "notify-keyspace-events": Fixed("", _NO_EVENTS),
     "stream-hot-bytes": Fixed("0", "every block stays in memory in this release"),
     "stream-compression": Fixed("none", "blocks are not compressed in this release"),
     "daemonize": Fixed("no", _FOREGROUND),
@@ -182,7 +182,23 @@ FIXED: dict[str, Fixed] = {
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 """The versions of TLS that can be spoken."""
 
-RUNTIME_CLASSES = ("normal", "replica", "pubsub")
-"""The classes of client-output-buffer-limit; only normal clients exist in this release."""
 
-NO_OTHER_CLASS = "there are neither replicas nor subscribers in this release"
+class OutputLimit(NamedTuple):
+    """Most bytes that a client may leave unread; 0 is no limit. ``soft`` may be exceeded for so many
+    seconds."""
+
+    hard: int = 0
+    soft: int = 0
+    seconds: int = 0
+
+
+class OutputLimits(NamedTuple):
+    """client-output-buffer-limit: one for each class of clients, with Redis's defaults. Replicas do
+    not exist yet."""
+
+    normal: OutputLimit = OutputLimit()
+    replica: OutputLimit = OutputLimit(256 * MIB, 64 * MIB, 60)
+    pubsub: OutputLimit = OutputLimit(32 * MIB, 8 * MIB, 60)
+
+
+OUTPUT_LIMITS = OutputLimits()

@@ -122,7 +122,7 @@ class LocalClient:
     def reply(self) -> Reply | None:
         """The next reply, None when there is none: the command blocks."""
         output = self.session.take_output()
-        self.session.unsent -= len(output)
+        self.session.taken_bytes += len(output)
         self._reader.feed(output)
         return self._reader.next()
 

@@ -80,4 +80,6 @@ def _drop_subscribers(node: Node, changes: dict[User, User], session: Session | 
 
 def subscriptions(session: Session) -> list[tuple[bytes, bool]]:
     """The channels and patterns that a session listens to, each with whether it is a pattern."""
-    return []
+    own = session.subscriptions
+    channels = [(name, False) for name in (*own.channels, *own.shard_channels)]
+    return channels + [(pattern, True) for pattern in own.patterns]

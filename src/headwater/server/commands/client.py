@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headwater.server.session import Session
 
 _TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
-"""Classes of clients in Redis; all of ours are normal."""
+"""Classes of clients in Redis; ours are normal, or listen to channels."""
 
 Filter = Callable[["Session"], bool]
 
@@ -68,8 +68,8 @@ def client_list(call: Call, session: Session, node: Node) -> None:
     arguments = call.arguments
     shown: Iterable[Session] = node.sessions.values()
     if arguments.count == 4 and arguments.token(2) == b"TYPE":
-        if not _is_normal(call, 3):
-            shown = ()
+        wanted = _type_at(call, 3)
+        shown = [one for one in node.sessions.values() if _type_of(one) == wanted]
     elif arguments.count > 3 and arguments.token(2) == b"ID":
         ids = [
             arguments.integer(index, error="ERR Invalid client ID")
@@ -171,9 +171,9 @@ def describe(session: Session, node: Node) -> bytes:
         "idle": int(now - session.last_interaction),
         "flags": _flags(session),
         "db": session.db_index,
-        "sub": 0,
-        "psub": 0,
-        "ssub": 0,
+        "sub": len(session.subscriptions.channels),
+        "psub": len(session.subscriptions.patterns),
+        "ssub": len(session.subscriptions.shard_channels),
         "multi": -1 if queued is None else len(queued),
         "watch": len(session.watch.keys),
         "qbuf": session.scanner.unread,
@@ -202,7 +202,9 @@ def describe(session: Session, node: Node) -> bytes:
 
 
 def _flags(session: Session) -> str:
-    flags = "x" if session.queued is not None else ""
+    flags = "P" if session.subscribed else ""
+    if session.queued is not None:
+        flags += "x"
     if session.blocked is not None:
         flags += "b"
     if session.watch.broken:
@@ -214,13 +216,17 @@ def _flags(session: Session) -> str:
     return flags or "N"
 
 
-def _is_normal(call: Call, index: int) -> bool:
-    """Whether the client type at ``index`` has clients; raises `CommandError` if there is none."""
+def _type_of(session: Session) -> bytes:
+    return b"PUBSUB" if session.subscribed else b"NORMAL"
+
+
+def _type_at(call: Call, index: int) -> bytes:
+    """The client type at ``index``; raises `CommandError` if there is no such type."""
     word = call.arguments.token(index)
     if word not in _TYPES:
         typed = call.arguments.bytes(index).decode("utf-8", "surrogateescape")
         raise CommandError(f"ERR Unknown client type '{typed}'")
-    return word == b"NORMAL"
+    return word
 
 
 def _chosen(call: Call, session: Session, node: Node) -> list[Session]:
@@ -260,8 +266,8 @@ def _filter(call: Call, node: Node, index: int) -> Filter:
     if name == b"LADDR":
         return lambda one: one.local_address == text
     if name == b"TYPE":
-        normal = _is_normal(call, index + 1)
-        return lambda _one: normal
+        kind = _type_at(call, index + 1)
+        return lambda one: _type_of(one) == kind
     if name == b"USER":
         user = node.access.users.get(value)
         if user is None:

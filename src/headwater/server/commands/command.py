@@ -120,7 +120,7 @@ def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
         row = row.subcommands.get(request.token(1))
     if row is None:
         raise CommandError("ERR Invalid command specified")
-    if not row.keys:
+    if all("not_key" in spec.flags for spec in row.keys):
         raise CommandError("ERR The command has no key arguments")
     if not row.arity_fits(request.count):
         raise CommandError("ERR Invalid number of arguments specified for command")

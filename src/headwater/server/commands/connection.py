@@ -126,9 +126,12 @@ def select(call: Call, session: Session, node: Node) -> None:
 
 
 def ping(call: Call, session: Session, node: Node) -> None:
-    """PING [text]."""
+    """PING [text]; to a RESP2 client that listens the answer looks like a message."""
     if call.arguments.count > 2:
         raise CommandError("ERR wrong number of arguments for 'ping' command")
+    if session.subscribed and session.resp == 2:
+        call.reply.bulks([b"pong", *(call.arguments.values(1) or [b""])])
+        return
     if call.arguments.count == 2:
         call.reply.bulk(call.arguments.bytes(1))
     else:
@@ -150,6 +153,7 @@ def reset(call: Call, session: Session, node: Node) -> None:
     """RESET: as just connected, but for what the client library said of itself."""
     session.leave_transaction()
     stop_monitoring(session, node)
+    node.pubsub.leave(session)
     session.db_index = 0
     session.resp = 2
     session.name = b""
