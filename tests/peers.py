@@ -12,6 +12,7 @@ unless it is told to, and is ended by its pid. Where a binary is missing, `runni
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -199,11 +200,13 @@ def _launch(
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nobody listens on at this moment. Below those that the system gives to
+    connections, of which a busy machine has many, so that it is still free when it is wanted."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _answers(server: Peer) -> bool:

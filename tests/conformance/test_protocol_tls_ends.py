@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -99,6 +101,34 @@ def test_a_handshake_that_is_none_ends_its_connection_and_no_other(
             pass
     with secured(server, made.context()) as client:
         assert client.ask("PING") == b"+PONG\r\n"
+
+
+def test_whatever_is_done_to_a_clients_bytes_only_its_own_connection_ends(
+    start_tls: StartTls, made: Certificates
+) -> None:
+    server, chance = start_tls(), Random(7)
+    with secured(server, made.context()) as other:
+        for _ in range(150):
+            with Records(server, made.context()) as client, suppress(OSError):
+                flights = [client.hello()]
+                if chance.random() < 0.5:
+                    client.send(flights.pop())
+                    client.shake()
+                    flights = [client.records(encode("PING")) for _ in range(4)]
+                spoiled = bytearray(b"".join(flights))
+                for _ in range(chance.randrange(1, 9)):
+                    at = chance.randrange(len(spoiled))
+                    match chance.randrange(3):
+                        case 0:
+                            spoiled[at] ^= 1 << chance.randrange(8)
+                        case 1:
+                            del spoiled[at : at + chance.randrange(1, 40)]
+                            spoiled += b"\x16"
+                        case _:
+                            spoiled[at:at] = spoiled[:at]
+                client.send(bytes(spoiled), cut=chance.choice([7, 100, 1 << 16]))
+        assert other.ask("PING") == b"+PONG\r\n"
+    assert server.server.loop.failure is None
 
 
 # --- floods -----------------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ class TlsConnection(Connection):
         if self._tls is not None and not self.handshaking and not self._over:
             try:
                 self._tls.unwrap()
-            except ssl.SSLError:
+            except OSError:
                 pass  # It wants the client's close_notify, which is read over like all the rest.
             self._try_flush()
         self._over = True
