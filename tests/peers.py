@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,9 @@ DIRECTORY: Final = Path(__file__).resolve().parent.parent / ".peers" / "bin"
 
 START_SECONDS: Final = 20.0
 """How long a server may take until it answers; a busy machine needs most of a second."""
+
+OLDEST_NODE: Final = 20
+"""What ioredis 6 and node-redis 6 run on."""
 
 _ATTEMPTS: Final = 5
 """Another process may take the port between our choosing it and the server's binding it."""
@@ -68,9 +72,15 @@ def redis_benchmark() -> Path | None:
     return _executable("redis-benchmark")
 
 
+@cache
 def has_node() -> bool:
-    """Whether there are node and npm, without which `make peers` brings no client of theirs."""
-    return bool(shutil.which("node") and shutil.which("npm"))
+    """Whether there are npm and a node that is young enough, without which `make peers` brings no
+    client of theirs."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        return False
+    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False)
+    major = said.stdout.removeprefix("v").partition(".")[0]
+    return major.isdigit() and int(major) >= OLDEST_NODE
 
 
 def node_packages() -> Path | None:

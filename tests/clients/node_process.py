@@ -20,7 +20,7 @@ DRIVERS = Path(__file__).with_name("node")
 
 SECONDS = 60
 
-NODE_MISSING = "node is not installed, so this client of node did not run"
+NODE_MISSING = "node 20 or later is not installed, so this client of node did not run"
 
 
 class NodeError(Exception):
