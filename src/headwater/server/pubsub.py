@@ -197,7 +197,8 @@ class PubSub:
     def publish_events(self, executing: Session | None) -> None:
         """Publish what happened to keys since the last time, in that order."""
         keyspace = self._node.keyspace
-        events, keyspace.events = keyspace.events, []
+        events = keyspace.events.copy()
+        keyspace.events.clear()
         if not self.channels and not self.patterns.by_pattern:
             return
         wanted = keyspace.notified

@@ -128,7 +128,8 @@ def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
         open_or_close(node)
     changed.apply_to_streams(node.settings)
     node.observer.configure(changed)
-    node.keyspace.notified = changed.notified_events
+    if "notify-keyspace-events" in names:
+        node.keyspace.notified = changed.notified_events
     if "loglevel" in names:
         logging.getLogger("headwater").setLevel(LOG_LEVELS[changed.loglevel])
     if "proto-max-bulk-len" in names:
