@@ -111,8 +111,10 @@ def backlen(size: int) -> bytes:
         return bytes((size >> 7, size & 127 | 128))
     if size < 2097151:
         return bytes((size >> 14, size >> 7 & 127 | 128, size & 127 | 128))
-    head = (size >> 21,) if size < 268435455 else (size >> 28, size >> 21 & 127 | 128)
-    return bytes((*head, size >> 14 & 127 | 128, size >> 7 & 127 | 128, size & 127 | 128))
+    behind = bytes((size >> 14 & 127 | 128, size >> 7 & 127 | 128, size & 127 | 128))
+    if size < 268435455:
+        return bytes((size >> 21,)) + behind
+    return bytes((size >> 28, size >> 21 & 127 | 128)) + behind
 
 
 def write(elements: list[Element]) -> bytes:

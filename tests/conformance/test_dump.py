@@ -1,0 +1,298 @@
+"""Streams moved by DUMP and RESTORE: from each real server to Headwater and back, and the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from headwater.engine.check import broken_invariants
+from headwater.testing.replies import Reply, Simple
+from tests.conformance import differences
+from tests.conformance.endpoints import HeadwaterEndpoint, PeerEndpoint
+from tests.conformance.masks import Circumstances, comparable
+from tests.conformance.moving import KEY, STREAMS, Command, many, pictures
+from tests.peers import PEERS, Peer
+
+pytestmark = pytest.mark.peer
+
+FORMS = {"redis-7.0": ("7.0",), "redis-8.2": ("8.2", "7.0"), "valkey-9.1": ("8.2", "7.0")}
+"""The forms of DUMP that a server reads."""
+
+ACTIVE = frozenset({b"active-time", b"inactive"})
+"""What the form of 7.0 cannot say."""
+
+
+class Ours:
+    """A store of ours to move streams into and out of."""
+
+    def __init__(self) -> None:
+        self.endpoint = HeadwaterEndpoint()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with an empty store."""
+        self.endpoint.run([])
+        self.client = self.endpoint.store.client(resp=3)
+
+    def run(self, commands: Sequence[Command]) -> list[Reply]:
+        return [self.client(*command) for command in commands]
+
+    def dump(self, form: str) -> bytes:
+        self.client("CONFIG", "SET", "dump-format", form)
+        payload = self.client("DUMP", KEY)
+        assert isinstance(payload, bytes)
+        return payload
+
+    def check(self) -> None:
+        assert broken_invariants(self.endpoint.store.node.keyspace) == []
+
+
+@pytest.fixture
+def ours() -> Ours:
+    return Ours()
+
+
+@pytest.fixture(params=PEERS)
+def theirs(
+    shared_peer: Callable[[str], Peer], request: pytest.FixtureRequest
+) -> Iterator[PeerEndpoint]:
+    endpoint = PeerEndpoint(shared_peer(request.param))
+    endpoint.run([], resp=3)
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture(params=STREAMS, ids=lambda name: name.replace(" ", "-"))
+def stream(request: pytest.FixtureRequest) -> list[Command]:
+    """The commands that make a stream."""
+    return STREAMS[request.param]
+
+
+def seen(
+    side: Ours | PeerEndpoint, hidden: frozenset[bytes] = frozenset(), key: bytes = KEY
+) -> list[Reply]:
+    """Everything that can be seen of the stream, times as they are."""
+    run = side.run if isinstance(side, Ours) else side.connection.run
+    endpoint = side.endpoint if isinstance(side, Ours) else side
+    (groups,) = run([(b"XINFO", b"GROUPS", key)])
+    assert isinstance(groups, list)
+    names = [dict(group.pairs)[b"name"] for group in groups]  # type: ignore[union-attr]
+    asked = pictures(key)
+    for name in names:
+        assert isinstance(name, bytes)
+        asked += [
+            (b"XPENDING", key, name),
+            (b"XPENDING", key, name, b"-", b"+", b"10000"),
+        ]
+    # An age changes while a test runs; the times that it is counted from stand in XINFO FULL.
+    return [*comparable(asked, run(asked), Circumstances(endpoint.now_ms(), hidden)), names]
+
+
+def not_said_by(server: str) -> frozenset[bytes]:
+    """Fields that a server does not have, or counts otherwise."""
+    return differences.hidden_fields(server) | differences.unlike_fields(server)
+
+
+def put(side: Ours | PeerEndpoint, payload: bytes, key: bytes = KEY) -> None:
+    run = side.run if isinstance(side, Ours) else side.connection.run
+    assert run([(b"RESTORE", key, b"0", payload, b"REPLACE")]) == [Simple(b"OK")]
+
+
+def test_a_stream_comes_from_a_server_as_it_was(
+    theirs: PeerEndpoint, ours: Ours, stream: list[Command]
+) -> None:
+    # Given a stream on a real server
+    theirs.connection.run(stream)
+    (payload,) = theirs.connection.run([(b"DUMP", KEY)])
+    assert isinstance(payload, bytes)
+
+    # When its payload is restored here
+    put(ours, payload)
+
+    # Then it is the same in everything that both can show
+    hidden = not_said_by(theirs.name)
+    assert seen(ours, hidden) == seen(theirs, hidden)
+    ours.check()
+
+    # And goes back as it came, in every form that the server reads
+    before = seen(theirs)
+    for form in FORMS[theirs.name]:
+        put(theirs, ours.dump(form))
+        lost = ACTIVE if form == "7.0" else frozenset()
+        if lost:
+            before = seen_without(before, theirs, lost)
+        assert seen_without(seen(theirs), theirs, lost) == before
+
+
+def seen_without(picture: list[Reply], side: PeerEndpoint, hidden: frozenset[bytes]) -> list[Reply]:
+    """The same picture without some fields."""
+    return [
+        *comparable(pictures(), picture[: len(pictures())], Circumstances(side.now_ms(), hidden)),
+        *picture[len(pictures()) :],
+    ]
+
+
+def test_a_stream_of_ours_comes_to_a_server_as_it_is(
+    theirs: PeerEndpoint, ours: Ours, stream: list[Command]
+) -> None:
+    # Given a stream here
+    ours.run(stream)
+    for form in FORMS[theirs.name]:
+        # When its payload, in a form that the server reads, is restored there
+        put(theirs, ours.dump(form))
+
+        # Then it is the same in everything that both can show
+        hidden = not_said_by(theirs.name) | (ACTIVE if form == "7.0" else frozenset())
+        assert seen(theirs, hidden) == seen(ours, hidden)
+
+
+@pytest.mark.parametrize(
+    "name", ["one entry", "many entries", "integers", "integers as names", "large entries"]
+)
+@pytest.mark.parametrize("server", PEERS)
+def test_the_value_is_what_the_server_writes_byte_for_byte(
+    peer: Callable[..., Peer], ours: Ours, server: str, name: str
+) -> None:
+    # Given a server that does not compress, and a stream without groups and holes
+    theirs = PeerEndpoint(peer(server, "--rdbcompression", "no"))
+    theirs.connection.prepare(3)
+    theirs.connection.run(STREAMS[name])
+    ours.run(STREAMS[name])
+
+    # Then both say the same, but for version and checksum
+    (payload,) = theirs.connection.run([(b"DUMP", KEY)])
+    theirs.connection.close()
+    assert isinstance(payload, bytes)
+    assert ours.dump(FORMS[server][0])[:-10] == payload[:-10]
+
+
+def test_ten_thousand_entries_come_and_go(theirs: PeerEndpoint, ours: Ours) -> None:
+    # Given ten thousand entries of all kinds on a real server, and 10,000 pending
+    commands = [
+        *many(10_000),
+        (b"XGROUP", b"CREATE", KEY, b"g", b"0"),
+        (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"5000", b"STREAMS", KEY, b">"),
+        (b"XREADGROUP", b"GROUP", b"g", b"d", b"COUNT", b"5000", b"STREAMS", KEY, b">"),
+    ]
+    theirs.connection.run(commands)
+    (payload,) = theirs.connection.run([(b"DUMP", KEY)])
+    assert isinstance(payload, bytes)
+
+    # When they come here and go back
+    put(ours, payload)
+    put(theirs, ours.dump(FORMS[theirs.name][0]), b"back")
+
+    # Then all of them are there
+    sides = (theirs.connection.run, KEY), (theirs.connection.run, b"back"), (ours.run, KEY)
+    there, back, here = (paged(run, key) for run, key in sides)
+    assert len(there) == 10_000
+    assert back == here == there
+    hidden = Circumstances(0, not_said_by(theirs.name))
+    there, back, here = (
+        comparable(asked, run(asked), hidden)
+        for run, key in sides
+        for asked in ([(b"XINFO", b"STREAM", key), (b"XPENDING", key, b"g")],)
+    )
+    assert back == here == there
+    ours.check()
+
+
+def paged(run: Callable[[Sequence[Command]], list[Reply]], key: bytes) -> list[Reply]:
+    """All entries, a few hundred at a time, as whoever reads replies in Python must ask for them."""
+    found: list[Reply] = []
+    start = b"-"
+    while True:
+        (page,) = run([(b"XRANGE", key, start, b"+", b"COUNT", b"300")])
+        assert isinstance(page, list)
+        if not page:
+            return found
+        found += page
+        last = page[-1]
+        assert isinstance(last, list)
+        assert isinstance(last[0], bytes)
+        start = b"(" + last[0]
+
+
+def test_a_stream_that_was_restored_goes_on_as_one_that_was_not(
+    theirs: PeerEndpoint, ours: Ours, stream: list[Command]
+) -> None:
+    # Given a stream that was moved here
+    theirs.connection.run(stream)
+    (payload,) = theirs.connection.run([(b"DUMP", KEY)])
+    assert isinstance(payload, bytes)
+    put(ours, payload)
+
+    # When both go on: entries are added, read, claimed, deleted and trimmed
+    history = [
+        *[(b"XADD", KEY, b"18446744073709551615-18446744073709551615", b"n", b"1")],
+        (b"XGROUP", b"CREATE", KEY, b"later", b"0"),
+        (b"XREADGROUP", b"GROUP", b"later", b"c", b"COUNT", b"20", b"STREAMS", KEY, b">"),
+        (b"XAUTOCLAIM", KEY, b"g", b"heir", b"0", b"0", b"COUNT", b"9", b"JUSTID"),
+        (b"XTRIM", KEY, b"MAXLEN", b"~", b"200"),
+        (b"XTRIM", KEY, b"MAXLEN", b"2"),
+        (b"XLEN", KEY),
+        (b"XINFO", b"STREAM", KEY),
+        (b"XPENDING", KEY, b"later"),
+        (b"XDEL", KEY, b"9-0"),
+    ]
+
+    # Then they answer alike
+    hidden = not_said_by(theirs.name)
+    found = [
+        comparable(history, run(history), Circumstances(0, hidden))
+        for run in (ours.run, theirs.connection.run)
+    ]
+    assert found[0] == found[1]
+    ours.check()
+
+
+VALUES: dict[str, list[Command]] = {
+    "string": [(b"SET", KEY, b"tea")],
+    "digits": [(b"SET", KEY, b"-120")],
+    "empty string": [(b"SET", KEY, b"")],
+    "compressed string": [(b"SET", KEY, b"abc" * 1000)],
+    "list": [(b"RPUSH", KEY, b"a", b"1", b"a", b"")],
+    "long list": [(b"RPUSH", KEY, *[b"item %d" % n for n in range(2000)])],
+    "list of large items": [(b"RPUSH", KEY, b"x" * 20_000, b"y", b"z" * 9000)],
+    "set of integers": [(b"SADD", KEY, b"1", b"-5", b"70000", b"9000000000")],
+    "set": [(b"SADD", KEY, b"a", b"1")],
+    "large set": [(b"SADD", KEY, *[b"member %d" % n for n in range(600)])],
+    "hash": [(b"HSET", KEY, b"a", b"1", b"b", b"two")],
+    "large hash": [(b"HSET", KEY, *[b"word %d" % n for n in range(2000)])],
+    "hash of large values": [(b"HSET", KEY, b"a", b"x" * 5000)],
+}
+ASKED: dict[bytes, list[Command]] = {
+    b"string": [(b"GET", KEY)],
+    b"list": [(b"LRANGE", KEY, b"0", b"-1")],
+    b"set": [(b"SMEMBERS", KEY)],
+    b"hash": [(b"HGETALL", KEY)],
+}
+
+
+def value_of(run: Callable[[Sequence[Command]], list[Reply]]) -> tuple[bytes, list[Reply]]:
+    """Type and contents, which have an order only in a list."""
+    (kind,) = run([(b"TYPE", KEY)])
+    assert isinstance(kind, Simple)
+    (found,) = run(ASKED[kind.text])
+    if kind.text in (b"set", b"hash"):
+        parts = found if isinstance(found, list) else list(found.pairs)  # type: ignore[union-attr]
+        return kind.text, sorted(parts)  # type: ignore[type-var]
+    return kind.text, [found]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_other_values_come_and_go(theirs: PeerEndpoint, ours: Ours, name: str) -> None:
+    # Given a value on a real server
+    theirs.connection.run(VALUES[name])
+    (payload,) = theirs.connection.run([(b"DUMP", KEY)])
+    assert isinstance(payload, bytes)
+
+    # When it comes here and goes back
+    put(ours, payload)
+    here, there = value_of(ours.run), value_of(theirs.connection.run)
+    put(theirs, ours.dump("8.8"))
+
+    # Then it is the same everywhere
+    assert here == there == value_of(theirs.connection.run)
+    ours.check()
