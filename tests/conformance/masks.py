@@ -206,6 +206,17 @@ def _acl_log(reply: Reply, circumstances: Circumstances) -> Reply:
     return _all_changed(reply, hidden, change)
 
 
+def _end(unit_ms: int) -> Callable[[Reply, Circumstances], Reply]:
+    """A moment in the future as hours from now; -1 and -2 mean something of their own."""
+
+    def mask(reply: Reply, circumstances: Circumstances) -> Reply:
+        if not isinstance(reply, int) or reply < 0:
+            return reply
+        return b"in about %d hours" % round((reply * unit_ms - circumstances.now_ms) / HOUR_MS)
+
+    return mask
+
+
 _MASKS: dict[tuple[bytes, ...], Callable[[Reply, Circumstances], Reply]] = {
     (b"XPENDING",): _xpending,
     (b"XINFO", b"GROUPS"): _xinfo_groups,
@@ -220,4 +231,6 @@ _MASKS: dict[tuple[bytes, ...], Callable[[Reply, Circumstances], Reply]] = {
     (b"SMEMBERS",): _sorted,
     (b"TTL",): _ttl,
     (b"PTTL",): _pttl,
+    (b"EXPIRETIME",): _end(1000),
+    (b"PEXPIRETIME",): _end(1),
 }

@@ -52,11 +52,13 @@ def first_unlike(
     return None
 
 
-def agree(seed: int, server: Peer, commands: int, *before: Command) -> None:
-    """Compare one history, after the commands that stand ``before`` it."""
+def agree(
+    seed: int, server: Peer, commands: int, *before: Command, of: type[History] = History
+) -> None:
+    """Compare one history ``of`` a kind, after the commands that stand ``before`` it."""
     ours, theirs = HeadwaterEndpoint(), PeerEndpoint(server)
     try:
-        history = [*before, *History(seed, server.name).commands(commands)]
+        history = [*before, *of(seed, server.name).commands(commands)]
         unlike = first_unlike(history, ours, theirs)
         assert broken_invariants(ours.store.node.keyspace) == []
         if unlike is None:

@@ -1,0 +1,244 @@
+"""Random histories of commands on keys and on values of every type, the same for a seed.
+
+Five keys in two databases hold a stream, a string, a list, a set or a hash by turns, so most commands
+meet the wrong type, something to overwrite or something to move now and then. Times are whole hours,
+forth and back, so that two servers can give the same replies.
+"""
+
+from __future__ import annotations
+
+from tests.conformance.endpoints import Command
+from tests.conformance.histories import HOUR_MS, History, Options
+
+_KEYS = "abcde"
+_HOUR_S = HOUR_MS // 1000
+_FAR_S = 33_177_117_420
+"""A Unix time in a thousand years."""
+
+
+class KeyHistory(History):
+    """``server`` is who it will be compared with, as in `History`."""
+
+    def __init__(self, seed: int, server: str) -> None:
+        super().__init__(seed, server)
+        self.steps = [
+            (4, self.delete),
+            (6, self.look),
+            (12, self.move),
+            (7, self.expire),
+            (7, self.told),
+            (4, self.scan),
+            (10, self.string),
+            (6, self.number),
+            (5, self.several),
+            (12, self.a_list),
+            (8, self.a_set),
+            (9, self.a_hash),
+            (14, self.stream),
+            (2, self.database),
+            (1, self.odd),
+        ]
+
+    def commands(self, count: int) -> list[Command]:
+        """At least ``count`` commands; now and then some of them stand in a transaction."""
+        functions = [step for weight, step in self.steps for _ in range(weight)]
+        found: list[Command] = []
+        while len(found) < count:
+            drawn = [self._bytes(self.random.choice(functions)())]
+            if self.random.random() < 0.04:
+                drawn += [self._bytes(self.random.choice(functions)()) for _ in range(3)]
+                drawn = [(b"MULTI",), *drawn, (b"EXEC",)]
+            found += drawn
+        return found
+
+    # --- what commands are made of --------------------------------------------------------------
+
+    def _key(self) -> str:
+        return self.random.choice(_KEYS)
+
+    def _keys(self) -> Options:
+        return [self._key() for _ in range(self.random.choice((1, 1, 2, 3)))]
+
+    def _value(self) -> str | int:
+        return self._one("v", "w", "", "x" * 70, 7, -1, 9223372036854775807, "07", "\u00e9")
+
+    def _values(self) -> Options:
+        return [self._value() for _ in range(self.random.choice((1, 1, 2, 4)))]
+
+    def _field(self) -> str:
+        return self.random.choice(("f", "g", "h", ""))
+
+    def _index(self) -> int:
+        return self.random.choice((0, 0, 1, 2, 3, -1, -1, -2, -3, 99, -99))
+
+    def _ends(self) -> Options:
+        """The time at which something ends, as SET takes it."""
+        hours = self.random.choice((1, 2, 30))
+        return list(
+            self.random.choice(
+                (
+                    ("EX", hours * _HOUR_S),
+                    ("PX", hours * HOUR_MS),
+                    ("EXAT", _FAR_S),
+                    ("PXAT", _FAR_S * 1000),
+                )
+            )
+        )
+
+    # --- keys -----------------------------------------------------------------------------------
+
+    def delete(self) -> Options:
+        return [self._one("DEL", "UNLINK"), *self._keys()]
+
+    def look(self) -> Options:
+        what = self._one("EXISTS", "TOUCH", "TYPE", "TYPE", "DBSIZE")
+        if what == "TYPE":
+            return [what, self._key()]
+        return [what] if what == "DBSIZE" else [what, *self._keys()]
+
+    def move(self) -> Options:
+        what = self._one("RENAME", "RENAME", "RENAMENX", "COPY", "COPY", "COPY", "MOVE")
+        if what == "MOVE":
+            return [what, self._key(), self._one(0, 1)]
+        found: Options = [what, self._key(), self._key()]
+        if what == "COPY":
+            found += self._maybe(0.3, "DB", self._one(0, 1)) + self._maybe(0.7, "REPLACE")
+        return found
+
+    def expire(self) -> Options:
+        what = self._one("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST")
+        if what == "PERSIST":
+            return [what, self._key()]
+        hours = self.random.choice((1, 1, 2, 3, 50, -1, 0))
+        at: dict[str | int, int] = {
+            "EXPIRE": hours * _HOUR_S,
+            "PEXPIRE": hours * HOUR_MS,
+            "EXPIREAT": _FAR_S + hours if hours > 0 else hours,
+            "PEXPIREAT": _FAR_S * 1000 + hours if hours > 0 else hours,
+        }
+        conditions = self._maybe(0.4, self._one("NX", "XX", "GT", "LT"))
+        return [what, self._key(), at[what], *conditions, *self._maybe(0.1, self._one("XX", "GT"))]
+
+    def told(self) -> Options:
+        return [self._one("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"), self._key()]
+
+    def scan(self) -> Options:
+        if self.random.random() < 0.5:
+            return ["KEYS", self._one("*", "a", "[a-c]", "[^a]", "?", "\\b", "*e*", "")]
+        found: Options = ["SCAN", 0, "COUNT", 1000]
+        found += self._maybe(0.5, "MATCH", self._one("*", "[b-d]", "a*"))
+        return found + self._maybe(
+            0.5, "TYPE", self._one("stream", "string", "list", "set", "hash", "zset")
+        )
+
+    def database(self) -> Options:
+        what = self._one("SELECT", "SELECT", "SELECT", "SWAPDB", "SWAPDB", "FLUSHDB", "FLUSHALL")
+        if what == "SELECT":
+            return [what, self._one(0, 0, 1)]
+        if what == "SWAPDB":
+            return [what, self._one(0, 1), self._one(0, 1, 2)]
+        return [what, "ASYNC"] if self.random.random() < 0.2 else ["DBSIZE"]
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def string(self) -> Options:
+        what = self._one("SET", "SET", "SET", "GET", "GETDEL", "GETEX", "SETNX", "SETEX", "STRLEN")
+        found: Options = [what, self._key()]
+        if what == "SET":
+            found += [self._value(), *self._maybe(0.3, self._one("NX", "XX"))]
+            found += self._maybe(0.3, "GET")
+            found += self._ends() if self.random.random() < 0.3 else self._maybe(0.2, "KEEPTTL")
+        elif what == "GETEX":
+            found += self._ends() if self.random.random() < 0.5 else self._maybe(0.5, "PERSIST")
+        elif what == "SETNX":
+            found += [self._value()]
+        elif what == "SETEX":
+            found += [_HOUR_S, self._value()]
+        return found
+
+    def number(self) -> Options:
+        what = self._one("INCR", "DECR", "INCRBY", "DECRBY", "APPEND")
+        if what in ("INCR", "DECR"):
+            return [what, self._key()]
+        if what == "APPEND":
+            return [what, self._key(), self._one("", "1", "0", "x")]
+        return [what, self._key(), self._one(1, -5, 0, 9223372036854775807, "x")]
+
+    def several(self) -> Options:
+        what = self._one("MGET", "MGET", "MSET", "MSETNX")
+        if what == "MGET":
+            return [what, *self._keys()]
+        return [what, *(word for key in self._keys() for word in (key, self._value()))]
+
+    def a_list(self) -> Options:
+        what = self._one("LPUSH", "RPUSH", "RPUSH", "LPOP", "RPOP", "LRANGE", "LRANGE", "LLEN")
+        if what in ("LPUSH", "RPUSH"):
+            return [what, self._key(), *self._values()]
+        if what in ("LPOP", "RPOP"):
+            return [what, self._key(), *self._maybe(0.5, self._one(0, 1, 2, 9))]
+        if what == "LRANGE":
+            return [what, self._key(), self._index(), self._index()]
+        return [what, self._key()]
+
+    def a_set(self) -> Options:
+        what = self._one("SADD", "SADD", "SADD", "SREM", "SREM", "SMEMBERS", "SISMEMBER", "SCARD")
+        if what in ("SADD", "SREM"):
+            return [what, self._key(), *self._values()]
+        return [what, self._key(), *([self._value()] if what == "SISMEMBER" else [])]
+
+    def a_hash(self) -> Options:
+        what = self._one("HSET", "HSET", "HSETNX", "HGET", "HMGET", "HDEL", "HLEN", "HEXISTS")
+        found: Options = [what, self._key()]
+        if what == "HSET":
+            for _ in range(self.random.choice((1, 1, 3))):
+                found += [self._field(), self._value()]
+        elif what == "HSETNX":
+            found += [self._field(), self._value()]
+        elif what in ("HGET", "HEXISTS"):
+            found += [self._field()]
+        elif what in ("HMGET", "HDEL"):
+            found += [self._field(), self._field()]
+        return found
+
+    def stream(self) -> Options:
+        key = self._key()
+        what = self.random.randrange(12)
+        if what < 4:
+            self.ms += self.random.choice((0, 1, 2))
+            return ["XADD", key, f"{self.ms}-*", "n", self.ms]
+        if what == 4:
+            return [
+                "XGROUP",
+                "CREATE",
+                key,
+                "g",
+                self._one("0", "$"),
+                *self._maybe(0.5, "MKSTREAM"),
+            ]
+        if what < 8:
+            count = self._maybe(0.5, "COUNT", 1)
+            return ["XREADGROUP", "GROUP", "g", self._consumer(), *count, "STREAMS", key, ">"]
+        if what == 8:
+            return ["XPENDING", key, "g", "-", "+", 10]
+        if what == 9:
+            return ["XRANGE", key, "-", "+"]
+        if what == 10:
+            return ["XACK", key, "g", self._id()]
+        return ["XINFO", "STREAM", key, "FULL"]
+
+    def odd(self) -> Options:
+        """A command that is refused."""
+        return list(
+            self.random.choice(
+                (
+                    ["RENAME", "none", "a"],
+                    ["COPY", "a", "a"],
+                    ["EXPIRE", "a", "x"],
+                    ["SET", "a", "1", "EX", "0"],
+                    ["INCRBY", "none", "x"],
+                    ["LPOP", "a", "-1"],
+                    ["SWAPDB", "0", "99"],
+                    ["SCAN", "x"],
+                )
+            )
+        )
