@@ -58,9 +58,10 @@ class BlockedClients:
             self._give_up(waiter, error=False)
 
     def _give_up(self, waiter: Waiter, *, error: bool) -> None:
+        session = waiter.session
+        self._node.observer.stopped_waiting(session, waiter.wait.arguments, failed=error)
         self._leave(waiter)
-        self._node.observer.stopped_waiting(waiter.wait.arguments, failed=error)
-        reply, answer = waiter.session.reply, waiter.wait.at_timeout
+        reply, answer = session.reply, waiter.wait.at_timeout
         if error:
             reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
         elif answer is not None:

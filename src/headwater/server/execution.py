@@ -115,7 +115,7 @@ def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> W
             node.pubsub.publish_events(session)
     assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
     if result is not None and call.may_block:
-        observer.blocks(session, name, arguments)
+        observer.blocks(session, name, arguments, perf_counter_ns() - began if timing else 0)
         return result
     figures = observer.commands[name]
     figures.calls += 1

@@ -73,7 +73,9 @@ class Monitors:
             b" ".join([quoted(value) for value in values]),
         )
         for monitor in self._sessions:
-            monitor.outbox += line
+            # What a client does itself it is shown behind the reply to it.
+            out = monitor.pushes if monitor is session else monitor.outbox
+            out += line
             session.node.wrote_to(monitor)
 
 

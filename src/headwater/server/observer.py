@@ -124,8 +124,11 @@ class Observer:
         if nanoseconds > self.look_ns:
             self.look(session, name, arguments, nanoseconds)
 
-    def blocks(self, session: Session, name: bytes, arguments: Arguments) -> None:
+    def blocks(
+        self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int
+    ) -> None:
         """A command waits: it is counted when it ends, and shown when it begins."""
+        session.spent_ns = nanoseconds
         if self.monitors and session.blocked is None:
             values = shown_values(name, arguments)
             self.monitors.feed(session, row_of(name), values, session.call.now_ms)
@@ -137,12 +140,16 @@ class Observer:
         if name is not None:
             self.commands[name].rejected += 1
 
-    def stopped_waiting(self, arguments: Arguments, *, failed: bool) -> None:
-        """A blocked command has ended without being run again."""
+    def stopped_waiting(self, session: Session, arguments: Arguments, *, failed: bool) -> None:
+        """A blocked command ends without being run again."""
         name = full_name(arguments)
         assert name is not None, "only known commands wait"
-        self.commands[name].calls += 1
-        self.commands[name].failed += failed
+        figures = self.commands[name]
+        figures.calls += 1
+        figures.failed += failed
+        figures.nanoseconds += session.spent_ns
+        if session.spent_ns > self.look_ns:
+            self.look(session, name, arguments, session.spent_ns)
 
     def _count_error(self, error: CommandError) -> None:
         code = str(error).partition(" ")[0]

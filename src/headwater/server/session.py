@@ -84,6 +84,8 @@ class Session:
         """``on``, ``off`` or ``skip`` (the next reply): CLIENT REPLY."""
         self.monitoring = False
         """This client is shown every command that runs (MONITOR)."""
+        self.spent_ns = 0
+        """How long the command that this client waits in had run before."""
         self.wrote_turn = 0
         """The last turn in which this client changed anything."""
         self.postponed: Arguments | None = None

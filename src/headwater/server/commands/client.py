@@ -202,7 +202,9 @@ def describe(session: Session, node: Node) -> bytes:
 
 
 def _flags(session: Session) -> str:
-    flags = "P" if session.subscribed else ""
+    flags = "O" if session.monitoring else ""
+    if session.subscribed:
+        flags += "P"
     if session.queued is not None:
         flags += "x"
     if session.blocked is not None:

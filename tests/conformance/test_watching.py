@@ -1,0 +1,223 @@
+"""Who looks on sees what Redis shows: MONITOR, SLOWLOG and the figures of INFO, without passwords."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headwater.resp.inline import split
+from headwater.server.config import Config
+from headwater.testing.server import ServerThread, server_thread
+from tests.conformance.wire import Wire, connected
+from tests.peers import Peer
+
+HISTORY = r"""
+AUTH secret
+AUTH default secret
+HELLO 3 AUTH bob secret
+HELLO 3 AUTH default secret SETNAME n
+HELLO 2
+CONFIG SET maxclients 500 requirepass ""
+ACL SETUSER bob on >secret
+ACL WHOAMI
+ACL DELUSER bob
+PING
+NOSUCH a
+GET
+get k
+SET k "\x00a\n\"\\\xff"
+ECHO hi
+MULTI
+set k 1
+NOSUCH
+EXEC
+MULTI
+set k 1
+ECHO hi
+XADD k * a b
+EXEC
+SELECT 3
+XADD s 1-1 a b
+XADD s 1-1 a b
+XADD bad 0-0 a b
+XREAD BLOCK 5 STREAMS nosuch 0
+XREADGROUP GROUP g c STREAMS nosuch >
+INFO server
+CLIENT ID
+CONFIG GET save
+DBSIZE
+COMMAND COUNT
+WATCH a
+UNWATCH
+ECHO aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+DEL a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5 6 7 8 9 0
+SLOWLOG LEN
+SELECT 0
+"""
+
+
+@pytest.fixture
+def ours() -> Iterator[ServerThread]:
+    with server_thread(Config(port=0, appendonly=False)) as started:
+        yield started
+
+
+def play(port: int, *before: tuple[str, ...]) -> None:
+    with connected(port) as wire:
+        for request in before:
+            wire.ask(*request)
+        for line in HISTORY.strip().splitlines():
+            wire.ask(*split(line.encode()))
+
+
+def monitored(port: int) -> list[bytes]:
+    """What a monitor is shown of the history, times and addresses apart."""
+    with connected(port) as monitor:
+        assert monitor.ask("MONITOR") == b"+OK\r\n"
+        play(port)
+        with connected(port) as last:
+            last.ask("ECHO", "the end")
+        shown: list[bytes] = []
+        while not shown or b"the end" not in shown[-1]:
+            shown.append(monitor.reply())
+    return [re.sub(rb"^\+\d+\.\d{6} \[(\d+) 127\.0\.0\.1:\d+\]", rb"+[\1]", line) for line in shown]
+
+
+@pytest.mark.peer
+def test_a_monitor_is_shown_what_redis_shows_it(
+    ours: ServerThread, shared_peer: Callable[[str], Peer]
+) -> None:
+    found = monitored(ours.port)
+    assert found == monitored(shared_peer("redis-8.2").port)
+    assert not any(b"secret" in line for line in found)
+    assert len(found) > 20
+
+
+@pytest.mark.peer
+def test_a_monitor_may_ask_but_touch_no_key(
+    ours: ServerThread, shared_peer: Callable[[str], Peer]
+) -> None:
+    answers = []
+    for port in (ours.port, shared_peer("redis-8.2").port):
+        with connected(port) as wire:
+            wire.ask("MONITOR")
+            refused = wire.ask("GET", "k")
+            error, failed = wire.ask("SELECT", "99"), wire.reply()[-17:]
+            pong, itself = wire.ask("PING"), wire.reply()
+            flags = re.search(rb" flags=(\S+)", wire.ask("CLIENT", "INFO"))
+            wire.reply()
+            reset = wire.ask("RESET")
+            answers.append((refused, error, failed, pong, itself[-9:], flags and flags[1], reset))
+            # From now on it is shown nothing and may touch keys.
+            assert wire.ask("ECHO", "a") == b"$1\r\na\r\n"
+            assert wire.ask("DEL", "k") == b":0\r\n"
+    assert answers[0] == answers[1]
+
+
+def slow_entries(port: int) -> list[list[bytes]]:
+    """The arguments of every slow command of the history, newest first."""
+    play(port, ("CONFIG", "SET", "slowlog-log-slower-than", "0"), ("SLOWLOG", "RESET"))
+    with connected(port) as wire:
+        wire.ask("CONFIG", "SET", "slowlog-log-slower-than", "10000")
+        raw = wire.ask("SLOWLOG", "GET", "-1")
+    return [entry for entry in _entries(raw) if entry[:2] != [b"SLOWLOG", b"RESET"]]
+
+
+def _entries(raw: bytes) -> list[list[bytes]]:
+    from headwater.testing.replies import ReplyReader
+
+    reader = ReplyReader()
+    reader.feed(raw)
+    entries = reader.next()
+    assert isinstance(entries, list)
+    found = []
+    for entry in entries:
+        assert isinstance(entry, list)
+        number, time, duration, words, address, name = entry
+        assert isinstance(number, int)
+        assert isinstance(time, int)
+        assert isinstance(duration, int)
+        assert isinstance(address, bytes)
+        assert address.startswith(b"127.0.0.1:")
+        assert name in (b"", b"n")
+        assert isinstance(words, list)
+        found.append([word for word in words if isinstance(word, bytes)])
+    return found
+
+
+@pytest.mark.peer
+def test_the_slow_log_keeps_what_redis_keeps(ours: ServerThread, peer: Callable[..., Peer]) -> None:
+    found = slow_entries(ours.port)
+    assert found == slow_entries(peer("redis-8.2").port)
+    assert not any(b"secret" in word for words in found for word in words)
+    assert len(found) > 20
+
+
+def test_the_slow_log_is_as_long_as_it_may_be_and_numbers_go_on(ours: ServerThread) -> None:
+    with connected(ours.port) as wire:
+        wire.ask("CONFIG", "SET", "slowlog-max-len", "3", "slowlog-log-slower-than", "0")
+        for number in range(5):
+            wire.ask("ECHO", str(number))
+        assert wire.ask("SLOWLOG", "LEN") == b":3\r\n"
+        assert wire.ask("CONFIG", "SET", "slowlog-max-len", "1") == b"+OK\r\n"
+        wire.ask("CONFIG", "SET", "slowlog-log-slower-than", "-1")
+        assert wire.ask("SLOWLOG", "LEN") == b":1\r\n"
+        (newest,) = _entries(wire.ask("SLOWLOG", "GET"))
+        assert newest == [b"CONFIG", b"SET", b"slowlog-max-len", b"1"]
+        assert wire.ask("SLOWLOG", "RESET") == b"+OK\r\n"
+        assert wire.ask("SLOWLOG", "GET") == b"*0\r\n"
+        wire.ask("CONFIG", "SET", "slowlog-log-slower-than", "0")
+        assert wire.ask("ECHO", "a") == b"$1\r\na\r\n"
+        assert wire.ask("SLOWLOG", "GET").split(b"\r\n")[2] == b":8"
+
+
+def counted(port: int) -> list[bytes]:
+    """INFO's figures of the history that do not depend on time."""
+    with connected(port) as wire:
+        wire.ask("CONFIG", "RESETSTAT")
+        play(port)
+        raw = wire.ask("INFO", "commandstats", "errorstats", "stats")
+    kept = re.findall(
+        rb"^(?:errorstat_\S+|cmdstat_\S+|total_error_replies\S+|total_commands_processed\S+)",
+        raw,
+        re.MULTILINE,
+    )
+    return sorted(re.sub(rb"usec=\d+,usec_per_call=[\d.]+,", b"", line) for line in kept)
+
+
+@pytest.mark.peer
+def test_calls_and_errors_are_counted_as_redis_counts_them(
+    ours: ServerThread, peer: Callable[..., Peer]
+) -> None:
+    assert counted(ours.port) == counted(peer("redis-8.2").port)
+
+
+def test_a_password_never_shows_where_clients_look(ours: ServerThread) -> None:
+    with connected(ours.port) as wire, connected(ours.port) as monitor:
+        wire.ask("CONFIG", "SET", "slowlog-log-slower-than", "0")
+        monitor.ask("MONITOR")
+        for request in (
+            ("AUTH", "hidden"),
+            ("hello", "3", "SETNAME", "AUTH", "auth", "x", "hidden"),
+            ("hello", "3", "auth", "hidden"),
+            ("config", "set", "REQUIREPASS", "hidden"),
+            ("CONFIG", "SET", "tls-key-file-pass", "hidden"),
+            ("CONFIG", "SET", "maxclients", "100", "masterauth", "hidden"),
+            ("ACL", "setuser", "bob", ">hidden"),
+        ):
+            wire.ask(*request)
+        wire.ask("ECHO", "the end")
+        shown = _until(monitor, b"the end")
+        shown += [wire.ask("SLOWLOG", "GET", "-1"), wire.ask("CLIENT", "LIST")]
+        wire.ask("CONFIG", "SET", "requirepass", "")
+    assert not any(b"hidden" in part for part in shown)
+    assert any(b"(redacted)" in part for part in shown)
+
+
+def _until(monitor: Wire, last: bytes) -> list[bytes]:
+    shown: list[bytes] = []
+    while not shown or last not in shown[-1]:
+        shown.append(monitor.reply())
+    return shown
