@@ -138,6 +138,7 @@ class EmbeddedSocket:
             self._wait(timeout)
         if self._arrived:
             self._reading = memoryview(self._arrived.popleft())
+            self._session.taken_bytes += len(self._reading)
             return True
         return self._ended
 

@@ -7,16 +7,19 @@ Rule 1. Writing runs the turn in the event loop's thread, its fsync included; no
         no other task runs between a request and its commit.
 Rule 2. A stream is fed in its loop's thread only. What another thread's turn delivers is handed over
         and stays in order with what this loop's own turns deliver.
-Rule 3. One timer a loop and store watches the node's deadlines, as long as a connection is open.
+Rule 3. A stream whose reader is behind is fed no more until it asks: what waits outside counts as
+        not taken (`client-output-buffer-limit`).
+Rule 4. One timer a loop and store watches the node's deadlines, as long as a connection is open.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakMethod
 
 from redis.asyncio.connection import ConnectionPool
 from redis.maint_notifications import MaintNotificationsConfig
@@ -30,6 +33,28 @@ from headwater.limits import MAX_CLIENTS
 from headwater.server.session import Session
 
 
+class Valve:
+    """What a `StreamReader` takes for its transport: it says when it has enough, and when it wants
+    more."""
+
+    def __init__(self, feed: Callable[[], None]) -> None:
+        self._method = WeakMethod(feed)  # or reader and writer would keep each other alive
+        self.closed = False
+
+    def pause_reading(self) -> None:
+        self.closed = True
+
+    def resume_reading(self) -> None:
+        self.closed = False
+        # Not at once: the reader, which is about to wait, would sleep through it.
+        asyncio.get_running_loop().call_soon(self._feed)
+
+    def _feed(self) -> None:
+        feed = self._method()
+        if feed is not None:
+            feed()
+
+
 class EmbeddedWriter:
     """What redis-py takes for an `asyncio.StreamWriter`; it feeds ``reader`` with the replies."""
 
@@ -38,6 +63,8 @@ class EmbeddedWriter:
         self._reader = reader
         self._loop = asyncio.get_running_loop()
         self._arrived: deque[bytearray] = deque()
+        self._valve = Valve(self._feed)
+        reader.set_transport(self._valve)  # type: ignore[arg-type]
         self._ended = False
         self._session = door.connect(self)
         self._alarm = alarm_of(self._store)
@@ -65,9 +92,11 @@ class EmbeddedWriter:
                 self._loop.call_soon_threadsafe(self._feed)
 
     def _feed(self) -> None:
-        while self._arrived:
-            self._reader.feed_data(self._arrived.popleft())
-        if self._ended:
+        while self._arrived and not self._valve.closed:
+            chunk = self._arrived.popleft()
+            self._session.taken_bytes += len(chunk)
+            self._reader.feed_data(chunk)
+        if self._ended and not self._arrived:
             self._reader.feed_eof()
 
     # --- redis-py's side ------------------------------------------------------------------------
