@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -255,3 +256,40 @@ def test_a_reader_that_waits_goes_on_waiting_while_nothing_comes(
     assert client.reply() is None
     assert store.client()("XADD", "s", "9-9", "a", "b") == b"9-9"
     assert client.reply() == [[b"s", [[b"9-9", [b"a", b"b"]]]]]
+
+
+def test_a_claimer_that_waits_goes_on_waiting_when_there_is_no_room_for_what_comes(
+    store: LocalStore, client: LocalClient
+) -> None:
+    # Given a member of the group who waits, and a full journal
+    store.client()("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">")
+    client.send(*"XREADGROUP GROUP g ann BLOCK 0 CLAIM 5000 STREAMS s >".split())
+    assert client.reply() is None
+    # When it is looked at again, signalled for nothing, and entries come
+    store.client()(*"XSETTLE s g ann FAIL DELAY 1000 IDS 1 1-1".split())
+    store.advance(1)
+    store.advance(5)
+    store.client()("XADD", "s", "9-9", "a", "b")
+    assert client.reply() is None
+    # Then it gets all of that once there is room
+    client.session.call.admission = lambda _size: None
+    store.advance(1)
+    reply: Any = client.reply()
+    assert [entry[0] for entry in reply[0][1]] == [b"1-1", b"1-2", b"1-3", b"1-4", b"9-9"]
+
+
+def test_a_claim_asks_for_room_for_what_it_gives(store: LocalStore) -> None:
+    """Not for whatever is pending: most of it is too young."""
+    # Given thousands of pending entries, of which one is old
+    client = store.client()
+    for _ in range(3000):
+        client("XADD", "s", "*", "a", "b")
+    client("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">")
+    client("XCLAIM", "s", "g", "ann", "0", "1-3", "IDLE", "60000", "JUSTID")
+    asked: list[int] = []
+    client.session.call.admission = asked.append
+    # When it is claimed, without a COUNT
+    reply = client(*"XREADGROUP GROUP g bob CLAIM 60000 STREAMS s >".split())
+    # Then room is asked for one record
+    assert reply == [[b"s", [[b"1-3", [b"n", b"3"], 60000, 1]]]]
+    assert max(asked) < 1000

@@ -3,8 +3,8 @@
 Hypothesis draws which command comes, and a seed; with that the command chooses what it is about from
 what the model says is there, so that most commands do something. Shrinking leaves out commands.
 
-Here are the commands on entries, groups and reads, time and crashes; `machine_pending` has those on
-what is pending.
+Here are the commands on entries and groups, time and crashes; `machine_reading` has those that read,
+`machine_pending` those on what is pending.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from random import Random
 from typing import ClassVar
 
 import pytest
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from headwater.engine import entry_log, pending
 from headwater.engine.check import broken_invariants
@@ -37,7 +37,6 @@ class StoreMachine(RuleBasedStateMachine):
     """One store, one client, one model. ``STEPS`` says how often each command is drawn."""
 
     STEPS: ClassVar[dict[str, int]] = {
-        "xreadgroup": 14,
         "advance": 8,
         "set_clock_back": 1,
         "multi": 3,
@@ -49,7 +48,6 @@ class StoreMachine(RuleBasedStateMachine):
         "delete": 1,
         "xrange": 2,
         "xsplit": 1,
-        "xread": 1,
         "create": 1,
         "setid": 2,
         "administer": 2,
@@ -86,20 +84,6 @@ class StoreMachine(RuleBasedStateMachine):
 
         self.patches.setattr(records.journal, "commit", note_commit)
         self.client.session.call.admission = note_admission
-
-    @initialize()
-    def begin(self) -> None:
-        """Thirty entries and two groups, one of which has read most of them."""
-        random = Random(0)
-        for key in (b"s", b"t"):
-            for name in (b"g", b"h"):
-                self._create(key, name, LEAST)
-        for _ in range(30):
-            self.xadd(random)
-        for who in (b"a", b"b", b"a", b"b"):
-            self._xreadgroup(b"g", who, [(b"s", None)], 6)
-        self.store.advance(1)
-        self.model.now = self.store.clock.now_ms()
 
     # --- how a command is put to both -----------------------------------------------------------
 
@@ -279,15 +263,6 @@ class StoreMachine(RuleBasedStateMachine):
             to=lambda: self.model.xsplit(key, start, end, parts),
         )  # fmt: skip
 
-    def xread(self, random: Random) -> None:
-        key, count = self.key(random), self.count(random)
-        last = None if random.random() < 0.3 else self.id(random, key)
-        word = b"+" if last is None else spell(last)
-        self.put(
-            "XREAD", "COUNT", count, "STREAMS", key, b"t", word, b"0",
-            to=lambda: self.model.xread([(key, last), (b"t", LEAST)], count),
-        )  # fmt: skip
-
     # --- groups ---------------------------------------------------------------------------------
 
     def create(self, random: Random) -> None:
@@ -327,37 +302,6 @@ class StoreMachine(RuleBasedStateMachine):
             )  # fmt: skip
         else:
             self.put("XRETIRE", key, name, who, to=lambda: model.xretire(key, name, who))
-
-    def xreadgroup(self, random: Random) -> None:
-        reads: list[tuple[bytes, ID | None]] = []
-        for _ in range(random.choice((1, 1, 1, 1, 2, 3))):
-            key = self.key(random)
-            reads.append((key, self.id(random, key) if random.random() < 0.2 else None))
-        claim = self.age(random) if random.random() < 0.5 else None
-        name, who, count = self.group(random), self.consumer(random), self.count(random)
-        self._xreadgroup(name, who, reads, count, claim=claim, noack=random.random() < 0.1)
-
-    def _xreadgroup(
-        self,
-        name: bytes,
-        who: bytes,
-        reads: list[tuple[bytes, ID | None]],
-        count: int,
-        *,
-        claim: int | None = None,
-        noack: bool = False,
-    ) -> None:
-        words: list[Word] = ["XREADGROUP", "GROUP", name, who, "COUNT", count]
-        words += [] if claim is None else ["CLAIM", claim]
-        words += ["NOACK"] if noack else []
-        words += ["STREAMS", *(key for key, _ in reads)]
-        words += [b">" if at is None else spell(at) for _, at in reads]
-        self.put(
-            *words,
-            to=lambda: self.model.xreadgroup(
-                name, who, reads, count=count, claim=claim, noack=noack
-            ),
-        )
 
     def age(self, random: Random) -> int:
         """A min-idle-time; often the very age of something pending, or next to it."""

@@ -6,16 +6,16 @@ from random import Random
 from typing import ClassVar
 
 from headwater.testing.node import Word
-from tests.property.machine import StoreMachine
+from tests.property.machine_reading import ReadingMachine
 from tests.property.model import ID, Trim, spell
 from tests.property.model_idempotency import IID, content
 
 
-class IdempotencyMachine(StoreMachine):
+class IdempotencyMachine(ReadingMachine):
     """Two producers with a handful of iids, and streams that know few of them for a short time."""
 
     STEPS: ClassVar[dict[str, int]] = {
-        **StoreMachine.STEPS,
+        **ReadingMachine.STEPS,
         "xadd_once": 10,
         "xcfgset": 3,
         "xidmprecord": 2,

@@ -20,6 +20,7 @@ _STEPS = {
     **IdempotencyMachine.STEPS,
     "xack": 4,
     "xackdel": 3,
+    "xdelex": 3,
     "xnack": 5,
     "xrenew": 3,
     "xsettle": 10,
@@ -86,6 +87,16 @@ class PendingMachine(IdempotencyMachine):
         self.put(
             "XACKDEL", key, name, mode, "IDS", len(ids), *map(spell, ids),
             to=lambda: self.model.xackdel(key, name, mode, ids),
+        )  # fmt: skip
+
+    def xdelex(self, random: Random) -> None:
+        key, name, _ = self._subject(random)
+        mode, ids = self.mode(random), self.pending_ids(random, key, name)
+        if random.random() < 0.5:
+            ids = self.ids(random, key)
+        self.put(
+            "XDELEX", key, mode, "IDS", len(ids), *map(spell, ids),
+            to=lambda: self.model.xdelex(key, mode, ids),
         )  # fmt: skip
 
     def xnack(self, random: Random) -> None:

@@ -258,6 +258,19 @@ class EntriesModel:
             stream.deleted = max(stream.deleted, entry_id)
         return len(there)
 
+    def xdelex(self, key: bytes, mode: bytes, ids: list[ID]) -> Reply:
+        if key not in self.streams:
+            return [-1] * len(ids)
+        stream, flags = self.streams[key], list[Reply]()
+        for entry_id in ids:
+            if mode == b"ACKED" and stream.referenced(entry_id):
+                flags.append(2)
+                continue
+            flags.append(1 if self.xdel(key, [entry_id]) else -1)
+            if mode == b"DELREF":
+                self.forget(stream, entry_id)
+        return flags
+
     def xtrim(self, key: bytes, trim: Trim) -> Reply:
         stream = self.streams.get(key)
         return 0 if stream is None else self._trim(stream, trim)
@@ -320,16 +333,6 @@ class EntriesModel:
         found = self.streams[key].between(start, end)
         found = (found[::-1] if back else found)[:count]
         return [self._entry(key, at) for at in found]
-
-    def xread(self, reads: list[tuple[bytes, ID | None]], count: int) -> Reply:
-        """An id of None is ``+``, the last entry."""
-        found: list[Reply] = []
-        for key, last in reads:
-            stream = self.streams.get(key, Stream())
-            ids = sorted(stream.entries)[-1:] if last is None else stream.after(last, count)
-            if ids:
-                found.append([key, [self._entry(key, at) for at in ids]])
-        return found or Nil.ARRAY
 
     def xsplit(self, key: bytes, start: ID, end: ID, parts: int) -> Reply:
         ids = self.streams[key].between(start, end) if key in self.streams else []

@@ -28,9 +28,6 @@ _ENTRY_HEADER = len(b"*2\r\n")
 _NO_AGE_BYTES = len(b":0\r\n:0\r\n")
 """What CLAIM shows more of a new entry: its idle time and count."""
 
-_GONE_BYTES = len(b"*2\r\n$15\r\n1526569498055-0\r\n*-1\r\n")
-"""A pending entry that is gone from the stream, more or less: MAXSIZE is soft."""
-
 
 class NewEntries:
     """Neighbouring live entries of a stream."""
@@ -248,6 +245,12 @@ class Delivery(GroupRead):
         return self.call.now_ms + max(self.claim_ms, SHORTEST_RECHECK_MS)
 
 
+def _gone_size(entry_id: tuple[int, int]) -> int:
+    """Bytes of a pending entry that is gone from the stream, in RESP2: its id and a nil array."""
+    text = b"%d-%d" % entry_id
+    return len(b"*2\r\n$%d\r\n%b\r\n*-1\r\n" % (len(text), text))
+
+
 class History(GroupRead):
     """The consumer's own pending entries past an id; always shown, never blocks."""
 
@@ -274,7 +277,7 @@ class History(GroupRead):
             entry_id = pel.id(at)
             wire = self.group.stream.log.get(*entry_id)
             self.found.append((entry_id, wire, pel.delivery_count(at)))
-            share.add(_GONE_BYTES if wire is None else len(wire))
+            share.add(_gone_size(entry_id) if wire is None else len(wire))
             left -= 1
             at = pel.after(at)
         share.close()
