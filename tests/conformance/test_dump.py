@@ -10,6 +10,7 @@ from headwater.engine.check import broken_invariants
 from headwater.testing.replies import Reply, Simple
 from tests.conformance import differences
 from tests.conformance.endpoints import HeadwaterEndpoint, PeerEndpoint
+from tests.conformance.histories import History
 from tests.conformance.masks import Circumstances, comparable
 from tests.conformance.moving import KEY, STREAMS, Command, many, pictures
 from tests.peers import PEERS, Peer
@@ -36,11 +37,17 @@ class Ours:
         self.client = self.endpoint.store.client(resp=3)
 
     def run(self, commands: Sequence[Command]) -> list[Reply]:
-        return [self.client(*command) for command in commands]
+        found: list[Reply] = []
+        for command in commands:
+            self.client.send(*command)
+            while (reply := self.client.reply()) is None:
+                self.endpoint.store.advance(self.endpoint.store.seconds_ahead())
+            found.append(reply)
+        return found
 
-    def dump(self, form: str) -> bytes:
+    def dump(self, form: str, key: bytes = KEY) -> bytes:
         self.client("CONFIG", "SET", "dump-format", form)
-        payload = self.client("DUMP", KEY)
+        payload = self.client("DUMP", key)
         assert isinstance(payload, bytes)
         return payload
 
@@ -245,6 +252,42 @@ def test_a_stream_that_was_restored_goes_on_as_one_that_was_not(
     ]
     assert found[0] == found[1]
     ours.check()
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_a_history_goes_on_after_streams_have_changed_places(
+    theirs: PeerEndpoint, ours: Ours, seed: int
+) -> None:
+    # Given a random history on both
+    history = History(seed, theirs.name).commands(400)
+    cut = next(at for at in range(200, len(history)) if not _in_transaction(history[:at]))
+    runs = ours.run, theirs.connection.run
+    for run in runs:
+        run(history[:cut])
+
+    # When each gets the other's streams
+    for key in (b"s", b"t"):
+        (payload,) = theirs.connection.run([(b"DUMP", key)])
+        if isinstance(payload, bytes):
+            own = ours.dump(FORMS[theirs.name][0], key)
+            put(ours, payload, key)
+            put(theirs, own, key)
+    ours.check()
+
+    # Then both go on alike
+    hidden = not_said_by(theirs.name)
+    left = [*history[cut:], *pictures(b"s"), *pictures(b"t")]
+    found = [
+        comparable(left, run(left), Circumstances(ours.endpoint.now_ms(), hidden)) for run in runs
+    ]
+    for command, we, they in zip(left, *found, strict=True):
+        assert we == they, command
+    ours.check()
+
+
+def _in_transaction(commands: Sequence[Command]) -> bool:
+    ends = [command[0].upper() for command in commands]
+    return ends.count(b"MULTI") > ends.count(b"EXEC") + ends.count(b"DISCARD")
 
 
 VALUES: dict[str, list[Command]] = {

@@ -1,0 +1,101 @@
+"""The guide about moving keys is run: from a real Redis to Headwater, and back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from headwater.rdb.values import STREAM_FORMS
+from headwater.testing.server import server_process
+from tests.peers import PEERS, Peer
+
+GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "dump.md"
+SOURCE, TARGET = "redis://localhost:6379", "redis://localhost:7000"
+
+pytestmark = pytest.mark.peer
+
+
+def program(source: str, target: str) -> str:
+    """What the guide's program prints when it moves streams from one address to another."""
+    (text,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    text = text.replace(SOURCE, source).replace(TARGET, target)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_guides_program_moves_streams_from_redis_and_back(peer: Callable[..., Peer]) -> None:
+    # Given two streams on a real Redis, one with a group, a pending entry and a time
+    server = peer("redis-8.2")
+    with server_process() as ours, redis.Redis.from_url(server.url) as theirs:
+        for number in range(5):
+            theirs.xadd("orders", {"n": number})
+        theirs.xgroup_create("orders", "billing", "0")
+        theirs.xreadgroup("billing", "al", {"orders": ">"}, count=2)
+        theirs.expire("orders", 1000)
+        theirs.xadd("empty", {"n": 1}, maxlen=0)
+        theirs.set("no stream", "stays")
+        before = theirs.xinfo_stream("orders", full=True)
+
+        # When the program runs
+        printed = program(server.url, ours.url)
+
+        # Then it says so, and they are there
+        assert sorted(printed.splitlines()) == [
+            "empty 0 entries 0 groups",
+            "orders 5 entries 1 groups",
+        ]
+        with redis.Redis.from_url(ours.url) as here:
+            assert here.exists("orders", "empty", "no stream") == 2
+            assert 0 < here.pttl("orders") <= 1_000_000
+            assert here.xpending("orders", "billing")["pending"] == 2
+
+            # And with the form set as the guide says, it brings them back as they were
+            (setting,) = re.findall(r"CONFIG SET (\S+) (\S+)", GUIDE.read_text(encoding="utf-8"))
+            here.config_set(*setting)
+        theirs.delete("orders")
+        program(ours.url, server.url)
+        assert theirs.xinfo_stream("orders", full=True) == before
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_server_migrates_a_stream_to_us(peer: Callable[..., Peer], name: str) -> None:
+    # Given a stream with a group and a time on a real server
+    server = peer(name)
+    with server_process() as ours, redis.Redis.from_url(server.url) as theirs:
+        theirs.xadd("orders", {"n": 1})
+        theirs.xgroup_create("orders", "billing", "0")
+        theirs.expire("orders", 1000)
+
+        # When it is told to move it here
+        moved = theirs.execute_command("MIGRATE", "127.0.0.1", ours.port, "orders", 3, 5000)
+
+        # Then it is here and not there
+        assert moved == b"OK"
+        assert theirs.exists("orders") == 0
+        with redis.Redis.from_url(ours.url, db=3) as here:
+            assert here.xlen("orders") == 1
+            assert len(here.xinfo_groups("orders")) == 1
+            assert here.pttl("orders") > 0
+
+
+def test_the_guide_names_every_form() -> None:
+    # Given the table of forms
+    rows = re.findall(
+        r"^\| `([\d.]+)`.*? \| (\d+) \| (\d+) \|", GUIDE.read_text("utf-8"), re.MULTILINE
+    )
+
+    # Then it says what is written
+    assert {row[0]: (int(row[1]), int(row[2])) for row in rows} == STREAM_FORMS
