@@ -60,6 +60,7 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
             deadlines.postponed_ms = now_ms + IID_SWEEP_MS
             break
         count = idempotency.run_out(pid, second)
+        assert count, f"the oldest iid of {pid!r} has run out and has not"
         idempotency.expire(pid, count)
         left -= count
     records.seal(mark, now_ms, awaited=False)
