@@ -1,6 +1,6 @@
 """The long campaign of conformance: `make conform`.
 
-Random histories against each real server, then odd requests. What was done and what failed stands in
+Random histories against each real server, one in three of keys and values, then odd requests. What was done and what failed stands in
 artifacts/conform.json: seeds, commands, failures. A seed runs again by itself:
 
     python -m tests.conformance.campaign --seed 1007 --commands 1000 --fuzz-seconds 0
@@ -20,6 +20,8 @@ import pytest
 
 from tests import peers
 from tests.conformance.fuzzing import Fuzz
+from tests.conformance.histories import History
+from tests.conformance.histories_keys import KeyHistory
 from tests.conformance.test_histories import agree
 
 ARTIFACT = Path(__file__).parents[2] / "artifacts" / "conform.json"
@@ -37,7 +39,7 @@ def histories(seed: int, commands: int) -> dict[str, Any]:
             share = 0
             while share * len(names) < commands:
                 try:
-                    agree(seed, server, HISTORY)
+                    agree(seed, server, HISTORY, of=KeyHistory if seed % 3 == 0 else History)
                 except pytest.fail.Exception as failure:
                     found["failures"].append({"seed": seed, "server": name, "what": str(failure)})
                 share += HISTORY

@@ -20,6 +20,7 @@ Command = tuple[bytes, ...]
 
 RESET: tuple[Command, ...] = (
     (b"FLUSHALL",),
+    (b"SELECT", b"0"),
     (b"CONFIG", b"SET", b"stream-node-max-entries", b"100"),
     (b"CONFIG", b"SET", b"stream-node-max-bytes", b"4096"),
 )
@@ -111,6 +112,7 @@ class Connection:
 
     def prepare(self, resp: int) -> None:
         """An empty store, default node bounds, the version of the protocol."""
+        self.run([(b"DISCARD",)])  # a history may end within a transaction
         replies = self.run([(b"HELLO", b"%d" % resp), *RESET])
         assert not any(isinstance(reply, Failure) for reply in replies), replies
 

@@ -1,8 +1,8 @@
 """Random histories of commands on keys and on values of every type, the same for a seed.
 
 Five keys in two databases hold a stream, a string, a list, a set or a hash by turns, so most commands
-meet the wrong type, something to overwrite or something to move now and then. Times are whole hours,
-forth and back, so that two servers can give the same replies.
+meet the wrong type, something to overwrite or something to move now and then. Times are hours
+ahead or in the past, so that two servers can give the same replies.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class KeyHistory(History):
 
     def __init__(self, seed: int, server: str) -> None:
         super().__init__(seed, server)
+        self.minutes = 0
         self.steps = [
             (4, self.delete),
             (6, self.look),
@@ -71,14 +72,20 @@ class KeyHistory(History):
     def _index(self) -> int:
         return self.random.choice((0, 0, 1, 2, 3, -1, -1, -2, -3, 99, -99))
 
+    def _ahead_s(self) -> int:
+        """Some hours in seconds, never the same twice: which of two times is later must not depend on
+        how fast a server is."""
+        self.minutes += 1
+        return self.random.choice((1, 2, 3, 50)) * _HOUR_S + self.minutes * 60
+
     def _ends(self) -> Options:
         """The time at which something ends, as SET takes it."""
-        hours = self.random.choice((1, 2, 30))
+        seconds = self._ahead_s()
         return list(
             self.random.choice(
                 (
-                    ("EX", hours * _HOUR_S),
-                    ("PX", hours * HOUR_MS),
+                    ("EX", seconds),
+                    ("PX", seconds * 1000),
                     ("EXAT", _FAR_S),
                     ("PXAT", _FAR_S * 1000),
                 )
@@ -109,12 +116,13 @@ class KeyHistory(History):
         what = self._one("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST")
         if what == "PERSIST":
             return [what, self._key()]
-        hours = self.random.choice((1, 1, 2, 3, 50, -1, 0))
+        seconds = self._ahead_s() if self.random.random() < 0.8 else self.random.choice((-1, 0))
+        far = _FAR_S + seconds if seconds > 0 else seconds
         at: dict[str | int, int] = {
-            "EXPIRE": hours * _HOUR_S,
-            "PEXPIRE": hours * HOUR_MS,
-            "EXPIREAT": _FAR_S + hours if hours > 0 else hours,
-            "PEXPIREAT": _FAR_S * 1000 + hours if hours > 0 else hours,
+            "EXPIRE": seconds,
+            "PEXPIRE": seconds * 1000,
+            "EXPIREAT": far,
+            "PEXPIREAT": far * 1000,
         }
         conditions = self._maybe(0.4, self._one("NX", "XX", "GT", "LT"))
         return [what, self._key(), at[what], *conditions, *self._maybe(0.1, self._one("XX", "GT"))]
@@ -224,7 +232,8 @@ class KeyHistory(History):
             return ["XRANGE", key, "-", "+"]
         if what == 10:
             return ["XACK", key, "g", self._id()]
-        return ["XINFO", "STREAM", key, "FULL"]
+        # 7.0 makes a consumer only when it gets something (claims-make-consumers).
+        return ["XLEN", key] if self.server == "redis-7.0" else ["XINFO", "STREAM", key, "FULL"]
 
     def odd(self) -> Options:
         """A command that is refused."""

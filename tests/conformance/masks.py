@@ -160,12 +160,23 @@ def _scan(reply: Reply, circumstances: Circumstances) -> Reply:
     return [reply[0], _sorted(reply[1], circumstances)]
 
 
+_LONG_S = 1_000_000
+
+
+def _seconds(left: Reply) -> Reply:
+    """What is left in tens of seconds, or in days when it is long: far ends are moments that stand in
+    no relation to now, and the server's clock goes on while ours stands."""
+    if not isinstance(left, int) or left <= 0:
+        return left
+    return round(left / 10) * 10 if left < _LONG_S else b"%d days" % round(left / 86_400)
+
+
 def _ttl(reply: Reply, _circumstances: Circumstances) -> Reply:
-    return round(reply / 10) * 10 if isinstance(reply, int) and reply > 0 else reply
+    return _seconds(reply)
 
 
 def _pttl(reply: Reply, _circumstances: Circumstances) -> Reply:
-    return round(reply / 10_000) * 10_000 if isinstance(reply, int) and reply > 0 else reply
+    return _seconds(round(reply / 1000)) if isinstance(reply, int) and reply > 0 else reply
 
 
 def _hello(reply: Reply, _circumstances: Circumstances) -> Reply:
@@ -207,12 +218,12 @@ def _acl_log(reply: Reply, circumstances: Circumstances) -> Reply:
 
 
 def _end(unit_ms: int) -> Callable[[Reply, Circumstances], Reply]:
-    """A moment in the future as hours from now; -1 and -2 mean something of their own."""
+    """A moment in the future by how far away it is; -1 and -2 mean something of their own."""
 
     def mask(reply: Reply, circumstances: Circumstances) -> Reply:
         if not isinstance(reply, int) or reply < 0:
             return reply
-        return b"in about %d hours" % round((reply * unit_ms - circumstances.now_ms) / HOUR_MS)
+        return _seconds(round((reply * unit_ms - circumstances.now_ms) / 1000))
 
     return mask
 
