@@ -69,11 +69,9 @@ class Session:
         self.last_command = ""
         self.name = self.lib_name = self.lib_version = b""
         self.user: User = node.access.default
-        self.authenticated = False
-        """Whether it has shown who it is, or needed not to when it came."""
+        self.authenticated = self.closed = False
         self.closing = False
         """Close the connection once what is released has been sent."""
-        self.closed = False
         self.blocked: Waiter | None = None
         self.queued: list[Arguments] | None = None
         """Commands since MULTI; None outside of a transaction."""
@@ -117,7 +115,7 @@ class Session:
         return self.scanner.authenticated
 
     def log_in(self, user: User, *, authenticated: bool) -> None:
-        """Be this user from now on."""
+        """Be this user from now on; ``authenticated`` when it has shown so, or needed not to."""
         self.user = user
         self.authenticated = authenticated
         self.scanner.authenticated = authenticated or self.node.access.open

@@ -1,0 +1,260 @@
+"""What a change of users does to connections that are there, and what is never shown.
+
+Every test runs on both loops: the one with epoll, and the one for systems without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headwater.limits import MAX_INLINE_BYTES_BEFORE_AUTH
+from headwater.server.config import Config
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Nil, Reply, Simple
+from headwater.testing.server import ServerThread
+from tests.conformance.test_protocol_server import own_address, until_blocked
+from tests.conformance.wire import SECONDS, Start, Wire, connected, encode, exchange, value_of
+from tests.peers import Peer
+
+OK = b"+OK\r\n"
+NO_AUTH = b"-NOAUTH Authentication required.\r\n"
+
+
+def test_who_is_deleted_is_disconnected_waiting_or_not(start: Start) -> None:
+    server = start()
+    with (
+        connected(server.port) as admin,
+        connected(server.port) as idle,
+        connected(server.port) as waiting,
+        connected(server.port) as other,
+    ):
+        # Given three connections, two of them of a user
+        assert admin.ask("ACL", "SETUSER", "alice", "on", "nopass", "+@all", "~*") == OK
+        assert idle.ask("AUTH", "alice", "x") == waiting.ask("AUTH", "alice", "x") == OK
+        waiting.socket.sendall(encode("XREAD", "BLOCK", "0", "STREAMS", "s", "$"))
+        until_blocked(server)
+        # When the user is deleted
+        assert admin.ask("ACL", "DELUSER", "alice") == b":1\r\n"
+        # Then its connections end, and nobody else's
+        assert idle.reply() == waiting.reply() == b""
+        assert other.ask("PING") == admin.ask("PING") == b"+PONG\r\n"
+    assert value_of(server, "blocked_clients") == "0"
+
+
+def test_who_deletes_itself_gets_the_answer_and_the_end(start: Start) -> None:
+    server = start()
+    with connected(server.port) as admin:
+        admin.ask("ACL", "SETUSER", "alice", "on", "nopass", "+@all")
+        requests = encode("AUTH", "alice", "x") + encode("ACL", "DELUSER", "alice")
+        assert exchange(server.port, requests + encode("PING")) == OK + b":1\r\n"
+
+
+def test_connections_are_ended_by_their_user(start: Start) -> None:
+    server = start()
+    with connected(server.port) as admin, connected(server.port) as alice:
+        admin.ask("ACL", "SETUSER", "alice", "on", "nopass", "+@all")
+        alice.ask("AUTH", "alice", "x")
+        shown = admin.ask("CLIENT", "LIST")
+        assert shown.count(b" user=default ") == shown.count(b" user=alice ") == 1
+        assert admin.ask("CLIENT", "KILL", "USER", "alice") == b":1\r\n"
+        assert alice.reply() == b""
+        assert admin.ask("CLIENT", "KILL", "USER", "alice") == b":0\r\n"
+
+
+def test_a_file_that_is_loaded_ends_whom_it_does_not_know(start: Start, tmp_path: Path) -> None:
+    # Given users of a file, connected, one of them changed since
+    path = tmp_path / "users.acl"
+    path.write_text("user alice on nopass +@all ~*\nuser bob on nopass +@all ~*\n")
+    server = start(aclfile=str(path))
+    with (
+        connected(server.port) as admin,
+        connected(server.port) as alice,
+        connected(server.port) as bob,
+    ):
+        assert alice.ask("AUTH", "alice", "x") == bob.ask("AUTH", "bob", "x") == OK
+        # When another file is loaded
+        path.write_text("user alice on nopass +@all -set ~*\n")
+        assert admin.ask("ACL", "LOAD") == OK
+        # Then who is no more is disconnected, and who is has the new rights
+        assert bob.reply() == b""
+        assert alice.ask("ACL", "WHOAMI") == b"$5\r\nalice\r\n"
+        assert alice.ask("SET", "k", "v").startswith(b"-NOPERM")
+        assert alice.ask("GET", "k") == b"$-1\r\n"
+
+
+LISTENERS = {
+    "same": (["SUBSCRIBE", "news:a"], ["&news:*", "&other"], True),
+    "channel": (["SUBSCRIBE", "news:a", "other"], ["&news:a"], False),
+    "pattern": (["PSUBSCRIBE", "news:*"], ["&news:*"], True),
+    "narrower pattern": (["PSUBSCRIBE", "news:*"], ["&news:a", "&news:b"], False),
+    "fitting channel": (["SUBSCRIBE", "news:a"], ["&news:?"], True),
+    "all": (["SUBSCRIBE", "news:a"], ["allchannels"], True),
+    "none": (["SUBSCRIBE", "news:a"], [], False),
+    "by selector": (["SUBSCRIBE", "news:a"], ["(&news:a)"], True),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("case", LISTENERS)
+def test_who_listens_where_it_may_no_longer_is_disconnected(
+    case: str, start: Start, shared_peer: Callable[[str], Peer]
+) -> None:
+    words, rules, stays = LISTENERS[case]
+    before = ["reset", "on", "nopass", "+@all", "&news:*", "&other"]
+    for port in (start().port, shared_peer("redis-8.2").port):
+        with connected(port) as admin, connected(port) as listener:
+            # Given a listener
+            admin.ask("ACL", "SETUSER", "alice", *before)
+            assert listener.ask("AUTH", "alice", "x") == OK
+            listener.ask(*words)
+            for _ in words[2:]:
+                listener.reply()
+            # When its user may hear other channels than before
+            assert admin.ask("ACL", "SETUSER", "alice", "resetchannels", *rules) == OK
+            # Then it hears on, or is disconnected
+            listener.socket.sendall(encode("PING"))
+            assert listener.reply() == (b"*2\r\n$4\r\npong\r\n$0\r\n\r\n" if stays else b"")
+            admin.ask("ACL", "DELUSER", "alice")
+
+
+@pytest.mark.peer
+def test_who_need_not_authenticate_is_as_in_redis(start: Start, peer: Callable[..., Peer]) -> None:
+    """A story of two connections: one that came while everybody was let in, one that came later."""
+    port = peer("redis-8.2").port
+    assert story(start().port) == story(port)
+
+
+def story(port: int) -> list[bytes]:
+    said = []
+    with connected(port) as early, connected(port) as admin:
+        said += [admin.ask("ACL", "SETUSER", "root", "on", ">r", "+@all", "~*")]
+        said += [admin.ask("AUTH", "root", "r")]
+        said += [admin.ask("CONFIG", "SET", "requirepass", "p")]
+        with connected(port) as late:
+            for rules in (
+                ["on"],
+                ["nopass"],
+                ["off"],
+                ["on", ">q"],
+                ["resetpass"],
+                ["nopass", "-ping"],
+                ["resetkeys", "+@all"],
+            ):
+                said += [admin.ask("ACL", "SETUSER", "default", *rules)]
+                said += [early.ask("PING"), late.ask("PING"), late.ask("GET", "k")]
+                said += [late.ask("AUTH", "p"), late.ask("AUTH", "default", "q"), late.ask("PING")]
+                said += [late.ask("RESET"), late.ask("PING"), late.ask("ACL", "WHOAMI")]
+        said += [admin.ask("CONFIG", "SET", "requirepass", "")]
+        said += [admin.ask("CONFIG", "GET", "requirepass")]
+        said += [admin.ask("ACL", "SETUSER", "default", "reset")]
+        said += [early.ask("PING"), early.ask("AUTH", "p"), early.ask("RESET"), early.ask("PING")]
+    return said
+
+
+def test_a_password_of_default_opens_a_server_in_protected_mode(start: Start) -> None:
+    # Given a server that listens everywhere and turns others away
+    server, address = start(bind=("*",)), own_address()
+
+    def from_elsewhere() -> bytes:
+        with socket.create_connection((address, server.port), timeout=SECONDS) as client:
+            return Wire(client).ask("PING")
+
+    assert from_elsewhere().startswith(b"-DENIED")
+    with connected(server.port) as local:
+        # When `default` has a password, another user's does not matter
+        local.ask("ACL", "SETUSER", "alice", "on", ">x", "+@all")
+        assert from_elsewhere().startswith(b"-DENIED")
+        assert local.ask("ACL", "SETUSER", "default", ">x") == OK
+        # Then they are let in to authenticate
+        assert from_elsewhere() == NO_AUTH
+
+
+def test_passwords_are_shown_nowhere(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given users with passwords, some of them tried in wrong places
+    path = tmp_path / "users.acl"
+    path.touch()
+    server = start(aclfile=str(path))
+    shown = b""
+    with caplog.at_level(logging.DEBUG), connected(server.port) as wire:
+        for words in (
+            ("ACL", "SETUSER", "alice", "on", ">hunter2", "+@all", "~*"),
+            ("ACL", "SETUSER", "alice", "<hunter2-wrong"),
+            ("ACL", "SETUSER", "alice", "#hunter2"),
+            ("ACL", "SETUSER", "alice", "(+get", ">hunter2)"),
+            ("AUTH", "alice", "hunter2-wrong"),
+            ("HELLO", "3", "AUTH", "alice", "hunter2-wrong"),
+            ("AUTH", "alice", "hunter2"),
+            ("ACL", "LIST"),
+            ("ACL", "GETUSER", "alice"),
+            ("ACL", "LOG"),
+            ("CLIENT", "LIST"),
+            ("INFO",),
+            ("ACL", "SAVE"),
+        ):
+            shown += wire.ask(*words)
+    # Then no answer, no log and no file holds one
+    assert b"acl_access_denied_auth:2" in shown
+    assert b"hunter2" not in shown
+    assert "hunter2" not in caplog.text
+    assert b"hunter2" not in path.read_bytes()
+
+
+def test_before_auth_an_inline_request_is_bounded_as_others_are(start: Start) -> None:
+    server = start(requirepass="s")
+    longest = MAX_INLINE_BYTES_BEFORE_AUTH
+    too_big = b"-ERR Protocol error: too big inline request\r\n"
+    too_many = b"-ERR Protocol error: unauthenticated multibulk length\r\n"
+    for data, answer in (
+        (b"PING " + b"x" * (longest - 5) + b"\n", NO_AUTH),
+        (b"PING " + b"x" * (longest - 4) + b"\n", too_big),
+        (b"PING " + b"x" * longest, too_big),
+        (b"PING" + b" x" * 9 + b"\n", NO_AUTH),
+        (b"PING" + b" x" * 10 + b"\n", too_many),
+        (b"AUTH s\nPING " + b"x" * (longest + 1) + b"\n", None),
+        (b"AUTH s\nDEL" + b" x" * 10 + b"\n", OK + b":0\r\n"),
+    ):
+        for pieces in ([data], [data[at : at + 1000] for at in range(0, len(data), 1000)]):
+            found = exchange(server.port, pieces)
+            assert found == answer or (answer is None and b"x" * longest in found)
+
+
+def test_an_embedded_connection_is_bound_by_no_rule() -> None:
+    # Given a store whose `default` may do nothing, with a password
+    store = LocalStore(config=Config(requirepass="p"), journaled=False)
+    embedded, tcp = store.client(), store.client(kind="tcp")
+    embedded("ACL", "SETUSER", "default", "off", "-@all", "resetkeys")
+    # Then who is in this process may do everything, and is nobody
+    assert embedded("SET", "k", "v") == Simple(b"OK")
+    assert embedded("ACL", "WHOAMI") is Nil.BULK
+    assert b"user=(superuser) " in bytes_of(embedded("CLIENT", "LIST"))
+    assert str(tcp("PING")).count("NOAUTH") == 1
+    # And may be a user on demand, until it is reset
+    embedded("ACL", "SETUSER", "alice", "on", ">x", "+get", "+reset", "~k")
+    assert embedded("AUTH", "alice", "x") == Simple(b"OK")
+    assert b"NOPERM" in bytes_of(embedded("SET", "k", "v"))
+    embedded("RESET")
+    assert embedded("SET", "k", "v") == Simple(b"OK")
+
+
+def bytes_of(reply: Reply) -> bytes:
+    """The text of a reply that has one."""
+    found = getattr(reply, "text", reply)
+    assert isinstance(found, bytes)
+    return found
+
+
+def test_generated_passwords_are_long_and_differ(start: Start) -> None:
+    server: ServerThread = start()
+    with connected(server.port) as wire:
+        found = [wire.ask("ACL", "GENPASS") for _ in range(3)]
+        assert len(set(found)) == 3
+        assert all(len(one) == len(b"$64\r\n\r\n") + 64 for one in found)
+        for bits, digits in (("1", 1), ("5", 2), ("4096", 1024)):
+            assert wire.ask("ACL", "GENPASS", bits).startswith(b"$%d\r\n" % digits)
