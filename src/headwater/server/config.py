@@ -329,7 +329,7 @@ def _percentiles(text: str) -> tuple[str, ...]:
 def _changed(limits_: OutputLimits, text: str) -> OutputLimits:
     """client-output-buffer-limit with the classes in ``text`` set anew."""
     words = text.split()
-    if not words or len(words) % 4:
+    if len(words) % 4:
         raise ValueError("Wrong number of arguments in buffer limit configuration.")
     for index in range(0, len(words), 4):
         kind = "replica" if words[index].lower() == "slave" else words[index].lower()
