@@ -1,7 +1,8 @@
 """The long campaign of conformance: `make conform`.
 
-Random histories against each real server, one in three of keys and values, then odd requests. What was done and what failed stands in
-artifacts/conform.json: seeds, commands, failures. A seed runs again by itself:
+Random histories against each real server, one in three of keys and values, then odd requests. What
+was done and what failed stands in artifacts/conform.json: seeds, commands, failures. A seed runs again
+by itself:
 
     python -m tests.conformance.campaign --seed 1007 --commands 1000 --fuzz-seconds 0
 """

@@ -1,0 +1,148 @@
+"""Any history of keys and values: sound after every command, admitted before it is written, and back
+from the journal as it was, by the same facts.
+
+What the commands answer is compared with real servers (tests/conformance); here is what those cannot
+tell. Streams with groups, delays and idempotent producers are renamed, copied, moved and swapped.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from headwater.engine import entry_log, pending
+from headwater.engine.check import broken_invariants
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.replay import apply
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Failure
+from tests.conformance.endpoints import Command
+from tests.conformance.histories import Options
+from tests.conformance.histories_keys import KeyHistory
+from tests.property.state import picture
+
+
+class StoreHistory(KeyHistory):
+    """With what only Headwater has, and times that come."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, "headwater")
+        self.steps += [(8, self.our_stream), (3, self.soon)]
+
+    def commands(self, count: int) -> list[Command]:
+        """Now and then a stream of some substance stands at a key, and goes on from there."""
+        found: list[Command] = []
+        while len(found) < count:
+            found += super().commands(8)
+            if self.random.random() < 0.4:
+                found += [self._bytes(words) for words in self.whole_stream()]
+        return found
+
+    def whole_stream(self) -> list[Options]:
+        key, who, ms = self._key(), self._consumer(), self.ms + 1
+        self.ms += 6
+        found: list[Options] = [["DEL", key]]
+        found += [["XADD", key, f"{ms + at}-0", "n", at] for at in range(6)]
+        found += [["XGROUP", "CREATE", key, name, 0] for name in "gh"]
+        found += [["XREADGROUP", "GROUP", "g", who, "COUNT", 5, "STREAMS", key, ">"]]
+        found += [["XNACK", key, "g", "FAIL", "IDS", 2, f"{ms}-0", f"{ms + 1}-0"]]
+        delay = self._one(100, 5000)
+        found += [["XSETTLE", key, "g", who, "FAIL", "DELAY", delay, "IDS", 1, f"{ms + 2}-0"]]
+        found += [["XCLAIM", key, "g", "b", 0, f"{ms + 4}-0", "RETRYCOUNT", 2**40]]
+        found += [["XDEL", key, f"{ms + 1}-0"], *[self.our_stream() for _ in range(2)]]
+        other = self._key()
+        return [*found, ["COPY", key, other, "REPLACE"], self.move(), self.our_stream()]
+
+    def our_stream(self) -> Options:
+        key, what = self._key(), self.random.randrange(5)
+        if what == 0:
+            return ["XADD", key, "IDMP", self._one("p", "q"), self._one("i", "j", "k"), "*", "n", 1]
+        if what == 1:
+            return ["XNACK", key, "g", "FAIL", "IDS", 1, self._id()]
+        if what == 2:
+            delay = self._one(100, 5000)
+            consumer = self._consumer()
+            return ["XSETTLE", key, "g", consumer, "FAIL", "DELAY", delay, "IDS", 1, self._id()]
+        if what == 3:
+            return ["XCFGSET", key, "IDMP-MAXSIZE", self._one(1, 2, 9)]
+        return ["XREADGROUP", "GROUP", "g", self._consumer(), "CLAIM", 0, "STREAMS", key, ">"]
+
+    def soon(self) -> Options:
+        return ["PEXPIRE", self._key(), self._one(1, 900, 4000)]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 160)
+    monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
+
+
+def recovered(facts: list[bytes]) -> tuple[Keyspace, bytes]:
+    """What a journal says, and the facts that saying it wrote again."""
+    keyspace = Keyspace()
+    for group in facts:
+        apply(keyspace, memoryview(group))
+    return keyspace, bytes(keyspace.facts.data)
+
+
+def live(seed: int, commands: int, patches: pytest.MonkeyPatch) -> LocalStore:
+    """A store after a history, everything that was only seen written down."""
+    store, random = LocalStore(), Random(seed)
+    store.settings.node_max_entries = 3
+    client, asked = store.client(), 0
+    journal = store.node.records.journal
+    assert journal is not None
+    commit, admit = journal.commit, client.session.call.admission
+
+    def noted(size: int) -> str | None:
+        nonlocal asked
+        asked = max(asked, size)
+        return admit(size)
+
+    def checked(buffer: bytearray, *, sync: bool) -> None:
+        assert by_itself or len(buffer) <= asked, f"{len(buffer)} bytes, asked for {asked}"
+        commit(buffer, sync=sync)
+
+    client.session.call.admission = noted
+    patches.setattr(journal, "commit", checked)
+    for command in StoreHistory(seed).commands(commands):
+        by_itself = True
+        if random.random() < 0.15:
+            store.advance(random.choice((0.001, 0.5, 3)))
+        by_itself, asked = store.node.next_deadline() is not None, 0
+        client.send(*command)
+        reply = client.reply()
+        assert reply is not None, command
+        assert not isinstance(reply, Failure) or not reply.text.startswith(b"MISCONF"), reply
+        assert broken_invariants(store.node.keyspace) == [], command
+    by_itself = True
+    store.advance(2)
+    client("DISCARD")
+    client("SET", "mark", 1)
+    return store
+
+
+def agrees(seed: int, commands: int) -> None:
+    # Given a store with a history
+    with pytest.MonkeyPatch.context() as patches:
+        store = live(seed, commands, patches)
+    before = picture(store.node.keyspace)
+    # When its journal is read
+    facts = store.facts()
+    keyspace, written = recovered(facts)
+    # Then the state is the same, by the same facts
+    assert picture(keyspace) == before
+    assert written == b"".join(facts)
+    assert broken_invariants(keyspace) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_history_of_keys_is_sound_and_recovered(seed: int) -> None:
+    agrees(seed, 250)
+
+
+@pytest.mark.slice
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_many_long_histories_of_keys_are(seed: int) -> None:
+    agrees(seed, 600)
