@@ -46,6 +46,28 @@ def test_who_is_deleted_is_disconnected_waiting_or_not(start: Start) -> None:
     assert value_of(server, "blocked_clients") == "0"
 
 
+@pytest.mark.parametrize(
+    "words", [("ACL", "DELUSER", "alice"), ("CLIENT", "KILL", "USER", "alice")]
+)
+def test_who_is_disconnected_takes_nothing_more(start: Start, words: tuple[str, ...]) -> None:
+    server = start()
+    with connected(server.port) as admin, connected(server.port) as waiting:
+        # Given a consumer that waits
+        admin.ask("ACL", "SETUSER", "alice", "on", "nopass", "+@all", "~*")
+        admin.ask("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+        waiting.ask("AUTH", "alice", "x")
+        waiting.socket.sendall(
+            encode("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">")
+        )
+        until_blocked(server)
+        # When its connection is ended and an entry comes, all in one turn
+        admin.socket.sendall(encode(*words) + encode("XADD", "s", "1-1", "f", "v"))
+        assert [admin.reply(), admin.reply()] == [b":1\r\n", b"$3\r\n1-1\r\n"]
+        # Then the entry is there for others
+        assert waiting.reply() == b""
+        assert admin.ask("XPENDING", "s", "g").startswith(b"*4\r\n:0\r\n")
+
+
 def test_who_deletes_itself_gets_the_answer_and_the_end(start: Start) -> None:
     server = start()
     with connected(server.port) as admin:

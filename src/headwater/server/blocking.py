@@ -105,6 +105,8 @@ class BlockedClients:
     def _run(self, waiter: Waiter) -> None:
         """Run a blocked command again; it is served, fails, or waits on where it stood."""
         session, records = waiter.session, self._node.records
+        if session.closing:
+            return  # It was killed in this turn; what it would take stays for others.
         if self._pause.active and self._pause.holds_again(waiter):
             return
         call = session.call

@@ -95,14 +95,15 @@ def denial(user: User, row: CommandRow, arguments: Arguments) -> Denial | None:
     return worst
 
 
-def check(session: Session, row: CommandRow, arguments: Arguments) -> None:
-    """Refuse what the session's user may not do, and remember that it was tried.
+def check(session: Session, row: CommandRow, arguments: Arguments, *, context: str = "") -> None:
+    """Refuse what the session's user may not do, and remember that it was tried; ``context`` is what
+    ACL LOG says beside ``toplevel`` and ``multi``, which are seen from the session.
 
     Raises `CommandError` (NOPERM).
     """
     found = denial(session.user, row, arguments)
     if found is not None:
-        session.node.access.refused(session, found.kind, found.object)
+        session.node.access.refused(session, found.kind, found.object, context=context)
         raise CommandError(f"NOPERM {sentence(session.user, found)}")
 
 
