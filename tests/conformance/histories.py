@@ -41,17 +41,19 @@ class History:
             (3, self.xread),
             (4, self.xrange),
             (4, self.xinfo),
-            (1, self.odd),
+            (2, self.odd),
         ]
         if server != "redis-7.0":
             self.steps.append((1, self.xsetid))
             self.steps.append((1, self.consumers))
+            self.steps.append((1, self.anew))
         if self.modes:
             self.steps.append((5, self.xackdel))
+            self.steps.append((5, self.xdelex))
 
     def commands(self, count: int) -> list[Command]:
         """At least ``count`` commands; now and then some of them stand in a transaction."""
-        found: list[Command] = []
+        found: list[Command] = [(b"SET", b"w", b"x")]
         for key in "st":
             for group in "gh":
                 found.append(self._bytes(["XGROUP", "CREATE", key, group, 0, "MKSTREAM"]))
@@ -80,7 +82,11 @@ class History:
         return list(words) if self.random.random() < chance else []
 
     def _key(self) -> str:
-        return "s" if self.random.random() < 0.8 else "t"
+        """One of two streams; seldom what is no stream, or nothing."""
+        draw = self.random.random()
+        if draw < 0.02:
+            return self.random.choice(("w", "none"))
+        return "s" if draw < 0.8 else "t"
 
     def _group(self) -> str:
         return "g" if self.random.random() < 0.7 else "h"
@@ -91,16 +97,27 @@ class History:
     def _id(self) -> str:
         """An id that was given out, more often lately, or one near it."""
         ms = max(1, self.ms - int(self.random.expovariate(0.1)))
-        return f"{ms}-{self.random.choice((0, 0, 0, 1, 2))}"
+        seq = self.random.choice((0, 0, 0, 1, 2))
+        if self.random.random() < 0.95:
+            return f"{ms}-{seq}"
+        forms = ("{0}", " {0}-{1}", "+{0}-{1}", "0{0}-00{1}", "{0}-{1}\0-9", "\t{0}-\n{1}")
+        return self.random.choice(forms).format(ms, seq)
+
+    def _any_id(self) -> str:
+        """As `_id`; now and then the least or the greatest, or none at all."""
+        if self.random.random() < 0.95:
+            return self._id()
+        greatest = f"{2**64 - 1}-{2**64 - 1}"
+        return self.random.choice(("0-0", "0", greatest, f"{2**64 - 1}", "-", "x", "5-", "(1-1"))
 
     def _ids(self, most: int) -> Options:
-        return [self._id() for _ in range(self.random.randint(1, most))]
+        return [self._any_id() for _ in range(self.random.randint(1, most))]
 
     def _end(self, bare: str) -> str:
         draw = self.random.random()
         if draw < 0.5:
             return bare
-        return ("(" if draw < 0.6 else "") + self._id()
+        return ("(" if draw < 0.6 else "") + self._any_id()
 
     def _min_idle(self) -> int:
         return self.random.choice((0, 0, 0, HOUR_MS, 3 * HOUR_MS, 5 * HOUR_MS))
@@ -138,32 +155,46 @@ class History:
 
     def xsetid(self) -> Options:
         more = self._maybe(0.2, "MAXDELETEDID", self._id())
+        more += self._maybe(0.3, "ENTRIESADDED", self.random.choice((0, 5, 50, 500)))
         return ["XSETID", self._key(), f"{self.ms}-9", *more]
 
     def xgroup(self) -> Options:
         what = self._one("SETID", "SETID", "SETID", "CREATE", "DESTROY")
-        if what == "DESTROY" and (self.random.random() < 0.7 or self.server == "redis-7.0"):
-            what = "SETID"
+        if what == "DESTROY" and (self.random.random() < 0.7 or self.server != "valkey-9.1"):
+            what = "SETID"  # not on 8.2 (acked-after-destroy), nor on 7.0
         if what == "DESTROY":
             return ["XGROUP", what, self._key(), self._group()]
-        position = self._one("0", "$", self._id(), self._id())
-        return ["XGROUP", what, self._key(), self._group(), position]
+        position = self._one("0", "$", self._id(), self._id(), "-")
+        read = self._maybe(0.3, "ENTRIESREAD", self.random.choice((-1, 0, 1, 7)))
+        return ["XGROUP", what, self._key(), self._group(), position, *read]
 
     def consumers(self) -> Options:
         what = self._one("DELCONSUMER", "CREATECONSUMER")
         return ["XGROUP", what, self._key(), self._group(), self._consumer()]
 
     def xreadgroup(self) -> Options:
-        found: Options = ["XREADGROUP", "GROUP", self._group(), self._consumer()]
-        found += self._maybe(0.6, "COUNT", self.random.choice((1, 1, 2, 3, 10)))
-        found += self._maybe(0.1, "NOACK")
-        keys: Options = [self._key()] if self.random.random() < 0.8 else ["s", "t"]
-        new = self.random.random() < 0.8
-        return [*found, "STREAMS", *keys, *(">" if new else self._id() for _ in keys)]
+        """New entries, history, or either from several streams; a stream may be named twice."""
+        options = [
+            ["GROUP", self._group(), self._consumer()],
+            self._maybe(0.6, "COUNT", self.random.choice((0, 1, 1, 2, 3, 10))),
+            self._maybe(0.1, "NOACK"),
+            self._maybe(0.05, "BLOCK", 1),
+        ]
+        self.random.shuffle(options)
+        keys = [self._key() for _ in range(self.random.choice((1, 1, 1, 1, 2, 3)))]
+        new = self.random.random()
+        ids = [">" if self.random.random() < new + 0.2 else self._any_id() for _ in keys]
+        return ["XREADGROUP", *(word for part in options for word in part), "STREAMS", *keys, *ids]
 
     def xread(self) -> Options:
-        found: Options = ["XREAD", *self._maybe(0.6, "COUNT", self.random.choice((1, 2, 10)))]
-        return [*found, "STREAMS", "s", "t", self._id(), self._one("$", "0", self._id())]
+        """What is newer than ids; several streams, one of them maybe twice."""
+        found: Options = ["XREAD", *self._maybe(0.6, "COUNT", self.random.choice((0, 1, 2, 10)))]
+        found += self._maybe(0.1, "BLOCK", 1)
+        keys = [self._key() for _ in range(self.random.choice((1, 2, 3)))]
+        ids: Options = [self._one("$", "0", self._id(), self._any_id()) for _ in keys]
+        if self.server == "redis-8.2" and self.random.random() < 0.3:
+            ids[0] = "+"
+        return [*found, "STREAMS", *keys, *ids]
 
     def xrange(self) -> Options:
         count = self._maybe(0.5, "COUNT", self.random.choice((0, 1, 2, 10)))
@@ -178,6 +209,13 @@ class History:
         ids = self._ids(5)
         return ["XACKDEL", self._key(), self._group(), *self._mode(0.8), "IDS", len(ids), *ids]
 
+    def xdelex(self) -> Options:
+        ids = self._ids(5)
+        words: Options = ["IDS", len(ids), *ids]
+        mode = self._mode(0.8)
+        parts = [*mode, *words] if self.random.random() < 0.8 else [*words, *mode]
+        return ["XDELEX", self._key(), *parts]
+
     def xclaim(self) -> Options:
         found: Options = ["XCLAIM", self._key(), self._group(), self._consumer(), self._min_idle()]
         found += self._ids(5)
@@ -189,7 +227,7 @@ class History:
 
     def xautoclaim(self) -> Options:
         found: Options = ["XAUTOCLAIM", self._key(), self._group(), self._consumer()]
-        found += [self._min_idle(), self._one("-", "0", self._id(), self._id())]
+        found += [self._min_idle(), self._one("-", "0", self._id(), self._end("-"))]
         found += self._maybe(0.7, "COUNT", self.random.choice((1, 1, 2, 5, 20)))
         return found + self._maybe(0.4, "JUSTID")
 
@@ -207,8 +245,22 @@ class History:
             return ["XINFO", "STREAM", self._key(), "FULL", "COUNT", self.random.choice((0, 3))]
         return ["XINFO", what, self._key(), *([self._group()] if what == "CONSUMERS" else [])]
 
+    def anew(self) -> Options:
+        """A key goes, comes again, and what is no stream may take its place."""
+        return list(
+            self.random.choice(
+                (
+                    ["DEL", "t"],
+                    ["XGROUP", "CREATE", "t", self._group(), "0", "MKSTREAM"],
+                    ["XGROUP", "CREATE", "t", self._group(), "$", "MKSTREAM", "ENTRIESREAD", 3],
+                    ["SET", "t", "x"],
+                    ["XADD", "s", "MAXLEN", "=", "0", f"{self.ms}-*", "n", 1],
+                )
+            )
+        )
+
     def odd(self) -> Options:
-        """A command that is refused, or a key that begins anew."""
+        """A command that is refused, as a rule."""
         return list(
             self.random.choice(
                 (
@@ -218,6 +270,15 @@ class History:
                     ["XREADGROUP", "GROUP", "none", "a", "STREAMS", "s", ">"],
                     ["XCLAIM", "s", "g", "a", "0", "x"],
                     ["XGROUP", "SETID", "s", "none", "0"],
+                    ["XGROUP", "CREATE", self._key(), "g", "0"],
+                    ["XGROUP", "DELCONSUMER", "s", "none", "a"],
+                    ["XLEN", self._key()],
+                    ["XTRIM", self._key(), "MAXLEN", "1", "LIMIT", "1"],
+                    ["XADD", self._key(), "NOMKSTREAM", f"{self.ms}-1", "n", "1"],
+                    ["XPENDING", self._key(), "g", "-", "+"],
+                    ["XINFO", "STREAM", self._key(), "FULL", "COUNT", "-1"],
+                    ["XCLAIM", self._key(), "g", "a", "0", self._id(), "LASTID", "x"],
+                    ["XAUTOCLAIM", self._key(), "g", "a", "x", "0"],
                 )
             )
         )

@@ -263,10 +263,12 @@ def test_a_claimer_that_waits_goes_on_waiting_when_there_is_no_room_for_what_com
 ) -> None:
     # Given a member of the group who waits, and a full journal
     store.client()("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">")
-    client.send(*"XREADGROUP GROUP g ann BLOCK 0 CLAIM 5000 STREAMS s >".split())
+    line = "XREADGROUP GROUP g ann BLOCK 0 CLAIM 5000 STREAMS s >"
+    client.send(*line.split())
     assert client.reply() is None
     # When it is looked at again, signalled for nothing, and entries come
-    store.client()(*"XSETTLE s g ann FAIL DELAY 1000 IDS 1 1-1".split())
+    line = "XSETTLE s g ann FAIL DELAY 1000 IDS 1 1-1"
+    store.client()(*line.split())
     store.advance(1)
     store.advance(5)
     store.client()("XADD", "s", "9-9", "a", "b")
@@ -289,7 +291,8 @@ def test_a_claim_asks_for_room_for_what_it_gives(store: LocalStore) -> None:
     asked: list[int] = []
     client.session.call.admission = asked.append
     # When it is claimed, without a COUNT
-    reply = client(*"XREADGROUP GROUP g bob CLAIM 60000 STREAMS s >".split())
+    line = "XREADGROUP GROUP g bob CLAIM 60000 STREAMS s >"
+    reply = client(*line.split())
     # Then room is asked for one record
     assert reply == [[b"s", [[b"1-3", [b"n", b"3"], 60000, 1]]]]
     assert max(asked) < 1000
