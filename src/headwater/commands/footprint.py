@@ -15,8 +15,13 @@ from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 
-DEFAULT_SAMPLES = 64
+DEFAULT_SAMPLES = 128
 """Parts of a container that are looked at. Redis looks at 5; blocks here differ more in size."""
+
+MANY = 20_000
+FEW_SAMPLES = 8
+"""When so many parts have been looked at, containers that follow are measured by a few: what holds
+others that hold others would else hold the server up."""
 
 SLOT_BYTES = 104
 """What a key costs in its database beside key and value: a place in a dictionary of at most two
@@ -68,17 +73,16 @@ class _Walk:
         total = float(sys.getsizeof(value))
         parts = gc.get_referents(value)
         if not isinstance(value, (dict, list, tuple, set, frozenset)):
-            if type(value).__flags__ & _HEAP_TYPE and parts:
+            if type(value).__dictoffset__ and parts:
                 total += _OBJECT_HEADER + _OBJECT_SLOT * len(parts)
             return total + sum(map(self.size, parts))
-        step = 1 if not self._samples else max(1, len(parts) // (2 * self._samples))
+        samples = self._samples
+        if samples and len(self._held) > MANY:
+            samples = min(samples, FEW_SAMPLES)
+        step = 1 if not samples else max(1, len(parts) // (2 * samples))
         if step % 2 == 0:
             step += 1  # of a dictionary's parts every second is a key
         looked_at = parts[::step]
         if looked_at:
             total += sum(map(self.size, looked_at)) * len(parts) / len(looked_at)
         return total
-
-
-_HEAP_TYPE = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE: made by a class statement."""

@@ -43,6 +43,7 @@ class LatencyMonitor:
     """Events by name.
 
     >>> monitor = LatencyMonitor()
+    >>> monitor.threshold_ms = 10
     >>> monitor.add("command", time=100, ms=20)
     >>> monitor.events["command"].max_ms
     20

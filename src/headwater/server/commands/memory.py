@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
+from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.server.commands.help import write_help
 from headwater.server.info import human, resident_bytes
@@ -47,7 +48,8 @@ def memory_usage(call: Call, session: Session, node: Node) -> None:
     if value is None:
         call.reply.nil()
     else:
-        call.reply.integer(footprint(value, samples=samples) + sys.getsizeof(key) + SLOT_BYTES)
+        own = 0 if isinstance(value, Stream) else sys.getsizeof(key)  # a stream knows its key
+        call.reply.integer(footprint(value, samples=samples) + own + SLOT_BYTES)
 
 
 def memory_stats(call: Call, session: Session, node: Node) -> None:

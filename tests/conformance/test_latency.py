@@ -1,0 +1,107 @@
+"""LATENCY tells what took long and how long commands take, once it is asked to look."""
+
+from __future__ import annotations
+
+import re
+import pytest
+
+from headwater.server.config import Config
+from headwater.server.latency import MAX_SAMPLES, EventSeries, Histogram
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Simple
+
+OK = Simple(b"OK")
+
+
+@pytest.fixture
+def client() -> LocalClient:
+    config = Config(port=0, appendonly=False, enable_debug_command="yes")
+    return LocalStore(config=config, journaled=False).client()
+
+
+def test_what_took_long_is_kept_once_somebody_wants_to_know(client: LocalClient) -> None:
+    # Given that nobody looks, nothing is kept
+    client("DEBUG", "SLEEP", "0.002")
+    assert client("LATENCY", "LATEST") == []
+
+    # When somebody does
+    client("CONFIG", "SET", "latency-monitor-threshold", 1)
+    client("DEBUG", "SLEEP", "0.005")
+
+    # Then the event is there, in each of its forms
+    latest = client("LATENCY", "LATEST")
+    assert isinstance(latest, list)
+    (event,) = latest
+    assert isinstance(event, list)
+    name, time, ms, longest = event
+    assert name == b"command"
+    assert isinstance(ms, int)
+    assert ms >= 5
+    assert longest == ms
+    assert client("LATENCY", "HISTORY", "command") == [[time, ms]]
+    graph = client("LATENCY", "GRAPH", "command")
+    assert isinstance(graph, bytes)
+    head = b"command - high %d ms, low %d ms (all time high %d ms)\n"
+    assert graph.startswith(head % (ms, ms, ms) + b"-" * 80)
+    doctor = client("LATENCY", "DOCTOR")
+    assert isinstance(doctor, bytes)
+    assert b"1. command: 1 within 1 s" in doctor
+    assert client("LATENCY", "RESET", "none", "command", "command") == 1
+    assert client("LATENCY", "LATEST") == []
+
+
+def test_an_event_keeps_the_longest_of_a_second_and_no_more_than_it_may() -> None:
+    series = EventSeries()
+    for second in range(2 * MAX_SAMPLES):
+        series.add(second, 10)
+        series.add(second, 30)
+        series.add(second, 20)
+    assert list(series.samples) == [(second, 30) for second in range(MAX_SAMPLES, 2 * MAX_SAMPLES)]
+    assert series.max_ms == 30
+
+
+def test_how_long_commands_take_is_told_while_it_is_tracked(client: LocalClient) -> None:
+    client("PING")
+    assert client("LATENCY", "HISTOGRAM") == []
+    assert client("INFO", "latencystats") == b"# Latencystats\r\n"
+    client("CONFIG", "SET", "latency-tracking", "yes")
+    for _ in range(3):
+        client("PING")
+    client("CONFIG", "GET", "save")
+
+    told = client("LATENCY", "HISTOGRAM", "ping", "nosuch")
+    assert isinstance(told, list)
+    name, figures = told
+    assert name == b"ping"
+    assert isinstance(figures, list)
+    assert figures[:3] == [b"calls", 3, b"histogram_usec"]
+    assert isinstance(figures[3], list)
+    assert figures[3][-1] == 3, "the last step holds all"
+    config = client("LATENCY", "HISTOGRAM", "config")
+    assert isinstance(config, list)
+    assert set(config[::2]) == {b"config|set", b"config|get"}
+    stats = client("INFO", "latencystats")
+    assert isinstance(stats, bytes)
+    line = rb"latency_percentiles_usec_ping:p50=\d+\.\d{3},p99=\d+\.\d{3},p99\.9=\d+\.\d{3}\r\n"
+    assert re.search(line, stats)
+
+    # And forgotten with the other figures.
+    client("CONFIG", "RESETSTAT")
+    client("CONFIG", "SET", "latency-tracking-info-percentiles", "100")
+    stats = client("INFO", "latencystats")
+    assert isinstance(stats, bytes)
+    assert b"usec_ping" not in stats
+    assert re.search(rb"usec_config\|resetstat:p100=\d+\.\d{3}\r\n", stats)
+
+
+def test_percentiles_are_within_three_percent() -> None:
+    histogram = Histogram()
+    for microseconds in range(1, 10_001):
+        histogram.add(microseconds * 1000)
+    for percent in (1.0, 50.0, 99.0, 99.9, 100.0):
+        exact = 10_000 * percent / 100
+        assert exact <= histogram.percentile_us(percent) <= 1.04 * exact
+    assert histogram.powers_of_two()[-1] == (16384, 10_000)
+    edges = dict(histogram.powers_of_two())
+    for edge in (64, 1024, 8192):
+        assert abs(edges[edge] - edge) <= 0.04 * edge

@@ -1,0 +1,106 @@
+"""MEMORY USAGE tells the truth: within a tenth of what Python's allocator was asked for."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from headwater.commands.footprint import footprint
+from headwater.server.config import Config
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Nil
+
+Fill = Callable[[LocalClient, str], None]
+
+
+def entries(count: int) -> Fill:
+    def fill(client: LocalClient, key: str) -> None:
+        for number in range(1, count + 1):
+            client("XADD", key, f"{number}-1", "field", f"value{number}")
+
+    return fill
+
+
+def delivered(count: int) -> Fill:
+    def fill(client: LocalClient, key: str) -> None:
+        entries(count)(client, key)
+        client("XGROUP", "CREATE", key, "g", "0")
+        for consumer in range(4):
+            reading = ("XREADGROUP", "GROUP", "g", f"c{consumer}", "COUNT", count // 4)
+            client(*reading, "STREAMS", key, ">")
+
+    return fill
+
+
+def produced(client: LocalClient, key: str) -> None:
+    for number in range(1000):
+        client("XADD", key, "IDMP", f"p{number % 20}", f"iid{number}", "*", "a", "b")
+
+
+def fields(client: LocalClient, key: str) -> None:
+    for number in range(1000):
+        client("HSET", key, f"field{number}", "v" * (number % 50))
+
+
+def elements(client: LocalClient, key: str) -> None:
+    for number in range(1000):
+        client("RPUSH", key, "v" * (number % 50))
+
+
+CASES: dict[str, tuple[Fill, int]] = {
+    "entries": (entries(5000), 1),
+    "pending entries": (delivered(4000), 1),
+    "small streams": (entries(3), 100),
+    "small streams with groups": (delivered(4), 50),
+    "idempotent producers": (produced, 1),
+    "a hash": (fields, 1),
+    "a list": (elements, 1),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("samples", [(), ("SAMPLES", 0)], ids=["sampled", "all"])
+def test_a_key_takes_what_is_told(case: str, samples: tuple[str | int, ...]) -> None:
+    # Given a store that has everything that it needs for keys of this kind
+    fill, count = CASES[case]
+    config = Config(port=0, appendonly=False)
+    client = LocalStore(config=config, journaled=False).client()
+    fill(client, "before")
+    keys = [f"key{number}" for number in range(count)]
+
+    # When the keys are made
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for key in keys:
+            fill(client, key)
+        gc.collect()
+        real = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    # Then they take what is told of them
+    told = 0
+    for key in keys:
+        usage = client("MEMORY", "USAGE", key, *samples)
+        assert isinstance(usage, int)
+        told += usage
+    assert abs(told - real) < 0.1 * real
+
+
+def test_what_is_not_there_takes_nothing_and_what_is_wrong_is_refused() -> None:
+    client = LocalStore().client()
+    assert client("MEMORY", "USAGE", "none") is Nil.BULK
+    client("SET", "k", "v")
+    assert client("MEMORY", "USAGE", "k", "SAMPLES", "-1") == Failure(b"ERR syntax error")
+    assert client("MEMORY", "USAGE", "k", "SAMPLES", "x").__class__ is Failure
+
+
+def test_what_holds_much_that_holds_much_is_measured_by_a_part() -> None:
+    nested = [[bytes(100) for _ in range(300)] for _ in range(300)]
+    exact, sampled = footprint(nested, samples=0), footprint(nested)
+    assert abs(sampled - exact) < 0.1 * exact

@@ -1,0 +1,99 @@
+"""CLIENT PAUSE where no real server can be waited for: all commands, deadlines, who is woken."""
+
+from __future__ import annotations
+
+from headwater.server.config import Config
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Nil, Simple
+
+OK = Simple(b"OK")
+
+
+def store_with(count: int) -> tuple[LocalStore, list[LocalClient]]:
+    made = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    return made, [made.client() for _ in range(count)]
+
+
+def test_a_pause_of_everything_holds_every_command_up_to_its_end() -> None:
+    # Given a pause of everything
+    store, (admin, one, two) = store_with(3)
+    assert admin("CLIENT", "PAUSE", 1000) == OK
+
+    # When clients ask, the one that paused included
+    one.send("PING")
+    one.send("ECHO", "second")
+    two.send("GET", "k")
+    admin.send("CLIENT", "UNPAUSE")
+    assert [client.reply() for client in (one, two, admin)] == [None, None, None]
+
+    # Then nothing is answered a moment before the end, and everything in order at the end
+    store.advance(0.999)
+    assert one.reply() is None
+    store.advance(0.001)
+    assert one.reply() == Simple(b"PONG")
+    assert one.reply() == b"second"
+    assert two.reply() is Nil.BULK
+    assert admin.reply() == OK
+
+
+def test_what_is_wrong_is_refused_during_a_pause() -> None:
+    _store, (admin, client) = store_with(2)
+    admin("CLIENT", "PAUSE", 1000)
+    assert isinstance(client("GET"), Failure)
+    assert isinstance(client("NOSUCH"), Failure)
+
+
+def test_a_pause_that_is_over_holds_nothing_although_nobody_ticked() -> None:
+    store, (admin, client) = store_with(2)
+    admin("CLIENT", "PAUSE", 1000)
+    store.clock.advance(1)
+    assert client("PING") == Simple(b"PONG")
+
+
+def test_a_client_that_goes_away_is_forgotten() -> None:
+    store, (admin, client, reader) = store_with(3)
+    admin("CLIENT", "PAUSE", 1000)
+    client.send("SET", "k", "1")
+    client.close()
+    store.advance(1)
+    assert reader("EXISTS", "k") == 0
+    assert store.node.waiting.count == 0
+
+
+def test_info_tells_of_the_pause_and_of_who_waits() -> None:
+    _store, (admin, client) = store_with(2)
+    admin("CLIENT", "PAUSE", 1000, "WRITE")
+    client.send("SET", "k", "1")
+    text = admin("INFO", "clients")
+    assert isinstance(text, bytes)
+    assert b"blocked_clients:1\r\n" in text
+    assert b"paused_reason:client_pause\r\npaused_actions:write\r\n" in text
+    assert b"paused_timeout_milliseconds:1000\r\n" in text
+
+
+def test_a_claiming_reader_that_is_woken_during_a_pause_is_served_at_its_end() -> None:
+    # Given a reader that waits until an entry is old enough to be claimed
+    store, (admin, holder, reader) = store_with(3)
+    admin("XADD", "s", "1-1", "a", "1")
+    admin("XGROUP", "CREATE", "s", "g", "0")
+    holder("XREADGROUP", "GROUP", "g", "one", "STREAMS", "s", ">")
+    reader.send(*("XREADGROUP", "GROUP", "g", "two", "BLOCK", 0, "CLAIM", 500, "STREAMS", "s", ">"))
+
+    # When it becomes old enough during a pause of writes
+    admin("CLIENT", "PAUSE", 1000, "WRITE")
+    store.advance(0.999)
+    assert reader.reply() is None
+
+    # Then the reader gets it when the pause is over
+    store.advance(0.001)
+    assert isinstance(reader.reply(), list)
+
+
+def test_a_reader_times_out_during_a_pause_at_its_own_time() -> None:
+    store, (admin, reader) = store_with(2)
+    reader.send("XREAD", "BLOCK", 300, "STREAMS", "s", "$")
+    admin("CLIENT", "PAUSE", 1000)
+    store.advance(0.299)
+    assert reader.reply() is None
+    store.advance(0.001)
+    assert reader.reply() is Nil.ARRAY

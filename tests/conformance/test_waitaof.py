@@ -1,0 +1,187 @@
+"""WAITAOF and WAIT tell the truth: what a client wrote is durable when WAITAOF says so, not before."""
+
+from __future__ import annotations
+
+from headwater.journal.journal import Journal
+from headwater.server.config import Config
+from headwater.server.node import Node
+from headwater.server.opening import recovered_keyspace
+from headwater.testing.clock import ManualClock
+from headwater.testing.node import LocalClient, LocalStore, request
+from headwater.testing.replies import Failure, Simple
+
+NEVER_S = 1e6
+
+
+class FlushedByHand(LocalStore):
+    """A store whose fsync of every second comes when the test says so."""
+
+    def _open(self) -> Node:
+        assert self.files is not None
+        journal = Journal.open(
+            self.files,
+            policy="everysec",
+            file_bytes=1024 * 1024,
+            clock=self.clock,
+            flush_interval=NEVER_S,
+        )
+        keyspace = recovered_keyspace(journal)
+        return Node(keyspace=keyspace, journal=journal, config=self.config, clock=self.clock)
+
+    def flush(self) -> None:
+        """One fsync of the background's."""
+        journal = self.node.journal
+        assert journal is not None
+        assert journal._flusher is not None
+        assert journal._flusher.flush_once()
+
+
+def opened() -> tuple[FlushedByHand, LocalClient, LocalClient]:
+    store = FlushedByHand(clock=ManualClock())
+    return store, store.client(), store.client()
+
+
+def test_it_waits_for_the_fsync_of_what_the_client_wrote() -> None:
+    # Given a write that is not durable yet
+    store, writer, other = opened()
+    writer("XADD", "s", "1-1", "a", "1")
+    writer.send("WAITAOF", 1, 0, 0)
+    store.advance(0.5)
+    assert writer.reply() is None
+
+    # Then a client that wrote nothing need not wait
+    assert other("WAITAOF", 1, 0, 0) == [1, 0]
+
+    # When it is flushed, the answer comes; what the disk holds then is the write
+    store.flush()
+    store.advance(0.01)
+    assert writer.reply() == [1, 0]
+    store.crash()
+    assert store.client()("XLEN", "s") == 1
+    store.node.close()
+
+
+def test_a_write_of_the_same_pipeline_counts() -> None:
+    store, writer, _ = opened()
+    writer.session.feed(request(("SET", "k", "1")) + request(("WAITAOF", 1, 0, 0)))
+    store.node.turn([writer.session])
+    assert writer.reply() == Simple(b"OK")
+    store.advance(0.5)
+    assert writer.reply() is None
+    store.flush()
+    store.advance(0.01)
+    assert writer.reply() == [1, 0]
+    store.node.close()
+
+
+def test_an_fsync_before_the_write_does_not_count() -> None:
+    store, writer, other = opened()
+    other("SET", "k", "1")
+    store.flush()
+    writer("SET", "k", "2")
+    writer.send("WAITAOF", 1, 0, 0)
+    store.advance(0.5)
+    assert writer.reply() is None
+    store.flush()
+    store.advance(0.01)
+    assert writer.reply() == [1, 0]
+    store.node.close()
+
+
+def test_the_time_runs_out_and_tells_what_there_is() -> None:
+    store, writer, admin = opened()
+    writer("SET", "k", "1")
+    writer.send("WAITAOF", 1, 0, 300)
+    store.advance(0.3)
+    assert writer.reply() == [0, 0]
+
+    # A replica that does not exist is waited for as well, the disk or not.
+    writer.send("WAITAOF", 1, 1, 300)
+    store.flush()
+    store.advance(0.3)
+    assert writer.reply() == [1, 0]
+
+    # And CLIENT UNBLOCK ends it early.
+    writer("SET", "k", "2")
+    writer.send("WAITAOF", 1, 0, 0)
+    assert admin("CLIENT", "UNBLOCK", writer.session.id) == 1
+    assert writer.reply() == [0, 0]
+    writer.send("WAITAOF", 1, 0, 0)
+    assert admin("CLIENT", "UNBLOCK", writer.session.id, "ERROR") == 1
+    assert writer.reply() == Failure(b"UNBLOCKED client unblocked via CLIENT UNBLOCK")
+    store.node.close()
+
+
+def test_what_a_woken_reader_wrote_counts() -> None:
+    store, reader, writer = opened()
+    writer("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    store.flush()
+    reader.send("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "s", ">")
+    writer("XADD", "s", "1-1", "a", "1")
+    assert isinstance(reader.reply(), list)
+    reader.send("WAITAOF", 1, 0, 0)
+    assert reader.reply() is None
+    store.flush()
+    store.advance(0.01)
+    assert reader.reply() == [1, 0]
+    store.node.close()
+
+
+def test_with_fsync_always_it_is_durable_at_once() -> None:
+    store = LocalStore()
+    client = store.client()
+    client("SET", "k", "1")
+    assert client("WAITAOF", 1, 0, 0) == [1, 0]
+    assert client("CONFIG", "SET", "appendfsync", "no") == Simple(b"OK")
+    assert client("WAITAOF", 1, 0, 0) == [1, 0], "the change of policy has synced"
+    client("SET", "k", "2")
+    client.send("WAITAOF", 1, 0, 100)
+    store.advance(0.1)
+    assert client.reply() == [0, 0]
+
+
+def test_a_file_that_is_full_makes_what_was_before_it_durable() -> None:
+    store = LocalStore()
+    client, other = store.client(), store.client()
+    client("CONFIG", "SET", "appendfsync", "no")
+    client("SET", "k", "1")
+    for _ in range(3):
+        other("SET", "big", "x" * 500_000)
+    assert client("WAITAOF", 1, 0, 0) == [1, 0]
+
+
+def test_nothing_blocks_in_a_transaction() -> None:
+    store, client, _ = opened()
+    client("MULTI")
+    client("SET", "k", "1")
+    client("WAITAOF", 1, 0, 0)
+    client("WAIT", 1, 0)
+    assert client("EXEC") == [Simple(b"OK"), [0, 0], 0]
+    store.node.close()
+
+
+def test_without_a_journal_it_is_an_error_and_wait_counts_no_replica() -> None:
+    store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    client, admin = store.client(), store.client()
+    assert client("WAITAOF", 1, 0, 0) == Failure(
+        b"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+    )
+    assert client("WAITAOF", 0, 0, 0) == [0, 0]
+    assert client("WAIT", 0, 0) == 0
+    client.send("WAIT", 1, 0)
+    store.advance(3600)
+    assert client.reply() is None
+    assert admin("CLIENT", "UNBLOCK", client.session.id) == 1
+    assert client.reply() == 0
+
+
+def test_saving_is_refused_with_what_to_do_instead() -> None:
+    kept, lost = LocalStore(), LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    for command in ("SAVE", "BGSAVE", "BGREWRITEAOF"):
+        reply = kept.client()(command)
+        assert isinstance(reply, Failure)
+        assert b"every write is in the journal" in reply.text
+        reply = lost.client()(command)
+        assert isinstance(reply, Failure)
+        assert b"appendonly yes" in reply.text
+    assert kept.client()("LASTSAVE") == kept.clock.now_ms() // 1000
