@@ -1,0 +1,265 @@
+"""Keys that are renamed, copied, swapped and flushed: what goes along, what hears of it, what is left."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.commands import events
+from headwater.engine.check import broken_invariants
+from headwater.engine.database import Database, WatchToken
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.replay import apply
+from headwater.engine.stream import Stream
+from headwater.limits import SMALL_GARBAGE
+from tests.property.state import picture
+
+WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
+
+
+@pytest.fixture
+def keyspace() -> Iterator[Keyspace]:
+    made = Keyspace()
+    yield made
+    assert broken_invariants(made) == []
+    again = Keyspace()
+    apply(again, memoryview(bytes(made.facts.data)))
+    assert picture(again) == picture(made)
+
+
+@pytest.fixture
+def db(keyspace: Keyspace) -> Database:
+    return keyspace.databases[0]
+
+
+@pytest.fixture
+def other(keyspace: Keyspace) -> Database:
+    return keyspace.databases[1]
+
+
+def made(db: Database, key: bytes = b"s") -> Stream:
+    """A stream of four entries: one acknowledged, one released, one delayed, one owned."""
+    keyspace = db.keyspace
+    stream = db.create_stream(key, keyspace.next_sid)
+    for seq in range(4):
+        stream.append(1, seq, WIRE, 1, seq == 0)
+    group = stream.create_group(b"g", keyspace.next_gid, 0, 0, 0)
+    consumer = group.create_consumer(b"c", 1, 1000)
+    group.deliver(consumer, 1000, (1, 0), (1, 3), 4, 4, noack=False)
+    group.acknowledge([(1, 0)])
+    group.release([(1, 1, 1)])
+    group.delay([(1, 2, 5000, 1)])
+    stream.idempotency.record(b"p", b"i", (1, 3))
+    return stream
+
+
+def test_a_renamed_stream_is_the_same_stream(db: Database, other: Database) -> None:
+    stream = made(db)
+    db.set_expiry(b"s", 9000)
+    db.rename(b"s", other, b"t")
+    assert other.values == {b"t": stream}
+    assert (stream.db, stream.key) == (other, b"t")
+    assert other.expiries == {b"t": 9000}
+    assert (db.values, db.expiries) == ({}, {})
+    assert db.keyspace.next_due() == 5000
+    assert db.keyspace.first_expiry() == (9000, other, b"t")
+
+
+def test_a_copied_stream_shares_nothing(db: Database, other: Database) -> None:
+    # Given a stream and its copy
+    stream = made(db)
+    keyspace = db.keyspace
+    db.copy(b"s", other, b"t", keyspace.next_sid, [(1, keyspace.next_gid)])
+    copy = other.values[b"t"]
+    assert isinstance(copy, Stream)
+    before = picture(keyspace)["databases"][0]
+    # When everything of the copy changes
+    group = copy.groups[b"g"]
+    assert group.gid != stream.groups[b"g"].gid
+    copy.append(2, 0, WIRE, 1, True)
+    copy.delete([(1, 1), (1, 2)], marks=True)
+    group.own(group.by_cid[1], [(1, 1, 2000, 7), (1, 2, 2000, 7)], 2000, 2000)
+    group.acknowledge([(1, 3)])
+    copy.idempotency.expire(b"p", 1)
+    copy.trim_through(1, 3)
+    # Then nothing of the original has
+    assert picture(keyspace)["databases"][0] == before
+    assert keyspace.next_due() == 5000
+
+
+def test_a_copy_knows_the_delays_of_what_it_was_copied_from(db: Database) -> None:
+    made(db)
+    db.copy(b"s", db, b"t", 2, [(1, 2)])
+    db.delete(b"s")
+    assert db.keyspace.next_due() == 5000
+    assert list(db.keyspace.delaying) == [2]
+
+
+def test_consumers_that_were_only_seen_are_written_down_in_the_copy_too(db: Database) -> None:
+    group = made(db).groups[b"g"]
+    group.see(group.by_cid[1], 7777)
+    db.copy(b"s", db, b"t", 2, [(1, 2)])
+    keyspace = db.keyspace
+    assert keyspace.unseen == {1: {1: None}, 2: {1: None}}
+    for gid in (1, 2):
+        found = keyspace.groups[gid]
+        found.record_seen(found.by_cid[1], 7777, 1000)
+    keyspace.unseen.clear()
+
+
+def test_copies_of_the_other_types_share_nothing(db: Database) -> None:
+    db.push(b"l", [b"a"], left=False)
+    db.add_members(b"m", [b"a"])
+    db.set_fields(b"h", [(b"f", b"v")])
+    for key in (b"l", b"m", b"h"):
+        db.copy(key, db, key + b"2", 0, [])
+    db.push(b"l2", [b"b"], left=False)
+    db.add_members(b"m2", [b"b"])
+    db.set_fields(b"h2", [(b"g", b"w")])
+    assert [db.values[key] for key in (b"l", b"m", b"h")] == [deque([b"a"]), {b"a"}, {b"f": b"v"}]
+
+
+def test_a_value_goes_with_its_last_member(db: Database) -> None:
+    db.push(b"l", [b"a", b"b"], left=True)
+    assert db.values[b"l"] == deque([b"b", b"a"])
+    db.pop(b"l", 2, left=False)
+    db.add_members(b"m", [b"a"])
+    db.remove_members(b"m", [b"a"])
+    assert db.values == {}
+
+
+def test_swapped_databases_keep_who_waits_and_watches(db: Database, other: Database) -> None:
+    # Given keys here and there, and somebody who waits for and watches each
+    made(db)
+    other.set_string(b"s", b"v")
+    other.set_expiry(b"s", 5000)
+    db.set_string(b"here", b"v")
+    tokens = {(number, key): WatchToken() for number in (0, 1) for key in (b"s", b"here", b"none")}
+    for (number, key), token in tokens.items():
+        db.keyspace.databases[number].watch(key, token)
+        db.keyspace.databases[number].waited[key] = 1
+    db.keyspace.signalled.clear()
+    # When the databases are swapped
+    db.keyspace.swap(0, 1)
+    # Then values, times and streams have changed places
+    assert db.values == {b"s": b"v"}
+    assert db.keyspace.first_expiry() == (5000, db, b"s")
+    assert list(other.values) == [b"s", b"here"]
+    # And whoever waits for or watches a key on either side has heard of it, nobody else
+    concerned = {(0, b"s"), (1, b"s"), (0, b"here"), (1, b"here")}
+    assert {at for at, token in tokens.items() if token.broken} == concerned
+    assert set(db.keyspace.signalled) == concerned
+    for token in tokens.values():
+        db.unwatch(token)
+    db.waited.clear()
+    other.waited.clear()
+
+
+@pytest.mark.parametrize("others", [0, 9])
+def test_flushing_forgets_the_streams_of_one_database_only(
+    others: int, db: Database, other: Database
+) -> None:
+    """By what goes when that is less, by what stays otherwise."""
+    made(db)
+    group = made(db, b"t").groups[b"g"]
+    group.see(group.by_cid[1], 7777)
+    kept = made(other)
+    for number in range(others):
+        other.set_string(b"%d" % number, b"v")
+    db.flush()
+    keyspace = db.keyspace
+    assert keyspace.streams == {kept.sid: kept}
+    assert list(keyspace.groups) == list(keyspace.delaying) == [kept.groups[b"g"].gid]
+    assert keyspace.unseen == {}
+
+
+def test_flushing_is_heard_by_who_waits_and_watches(db: Database) -> None:
+    db.set_string(b"k", b"v")
+    token, untouched = WatchToken(), WatchToken()
+    db.watch(b"k", token)
+    db.watch(b"none", untouched)
+    db.waited.update({b"k": 1, b"none": 1})
+    db.keyspace.flush_all()
+    assert (token.broken, untouched.broken) == (True, False)
+    assert list(db.keyspace.signalled) == [(0, b"k")]
+    db.unwatch(token)
+    db.unwatch(untouched)
+    db.waited.clear()
+
+
+def test_what_is_large_and_gone_is_left_to_be_freed(db: Database) -> None:
+    large = SMALL_GARBAGE + 1
+    db.push(b"l", [b"x"] * large, left=True)
+    db.add_members(b"m", [b"%d" % at for at in range(large)])
+    db.set_fields(b"h", [(b"%d" % at, b"v") for at in range(large)])
+    stream = db.create_stream(b"s", 1)
+    for seq in range(large):
+        stream.append(1, seq, WIRE, 1, seq == 0)
+    db.set_string(b"k", b"x" * large)
+    gone = [db.values[key] for key in (b"l", b"m", b"h", b"s")]
+    for key in (b"l", b"m", b"h", b"s", b"k"):
+        db.delete(key)
+    assert all(a is b for a, b in zip(db.keyspace.garbage, gone, strict=True))
+    # What is small is not, but for a database as a whole
+    made(db)
+    db.delete(b"s")
+    assert len(db.keyspace.garbage) == len(gone)
+    db.set_string(b"k", b"v")
+    db.flush()
+    assert db.keyspace.garbage[len(gone) :] == [{b"k": b"v"}]
+
+
+def test_nothing_is_left_to_be_freed_by_a_recovery(db: Database) -> None:
+    db.push(b"l", [b"x"] * 1000, left=True)
+    db.delete(b"l")
+    again = Keyspace()
+    apply(again, memoryview(bytes(db.keyspace.facts.data)))
+    assert again.garbage == []
+
+
+def test_every_key_that_appears_is_told_of_once(db: Database, other: Database) -> None:
+    keyspace = db.keyspace
+    keyspace.notified = events.NEW
+    db.set_string(b"a", b"v")
+    db.set_string(b"a", b"w")
+    db.push(b"l", [b"x"], left=True)
+    db.push(b"l", [b"x"], left=True)
+    db.create_stream(b"s", 1)
+    db.rename(b"s", other, b"s")
+    db.copy(b"a", db, b"l", 0, [])
+    db.delete(b"a")
+    db.set_string(b"a", b"v")
+    found = [(number, key) for number, event, key in keyspace.events if event == b"new"]
+    assert found == [(0, b"a"), (0, b"l"), (0, b"s"), (1, b"s"), (0, b"l"), (0, b"a")]
+    assert len(found) == len(keyspace.events)
+
+
+def test_any_key_that_is_there_may_be_drawn(db: Database) -> None:
+    assert db.random_key(lambda _below: 0, 0) is None
+    for number in range(20):
+        db.set_string(b"%d" % number, b"v")
+    for number in range(15):
+        db.delete(b"%d" % number)
+    db.set_expiry(b"19", 1000)
+    drawn = {db.random_key(lambda below, n=n: n % below, 1000) for n in range(100)}
+    assert drawn == {b"15", b"16", b"17", b"18"}
+    # Where chance finds none, one is found nevertheless
+    for number in range(16, 20):
+        db.delete(b"%d" % number)
+    assert db.random_key(lambda _below: 0, 1000) == b"15"
+    db.set_expiry(b"15", 1000)
+    assert db.random_key(lambda _below: 0, 1000) is None
+
+
+def test_a_time_of_use_goes_where_the_value_goes(db: Database, other: Database) -> None:
+    db.set_string(b"a", b"v")
+    made(db)
+    for key in (b"a", b"s"):
+        db.use(key, 500)
+        db.rename(key, other, key)
+    assert [other.used_ms(key) for key in (b"a", b"s", b"none")] == [500, 500, 0]
+    assert db.used == {}
+    other.delete(b"a")
+    assert other.used == {}
