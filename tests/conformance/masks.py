@@ -210,7 +210,7 @@ def _acl_log(reply: Reply, circumstances: Circumstances) -> Reply:
 
     def change(name: bytes, value: Reply) -> Reply:
         if name in (b"age-seconds", b"client-info"):
-            return type(value).__name__
+            return type(value).__name__.encode()
         return _age(value, circumstances.now_ms) if name.startswith(b"timestamp") else value
 
     hidden = Circumstances(circumstances.now_ms, circumstances.hidden | {b"entry-id"})
