@@ -174,7 +174,7 @@ class History:
 
     def xreadgroup(self) -> Options:
         """New entries, history, or either from several streams; a stream may be named twice."""
-        options = [
+        options: list[Options] = [
             ["GROUP", self._group(), self._consumer()],
             self._maybe(0.6, "COUNT", self.random.choice((0, 1, 1, 2, 3, 10))),
             self._maybe(0.1, "NOACK"),
@@ -247,17 +247,14 @@ class History:
 
     def anew(self) -> Options:
         """A key goes, comes again, and what is no stream may take its place."""
-        return list(
-            self.random.choice(
-                (
-                    ["DEL", "t"],
-                    ["XGROUP", "CREATE", "t", self._group(), "0", "MKSTREAM"],
-                    ["XGROUP", "CREATE", "t", self._group(), "$", "MKSTREAM", "ENTRIESREAD", 3],
-                    ["SET", "t", "x"],
-                    ["XADD", "s", "MAXLEN", "=", "0", f"{self.ms}-*", "n", 1],
-                )
-            )
-        )
+        choices: list[Options] = [
+            ["DEL", "t"],
+            ["XGROUP", "CREATE", "t", self._group(), "0", "MKSTREAM"],
+            ["XGROUP", "CREATE", "t", self._group(), "$", "MKSTREAM", "ENTRIESREAD", 3],
+            ["SET", "t", "x"],
+            ["XADD", "s", "MAXLEN", "=", "0", f"{self.ms}-*", "n", 1],
+        ]
+        return self.random.choice(choices)
 
     def odd(self) -> Options:
         """A command that is refused, as a rule."""

@@ -76,3 +76,42 @@ def test_events_are_those_of_valkey_too(shared_peer: Callable[[str], Peer]) -> N
     theirs = side_effects.of_peer(history, shared_peer("valkey-9.1"))
     for commands, we, they in zip(side_effects.together(history), ours, theirs, strict=True):
         assert we.events == they.events, commands
+
+
+OURS = {
+    "XSETTLE s g c ACK IDS 1 1-1": ((), 1),
+    "XSETTLE s g c ACK IDS 1 9-9": ((), 0),
+    "XSETTLE s g c ACKDEL IDS 2 1-1 1-2": (("s: xdel",), 2),
+    "XSETTLE s g c FAIL IDS 1 1-1": ((), 1),
+    "XSETTLE s g c FAIL DELAY 5 IDS 1 1-1": ((), 1),
+    "XSETTLE s g c ACK IDS 1 1-1 TO t * FIELDS 1 a b TO s MAXLEN 1 * FIELDS 1 a b": (
+        ("t: new", "t: xadd", "s: xadd", "s: xtrim"),
+        3,
+    ),
+    "XRENEW s g c IDS 1 1-1": ((), 1),
+    "XRETIRE s g c": ((), 0),
+    "XRETIRE s g idle": (("s: xgroup-delconsumer",), 1),
+    "XNACK s g FAIL IDS 2 1-1 1-2": ((), 2),
+    "XREADGROUP GROUP g new CLAIM 0 STREAMS s >": (("s: xgroup-createconsumer",), 2),
+    "XLAG s": ((), 0),
+    "XSPLIT s - + 2": ((), 0),
+}
+"""Of what no real server here has: as the command that each stands for (verbs.md)."""
+
+
+@pytest.mark.parametrize("line", OURS)
+def test_what_no_server_has_has_the_effects_of_what_it_stands_for(line: str) -> None:
+    before = """
+        XADD s 1-1 a 1
+        XADD s 1-2 a 1
+        XGROUP CREATE s g 0
+        XGROUP CREATECONSUMER s g idle
+        XREADGROUP GROUP g c STREAMS s >
+    """
+    history = [
+        tuple(word.encode() for word in said.split())
+        for said in [*before.strip().splitlines(), line]
+    ]
+    *_, found = side_effects.of_headwater(history, 1_700_000_000_000)
+    events, changes = OURS[line]
+    assert found == side_effects.Effects(tuple(event.encode() for event in events), changes)
