@@ -12,9 +12,11 @@ from headwater.testing.server import server_process
 GUIDES = Path(__file__).resolve().parent.parent.parent / "docs" / "guide"
 
 
-def outputs(guide: str, *replacements: tuple[str, str]) -> list[str]:
-    """What each Python program of a guide prints."""
+def outputs(guide: str, *replacements: tuple[str, str], section: str = "") -> list[str]:
+    """What each Python program of a guide, or of one section of it, prints."""
     text = (GUIDES / guide).read_text(encoding="utf-8")
+    if section:
+        text = text.partition(section)[2].partition("\n## ")[0]
     printed = []
     for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         for old, new in replacements:
@@ -40,4 +42,11 @@ def test_the_clients_guide_runs() -> None:
 def test_the_embedded_stores_guide_runs(tmp_path: Path) -> None:
     found = outputs("embedded.md", ("/tmp/shop", f"{tmp_path}/shop"))
     assert found[0] == "{'item': 'tea'}\n"
-    assert re.fullmatch(r"\S+ after 1\.\d+ h\n", found[1]), found[1]
+    assert found[1] == "something was added to orders\n"
+    assert re.fullmatch(r"\S+ after 1\.\d+ h\n", found[2]), found[2]
+
+
+def test_the_servers_guide_to_pubsub_runs() -> None:
+    with server_process() as server:
+        found = outputs("server.md", ("redis://localhost:6379", server.url), section="## Pub/sub")
+    assert found == ["__keyevent@0__:xadd orders\n"]
