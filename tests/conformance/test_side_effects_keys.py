@@ -13,8 +13,10 @@ from tests.peers import Peer
 
 pytestmark = pytest.mark.peer
 
-FILES = {"keys", "lists_and_sets", "renaming", "strings", "values"}
-ABOUT_KEYS = [case for case in cases.all_cases() if case.file in FILES]
+FILES = {"keys", "lists_and_sets", "renaming", "restoring", "strings", "values"}
+ABOUT_KEYS = [
+    case for case in cases.all_cases() if case.file in FILES and "redis-8.2" in case.servers
+]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import deque
 
 from headwater.commands.call import SYNTAX, Call
-from headwater.commands.events import GENERIC, NEW
+from headwater.commands.events import GENERIC
+from headwater.commands.moving import notify_overwritten
 from headwater.commands.stream_images import Restoration, image_of
 from headwater.engine.database import Value
 from headwater.engine.facts import HEADROOM
@@ -30,7 +31,7 @@ _PER_TEXT = 8
 
 def dump(call: Call) -> None:
     """DUMP key → the value as bytes, nil if there is none."""
-    value = call.db.lookup(call.arguments.bytes(1), call.now_ms)
+    value = call.read(call.arguments.bytes(1))
     if value is None:
         call.reply.nil()
     else:
@@ -53,7 +54,7 @@ class _RestoreOptions:
     def __init__(self, arguments: Arguments) -> None:
         self.replace = False
         self.absolute = False
-        self.idle_s: int | None = None
+        self.idle_s = 0
         told = b""
         index = 4
         while index < arguments.count:
@@ -95,17 +96,18 @@ def restore(call: Call) -> None:
     arguments, db = call.arguments, call.db
     options = _RestoreOptions(arguments)
     key = arguments.bytes(1)
-    there = db.lookup(key, call.now_ms) is not None
-    if there and not options.replace:
+    there = db.lookup(key, call.now_ms)
+    if there is not None and not options.replace:
         raise CommandError("BUSYKEY Target key name already exists.")
     at_ms = _ends_at(arguments, call.now_ms, absolute=options.absolute)
     image = _loaded(arguments.bytes(3))
     if at_ms is not None and at_ms <= call.now_ms:
-        _give_up(call, key, there=there)
+        if there is not None:
+            _give_up(call, key)
     else:
         _place(call, key, image, at_ms)
-        if options.idle_s is not None:
-            db.use(key, max(0, call.now_ms - options.idle_s * 1000))
+        notify_overwritten(call, key, there, db.values[key])
+        db.use(key, max(0, call.now_ms - options.idle_s * 1000))
     call.reply.ok()
 
 
@@ -127,13 +129,12 @@ def _loaded(payload: bytes) -> Image:
         raise CommandError(BAD_FORMAT) from None
 
 
-def _give_up(call: Call, key: bytes, *, there: bool) -> None:
-    """The value has ended before it came: only what it was to replace goes."""
-    if there:
-        call.admit(HEADROOM + len(key))
-        call.db.delete(key)
-        call.modified(key)
-        call.notify(GENERIC, b"del", key)
+def _give_up(call: Call, key: bytes) -> None:
+    """The value has ended before it came: what it was to replace goes, and that is all."""
+    call.admit(HEADROOM + len(key))
+    call.db.delete(key)
+    call.modified(key)
+    call.notify(GENERIC, b"del", key)
 
 
 def _place(call: Call, key: bytes, image: Image, at_ms: int | None) -> None:
@@ -169,7 +170,6 @@ def _place_texts(call: Call, key: bytes, image: bytes | HashImage | ListImage | 
         db.push(key, texts, left=False)
     else:
         db.add_members(key, texts)
-    call.notify(NEW, b"new", key)
 
 
 def _admit(call: Call, size: int) -> None:
