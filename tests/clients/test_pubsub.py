@@ -222,6 +222,27 @@ async def test_threads_and_loops_hear_each_other(
         await in_loop.aclose()
 
 
+def test_who_waits_alone_hears_in_time_that_a_key_has_expired(client: redis.Redis) -> None:
+    client.config_set("notify-keyspace-events", "Ex")
+    listener = client.pubsub(ignore_subscribe_messages=True)
+    listener.psubscribe("__keyevent@*__:expired")
+    client.set("offer", "tea", px=30)
+    assert next(listener.listen())["data"] == "offer"
+    listener.close()
+
+
+async def test_a_loop_that_waits_alone_hears_in_time_that_a_key_has_expired(url: str) -> None:
+    async with headwater.aio.connect(url, decode_responses=True) as client:
+        await client.config_set("notify-keyspace-events", "Ex")
+        listener = client.pubsub(ignore_subscribe_messages=True)
+        await listener.psubscribe("__keyevent@*__:expired")
+        await client.set("offer", "tea", px=30)
+        async for message in listener.listen():
+            assert message["data"] == "offer"
+            break
+        await listener.aclose()
+
+
 # --- who does not read ------------------------------------------------------------------------------
 
 

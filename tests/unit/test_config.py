@@ -207,6 +207,32 @@ def test_rewriting_keeps_what_people_wrote_and_says_what_is_in_force(tmp_path: P
     assert path.read_text() == before
 
 
+def test_limits_of_output_are_given_class_by_class_and_survive_a_rewrite(tmp_path: Path) -> None:
+    # Given a line for each of two classes, and a flag for one of them
+    config = load(
+        file=written(
+            tmp_path,
+            """
+            client-output-buffer-limit replica 512mb 128mb 30
+            client-output-buffer-limit pubsub 64mb 16mb 90
+            notify-keyspace-events nKA
+            """,
+        ),
+        environ={"HEADWATER_CLIENT_OUTPUT_BUFFER_LIMIT": "pubsub 1mb 0 0"},
+        flags=[("client-output-buffer-limit", "normal 2mb 1mb 5")],
+    )
+    # Then each class has its latest, and the others theirs
+    limits = config.client_output_buffer_limit
+    assert limits.normal == (2 * 1024**2, 1024**2, 5)
+    assert limits.replica == (512 * 1024**2, 128 * 1024**2, 30)
+    assert limits.pubsub == (1024**2, 0, 0)
+    # When the file is written anew, then it says so
+    config.rewrite()
+    again = load(file=config.file, environ={})
+    assert again.client_output_buffer_limit == limits
+    assert again.notify_keyspace_events == "AnK"
+
+
 @given(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=30))
 def test_any_password_survives_a_rewrite(password: str) -> None:
     import tempfile
