@@ -1,0 +1,54 @@
+"""The streams guide: its conversations are held as they stand there, and its program runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from headwater.commands.table import COMMANDS
+from tests.conformance.transcript import Story
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "streams.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+
+_PAUSE = re.compile(r"# (\d+(?:ms|s|h)) pass$")
+
+
+def test_the_conversations_are_held_as_they_stand_there() -> None:
+    story = Story()
+    for block in re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL):
+        expected: list[str] = []
+        heard: list[str] = []
+        for line in block.splitlines():
+            if pause := _PAUSE.match(line):
+                story.tell(f"advance {pause[1]}")
+            elif line.startswith("> "):
+                heard += story.tell(line[2:])
+            else:
+                expected.append(line)
+        assert heard == expected, block
+
+
+def test_its_program_runs() -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "[1] 1 1\n")
+
+
+def test_every_verb_of_our_own_has_a_place_and_an_example() -> None:
+    ours = [
+        row.name.upper() for row in COMMANDS.values() if row.since == "0.1.0" and row.name[0] == "x"
+    ]
+    assert sorted(ours) == ["XLAG", "XRENEW", "XRETIRE", "XSETTLE", "XSPLIT"]
+    for name in ours:
+        assert f"\n## {name}: " in TEXT
+        assert f"\n    {name} key " in TEXT
+        assert f"\n> {name} " in TEXT
