@@ -3,7 +3,8 @@
     key [MAXLEN | MINID] <* | id> count:integer field value [field value ...]
 
 Upper case is typed as it stands, lower case stands for a value, ``[…]`` may be left out, of ``<a | b>``
-one is chosen, and what ends in ``...`` repeats what stands before it. A value is a string unless its
+one is chosen, and what ends in ``...`` repeats what stands before it; ``[arg ...]`` alone is any number
+of them. A value is a string unless its
 type is said behind a colon; names of keys are known by themselves.
 """
 
@@ -111,8 +112,11 @@ def _block(items: list[Argument]) -> Argument:
 
 
 def _repeat(current: list[Argument], again: list[Argument]) -> None:
-    """Mark what stands at the end of ``current`` as repeated."""
-    count = len(again)
-    assert current[-count:] == again, f"{again} does not repeat what stands before it"
-    item = _block(again)
-    current[-count:] = [item._replace(multiple=True, multiple_token=bool(item.token))]
+    """Mark what stands at the end of ``current`` as repeated; what does not stand there may be
+    given any number of times."""
+    item, count = _block(again), len(again)
+    repeated = item._replace(multiple=True, multiple_token=bool(item.token))
+    if current[-count:] == again:
+        current[-count:] = [repeated]
+    else:
+        current.append(repeated._replace(optional=True))
