@@ -4,8 +4,7 @@
 
 Upper case is typed as it stands, lower case stands for a value, ``[…]`` may be left out, of ``<a | b>``
 one is chosen, and what ends in ``...`` repeats what stands before it; ``[arg ...]`` alone is any number
-of them. A value is a string unless its
-type is said behind a colon; names of keys are known by themselves.
+of them. A value is a string unless its type is said behind a colon; names of keys are known.
 """
 
 from __future__ import annotations
