@@ -36,6 +36,10 @@ it counts instead, or it could never be reached."""
 ACL_LOG_LENGTH = 128
 """Refusals that are remembered. Precedent: redis.conf acllog-max-len."""
 
+MAX_SCRIPT_MEMORY_BYTES = 256 * 1024 * 1024
+"""What all Lua scripts together may hold; one that asks for more fails. Precedent: none, Redis's
+scripts count into maxmemory."""
+
 MAX_CLIENTS = 10_000
 """Precedent: redis.conf maxclients."""
 

@@ -10,21 +10,12 @@ import asyncio
 from typing import Any
 
 import pytest
-import redis
 from taskiq.api import run_receiver_task
 from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
 from tests.clients.stands import Stand, Where
 
 SECONDS = 20
-
-
-def needs_scripts(stand: Stand) -> None:
-    with stand.look() as look:
-        try:
-            look.eval("return 1", 0)
-        except redis.ResponseError:
-            pytest.skip("this server runs no scripts; taskiq-redis needs headwater[lua]")
 
 
 def broker_for(where: Where, consumer: str, **options: Any) -> Any:
@@ -78,5 +69,4 @@ async def story(stand: Stand, where: Where) -> list[Any]:
 async def test_it_sees_what_it_sees_on_redis(stand: Stand, measure: Stand, *, tls: bool) -> None:
     there = await story(measure, measure.where)
     assert [one[0] for one in there[:3]] == [False, True, False]
-    needs_scripts(stand)
     assert await story(stand, stand.secured if tls else stand.where) == there

@@ -18,7 +18,8 @@ class KeySpec(NamedTuple):
     Keys begin at argument ``begin``, or behind ``keyword``, which is looked for from ``begin`` on.
     ``last`` counts from there (0: that one) or, below 0, from the end of the request. With
     ``limit`` n only the first 1/n of the arguments to the end are keys (XREAD: half).
-    ``step`` 2 passes over what stands between keys (MSET).
+    ``step`` 2 passes over what stands between keys (MSET). With ``counted``, ``begin`` is where the
+    number of keys stands, and they follow it (EVAL).
     """
 
     flags: tuple[str, ...]
@@ -27,24 +28,28 @@ class KeySpec(NamedTuple):
     last: int = 0
     limit: int = 0
     step: int = 1
+    counted: bool = False
 
     @classmethod
     def parse(cls, text: str) -> KeySpec:
         """``RW update 1``, ``RM delete 1:-1`` (to the end), ``RO access STREAMS/4:-1:2``, ``OW
-        update 1:-1:0:2``: begin, last, limit, step.
+        update 1:-1:0:2``: begin, last, limit, step; ``RO access 2#``: counted.
 
         >>> KeySpec.parse("RM delete 1:-1")
-        KeySpec(flags=('RM', 'delete'), begin=1, keyword='', last=-1, limit=0, step=1)
+        KeySpec(flags=('RM', 'delete'), begin=1, keyword='', last=-1, limit=0, step=1, counted=False)
         """
         *flags, place = text.split()
         keyword, _, numbers = place.rpartition("/")
-        given = list(map(int, numbers.split(":")))
+        given = list(map(int, numbers.removesuffix("#").split(":")))
         begin, last, limit, step = (*given, *(0, 0, 0, 1)[len(given) :])
-        return cls(tuple(flags), begin, keyword, last, limit, step)
+        return cls(tuple(flags), begin, keyword, last, limit, step, numbers.endswith("#"))
 
     def positions(self, arguments: Arguments) -> range:
         """The arguments that are keys by this specification; empty when there are none."""
         first = self.begin
+        if self.counted:
+            count = arguments.integer(first, default=0) if first < arguments.count else 0
+            return range(first + 1, min(first + 1 + max(0, count), arguments.count))
         if self.keyword:
             wanted = self.keyword.encode()
             while first < arguments.count and arguments.token(first) != wanted:
@@ -73,7 +78,7 @@ class KeyRange(NamedTuple):
         >>> KeyRange.over((KeySpec.parse("RW 1"), KeySpec.parse("OW 2")))
         KeyRange(first=1, last=2, step=1)
         """
-        if not specs or specs[0].keyword:
+        if not specs or specs[0].keyword or specs[0].counted:
             return cls(0, 0, 0)
         first = specs[0].begin
         last = first + specs[0].last if specs[0].last >= 0 else specs[0].last

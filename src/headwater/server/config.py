@@ -87,6 +87,7 @@ class Config:
     dump_format: Literal["8.8", "8.2", "7.0"] = "8.8"
     slowlog_log_slower_than: int = 10_000
     slowlog_max_len: int = 128
+    lua_time_limit: int = 5000
     latency_monitor_threshold: int = 0
     latency_tracking: bool = False
     latency_tracking_info_percentiles: tuple[str, ...] = ("50", "99", "99.9")

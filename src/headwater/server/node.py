@@ -43,6 +43,7 @@ from headwater.server.observer import Observer
 from headwater.server.pausing import Pause
 from headwater.server.pubsub import PubSub
 from headwater.server.records import TurnRecords
+from headwater.server.scripting.cache import Scripts
 from headwater.server.session import Session
 from headwater.server.waiting import WaitingRoom
 
@@ -79,6 +80,7 @@ class Node:
         self.started_ms = self.keyspace.opened_ms = self.clock.now_ms()
         self.sessions: dict[int, Session] = {}
         self.waiting = WaitingRoom()
+        self.scripts = Scripts()
         self.pubsub = PubSub(self)
         self.keyspace.notified = self.config.notified_events
         self.pause = Pause()

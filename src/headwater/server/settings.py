@@ -105,6 +105,7 @@ _ALL = (
     Setting("slowlog-log-slower-than", "integer", "Microseconds from which on a command is kept in "
             "the slow log; -1: none is.", -1),
     Setting("slowlog-max-len", "integer", "Most commands in the slow log."),
+    Setting("lua-time-limit", "integer", "Milliseconds after which a script is ended.", 1),
     Setting("latency-monitor-threshold", "integer", "Milliseconds from which on LATENCY keeps what "
             "held the server up; 0: nothing."),
     Setting("latency-tracking", "boolean", "Whether to keep how long commands take, for LATENCY "
@@ -140,7 +141,6 @@ _FOREGROUND = "the server stays in the foreground; a service manager keeps it ru
 _NO_THREADS = "commands and sockets are served by one thread"
 _NO_TRACKING = "there is no client-side caching in this release"
 _ONE_FORMAT = "the journal has one format and chooses the names of its files"
-_NO_LUA = "there is no scripting in this release"
 
 FIXED: dict[str, Fixed] = {
     "databases": Fixed(str(DATABASES), "there are 16 databases, always"),
@@ -175,8 +175,6 @@ FIXED: dict[str, Fixed] = {
     "supervised": Fixed("no", _FOREGROUND),
     "io-threads": Fixed("1", _NO_THREADS),
     "tracking-table-max-keys": Fixed("0", _NO_TRACKING),
-    "busy-reply-threshold": Fixed("0", _NO_LUA),
-    "lua-time-limit": Fixed("0", _NO_LUA),
 }
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")

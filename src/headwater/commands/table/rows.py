@@ -44,7 +44,9 @@ class CommandRow(NamedTuple):
     def movable_keys(self) -> bool:
         """Whether its keys cannot be told from first, last and step."""
         flags_vary = any("variable_flags" in spec.flags for spec in self.keys)
-        return (bool(self.finder) and not flags_vary) or any(spec.keyword for spec in self.keys)
+        return (bool(self.finder) and not flags_vary) or any(
+            spec.keyword or spec.counted for spec in self.keys
+        )
 
     def arity_fits(self, count: int) -> bool:
         """Whether a request of ``count`` arguments, its name included, can be this command."""
@@ -68,6 +70,8 @@ def row(
     words = tuple(flags.split())
     categories = _GROUP_CATEGORY.get(group, "") if acl is None else acl
     implied = [category for flag in words for category in _IMPLIED.get(flag, ())]
+    if "scripting" in categories.split():  # what a script reads is asked for command by command
+        implied = [category for category in implied if category != "read"]
     if "fast" not in words:
         implied.append("slow")
     return CommandRow(
@@ -94,6 +98,7 @@ _GROUP_CATEGORY = {
     "hash": "hash",
     "transactions": "transaction",
     "connection": "connection",
+    "scripting": "scripting",
 }
 
 VARIES = "nondeterministic_output"

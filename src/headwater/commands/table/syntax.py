@@ -179,6 +179,10 @@ SERVER = {
     "slaveof": "<host port:integer | NO ONE>",
     "script|flush": "[ASYNC | SYNC]",
     "function|flush": "[ASYNC | SYNC]",
+    **dict.fromkeys(("eval", "eval_ro"), "script numkeys:integer [key ...] [arg ...]"),
+    **dict.fromkeys(("evalsha", "evalsha_ro"), "sha1 numkeys:integer [key ...] [arg ...]"),
+    "script|exists": "sha1 [sha1 ...]",
+    "script|load": "script",
     "function|list": "[LIBRARYNAME library-name-pattern] [WITHCODE]",
 }
 

@@ -176,10 +176,14 @@ def _write_spec(reply: ReplyWriter, spec: KeySpec) -> None:
     reply.bulk(b"find_keys")
     reply.map(2)
     reply.bulk(b"type")
-    reply.bulk(b"range")
+    reply.bulk(b"keynum" if spec.counted else b"range")
     reply.bulk(b"spec")
     reply.map(3)
-    for name, value in ((b"lastkey", spec.last), (b"keystep", spec.step), (b"limit", spec.limit)):
+    if spec.counted:
+        found = ((b"keynumidx", 0), (b"firstkey", 1), (b"keystep", spec.step))
+    else:
+        found = ((b"lastkey", spec.last), (b"keystep", spec.step), (b"limit", spec.limit))
+    for name, value in found:
         reply.bulk(name)
         reply.integer(value)
 

@@ -1,4 +1,4 @@
-"""SCRIPT FLUSH, FUNCTION FLUSH, FUNCTION LIST: true of a server that holds no script."""
+"""FUNCTION FLUSH, FUNCTION LIST: true of a server that has no functions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,7 @@ if TYPE_CHECKING:
     from headwater.server.node import Node
     from headwater.server.session import Session
 
-_MODES = frozenset({b"SYNC", b"ASYNC"})
-
-
-def script_flush(call: Call, session: Session, node: Node) -> None:
-    """SCRIPT FLUSH [ASYNC|SYNC]."""
-    arguments = call.arguments
-    if arguments.count > 3 or (arguments.count == 3 and arguments.token(2) not in _MODES):
-        raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
-    call.reply.ok()
-
-
-def script_help(call: Call, session: Session, node: Node) -> None:
-    """SCRIPT HELP."""
-    write_help(call, b"SCRIPT", {b"FLUSH": "[ASYNC|SYNC]"})
+FLUSH_MODES = frozenset({b"SYNC", b"ASYNC"})
 
 
 def function_flush(call: Call, session: Session, node: Node) -> None:
@@ -33,7 +20,7 @@ def function_flush(call: Call, session: Session, node: Node) -> None:
     arguments = call.arguments
     if arguments.count > 3:
         raise wrong_arguments(arguments)
-    if arguments.count == 3 and arguments.token(2) not in _MODES:
+    if arguments.count == 3 and arguments.token(2) not in FLUSH_MODES:
         raise CommandError("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
     call.reply.ok()
 

@@ -1,0 +1,111 @@
+"""EVAL, EVALSHA, their read-only forms, and SCRIPT: Lua on the server (the extra ``lua``).
+
+Source: redis.io, EVAL, SCRIPT LOAD; Redis's eval.c.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call
+from headwater.errors import CommandError
+from headwater.server.commands.functions import FLUSH_MODES
+from headwater.server.commands.help import write_help
+from headwater.server.scripting.calls import Run
+
+if TYPE_CHECKING:
+    from headwater.server.node import Node
+    from headwater.server.scripting.cache import Script
+    from headwater.server.session import Session
+
+_LENGTH_OF_SHA = 40
+_UNKNOWN = "NOSCRIPT No matching script. Please use EVAL."
+
+
+def eval_(call: Call, session: Session, node: Node) -> None:
+    """EVAL script numkeys [key …] [arg …]."""
+    _check_keys(call)
+    _run(call, session, node, _taken(call, node), read_only=False)
+
+
+def eval_ro(call: Call, session: Session, node: Node) -> None:
+    """EVAL_RO script numkeys [key …] [arg …]: a script that writes fails."""
+    _check_keys(call)
+    _run(call, session, node, _taken(call, node), read_only=True)
+
+
+def evalsha(call: Call, session: Session, node: Node) -> None:
+    """EVALSHA sha1 numkeys [key …] [arg …]."""
+    script = _known(call, node)
+    _check_keys(call)
+    _run(call, session, node, script, read_only=False)
+
+
+def evalsha_ro(call: Call, session: Session, node: Node) -> None:
+    """EVALSHA_RO sha1 numkeys [key …] [arg …]."""
+    script = _known(call, node)
+    _check_keys(call)
+    _run(call, session, node, script, read_only=True)
+
+
+def script_load(call: Call, session: Session, node: Node) -> None:
+    """SCRIPT LOAD script: its SHA-1."""
+    call.reply.bulk(node.scripts.take(call.arguments.bytes(2), loaded=True).sha)
+
+
+def script_exists(call: Call, session: Session, node: Node) -> None:
+    """SCRIPT EXISTS sha1 [sha1 …]: 1 or 0 for each."""
+    call.reply.array(call.arguments.count - 2)
+    for index in range(2, call.arguments.count):
+        call.reply.integer(int(node.scripts.find(call.arguments.bytes(index)) is not None))
+
+
+def script_flush(call: Call, session: Session, node: Node) -> None:
+    """SCRIPT FLUSH [ASYNC|SYNC]."""
+    arguments = call.arguments
+    if arguments.count > 3 or (arguments.count == 3 and arguments.token(2) not in FLUSH_MODES):
+        raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+    node.scripts.flush()
+    call.reply.ok()
+
+
+def script_kill(call: Call, session: Session, node: Node) -> None:
+    """SCRIPT KILL: whoever asks is served between two scripts, so none is running."""
+    raise CommandError("NOTBUSY No scripts in execution right now.")
+
+
+def script_help(call: Call, session: Session, node: Node) -> None:
+    """SCRIPT HELP."""
+    write_help(
+        call,
+        b"SCRIPT",
+        {b"EXISTS": "<sha1> [<sha1> ...]", b"FLUSH": "[ASYNC|SYNC]", b"LOAD": "<script>"},
+    )
+
+
+def _check_keys(call: Call) -> None:
+    count = call.arguments.integer(2)
+    if count > call.arguments.count - 3:
+        raise CommandError("ERR Number of keys can't be greater than number of args")
+    if count < 0:
+        raise CommandError("ERR Number of keys can't be negative")
+
+
+def _taken(call: Call, node: Node) -> Script:
+    return node.scripts.take(call.arguments.bytes(1), loaded=False)
+
+
+def _known(call: Call, node: Node) -> Script:
+    sha = call.arguments.bytes(1)
+    script = node.scripts.find(sha) if len(sha) == _LENGTH_OF_SHA else None
+    if script is None:
+        raise CommandError(_UNKNOWN)
+    return script
+
+
+def _run(call: Call, session: Session, node: Node, script: Script, *, read_only: bool) -> None:
+    arguments = call.arguments
+    first = 3 + arguments.integer(2)
+    keys = [arguments.bytes(index) for index in range(3, first)]
+    argv = [arguments.bytes(index) for index in range(first, arguments.count)]
+    Run(node, session, script, read_only=read_only).answer(keys, argv)

@@ -1,0 +1,230 @@
+"""Scripts: what they cannot reach, cannot use up and cannot break."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from headwater.engine.check import broken_invariants
+from headwater.server.config import Config
+from headwater.server.scripting import cache
+from headwater.server.scripting.tailcalls import without_tail_calls
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Push
+from tests.property.state import picture
+
+pytest.importorskip("lupa")
+
+
+@pytest.fixture
+def store() -> LocalStore:
+    return LocalStore(config=Config(port=0, lua_time_limit=100))
+
+
+@pytest.fixture
+def client(store: LocalStore) -> LocalClient:
+    return store.client()
+
+
+def failure(client: LocalClient, script: str) -> str:
+    """The text of the error that a script ends with."""
+    reply = client("EVAL", script, 0)
+    assert isinstance(reply, Failure), reply
+    return reply.text.decode()
+
+
+# --- what scripts cannot reach --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("io", "require", "package", "debug", "dofile", "loadfile", "load", "module", "newproxy"),
+        *("print", "getfenv", "setfenv", "python", "host", "bit", "struct", "cmsgpack"),
+    ],
+)
+def test_what_is_not_for_scripts_is_not_there(client: LocalClient, name: str) -> None:
+    assert f"nonexistent global variable '{name}'" in failure(client, f"return {name}")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "return string.dump(function() end)",
+        "return redis.call.__globals__",
+        "return redis.sha1hex.__self__",
+        "return tostring.x",
+        "return os.execute('true')",
+        "return os.getenv('HOME')",
+        "return getmetatable('').__index.rep",
+        "return getmetatable(redis).__index",
+        "return setmetatable(redis, {})",
+        "return loadstring('\\27Lua')()",
+        "return coroutine.create(1)",
+    ],
+)
+def test_no_way_leads_out(client: LocalClient, script: str) -> None:
+    failure(client, script)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "string.rep = 1",
+        "getmetatable('').__index = 1",
+        "redis.x = 1",
+        "_G.x = 1",
+        "x = 1",
+        "rawset(_G, 'x', 1)",
+        "rawset(string, 'x', 1)",
+        "for k in pairs(redis) do redis[k] = nil end",
+        "cjson.null = 1",
+    ],
+)
+def test_a_script_leaves_nothing_behind_for_the_next(client: LocalClient, script: str) -> None:
+    failure(client, script)
+    assert client("EVAL", "return {('x'):rep(2), type(redis.call), type(cjson.null)}", 0) == [
+        b"xx",
+        b"function",
+        b"userdata",
+    ]
+
+
+def test_bytecode_is_not_taken(client: LocalClient) -> None:
+    reply = client("EVAL", b"\x1bLua\x51\x00", 0)
+    assert isinstance(reply, Failure)
+    assert b"precompiled chunks are not loaded" in reply.text
+
+
+# --- what they cannot use up ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "coroutine.wrap(function() while true do end end)()",
+        "local f f = function() return f() end f()",
+        "while true do redis.call('incr', 'n') end",
+    ],
+)
+def test_a_script_that_does_not_end_is_ended(
+    store: LocalStore, client: LocalClient, script: str
+) -> None:
+    # When it has run for as long as it may
+    reply = client("EVAL", script, 0)
+    # Then it is ended, what it wrote stands and is in the journal, and the next one runs
+    assert isinstance(reply, Failure)
+    assert b"lua-time-limit" in reply.text or b"stack overflow" in reply.text
+    assert client("EVAL", "return redis.call('incr', 'm')", 0) == 1
+    assert broken_invariants(store.node.keyspace) == []
+    before = picture(store.node.keyspace)
+    store.crash()
+    assert picture(store.node.keyspace) == before
+
+
+def test_a_script_cannot_fill_the_memory(client: LocalClient) -> None:
+    text = failure(client, "local t = {} while true do t[#t+1] = ('x'):rep(1e6) .. #t end")
+    assert "not enough memory" in text or "lua-time-limit" in text
+    assert client("EVAL", "return 1", 0) == 1
+
+
+def test_tables_within_tables_without_end_are_refused(client: LocalClient) -> None:
+    assert "lua stack limit" in failure(client, "local t = {} t[1] = t return t")
+    assert "excessive depth" in failure(client, "local t = {} t[1] = t return cjson.encode(t)")
+    assert "too many nested" in failure(client, "return cjson.decode(('['):rep(5000))")
+
+
+def test_scripts_that_differ_by_their_values_do_not_pile_up(
+    store: LocalStore, client: LocalClient
+) -> None:
+    # Given a script that was loaded
+    sha = client("SCRIPT", "LOAD", "return 'kept'")
+    # When a client writes values into its scripts
+    for number in range(cache.MOST_FROM_EVAL + 20):
+        assert client("EVAL", f"return {number}", 0) == number
+    # Then only the latest are known, and the one that was loaded
+    assert len(store.node.scripts) == cache.MOST_FROM_EVAL + 1
+    assert client("EVALSHA", sha, 0) == b"kept"
+    first = hashlib.sha1(b"return 0").hexdigest()
+    assert client("SCRIPT", "EXISTS", first) == [0]
+
+
+# --- one command ----------------------------------------------------------------------------------
+
+
+def test_a_script_is_one_record_group(store: LocalStore, client: LocalClient) -> None:
+    before = len(store.facts())
+    script = "redis.call('xadd','s','*','a','b') redis.call('xadd','t','*','a','b') return 1"
+    assert client("EVAL", script, 0) == 1
+    assert len(store.facts()) == before + 1
+
+
+def test_a_script_sees_one_time(client: LocalClient) -> None:
+    script = "local a = redis.call('time') local b = redis.call('time') return a[2] == b[2]"
+    assert client("EVAL", script, 0) == 1
+
+
+def test_a_restart_forgets_scripts_and_keeps_what_they_did(store: LocalStore) -> None:
+    sha = store.client()("SCRIPT", "LOAD", "return redis.call('set','k','v')")
+    store.client()("EVALSHA", sha, 0)
+    store.crash()
+    assert store.client()("GET", "k") == b"v"
+    assert store.client()("EVALSHA", sha, 0) == Failure(
+        b"NOSCRIPT No matching script. Please use EVAL."
+    )
+
+
+def test_a_script_may_what_its_user_may(client: LocalClient) -> None:
+    # Given a user who may run scripts and read some keys
+    client("ACL", "SETUSER", "ann", "on", "nopass", "+eval", "+get", "~mine:*")
+    client("AUTH", "ann", "x")
+    # Then a script of theirs may no more
+    assert client("EVAL", "return type(redis.call('get', KEYS[1]))", 1, "mine:1") == b"boolean"
+    assert "NOPERM ACL failure in script" in failure(client, "return redis.call('get', 'yours')")
+    assert "NOPERM ACL failure in script" in failure(client, "return redis.call('del', 'mine:1')")
+    allowed = "return {redis.acl_check_cmd('get','mine:1'), redis.acl_check_cmd('get','yours')}"
+    assert client("EVAL", allowed, 0)[0] == 1  # type: ignore[index]
+    assert isinstance(client("EVAL", "return 1", 1, "yours"), Failure)
+
+
+def test_what_a_script_publishes_comes_after_its_reply(store: LocalStore) -> None:
+    # Given a client that hears itself
+    client = store.client(resp=3)
+    assert isinstance(client("SUBSCRIBE", "news"), Push)
+    # When it runs a script that publishes
+    client.send("EVAL", "redis.call('publish','news','x') return 5", 0)
+    # Then the reply comes first
+    assert client.reply() == 5
+    assert client.reply() == Push((b"message", b"news", b"x"))
+
+
+def test_a_script_wakes_who_waits_once_it_has_ended(store: LocalStore, client: LocalClient) -> None:
+    waiting = store.client()
+    waiting.send("XREAD", "BLOCK", 0, "STREAMS", "s", "$")
+    script = "redis.call('xadd','s','1-1','a','b') redis.call('xadd','s','2-1','a','b') return 1"
+    assert client("EVAL", script, 0) == 1
+    assert waiting.reply() == [[b"s", [[b"1-1", [b"a", b"b"]], [b"2-1", [b"a", b"b"]]]]]
+
+
+def test_the_line_of_an_error_is_told_although_it_was_a_tail_call(client: LocalClient) -> None:
+    script = "local f = function()\n return redis.call('get')\nend\n\nreturn f()"
+    assert failure(client, script).endswith("on @user_script:2.")
+
+
+def test_a_chunk_without_tail_calls_means_the_same() -> None:
+    from lupa import lua51
+
+    lua = lua51.LuaRuntime(encoding=None)
+    dump = lua.eval(b"function(text) return string.dump(loadstring(text, '@x')) end")
+    load = lua.eval(b"loadstring")
+    for text in (
+        b"local f = function(...) return select('#', ...), ... end return f(1, nil, 3)",
+        b"local t = {f = function(self, a) return a, #self end} return t:f('x')",
+        b"local function g(n) if n == 0 then return 'end' end return g(n - 1) end return g(100)",
+        b"return (function() return 1, 'two', 3.5, true, nil end)()",
+    ):
+        chunk = dump(text)
+        assert load(without_tail_calls(chunk))() == load(chunk)(), text
