@@ -174,3 +174,39 @@ def test_the_greatest_id_can_be_trimmed_away() -> None:
     log.append(most, most, wire(1), 1)
     assert log.trim_through(most, most) == 1
     assert log.blocks == []
+
+
+def test_a_copied_log_goes_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a log of several blocks, and a copy
+    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 200)
+    log = EntryLog()
+    for seq in range(20):
+        log.append(1, seq, WIRE % (1, b"b"), 1)
+    copy = log.copy()
+    assert all(one is other for one, other in zip(log.blocks, copy.blocks, strict=True))
+
+    def bytes_of(one: EntryLog) -> bytes:
+        return b"".join(bytes(span.wire()) for span in one.spans((0, 0), (9, 9))[0])
+
+    whole = bytes_of(log)
+    # When each is changed in every way
+    for one, seq in ((log, 20), (copy, 21)):
+        other, before = (copy, bytes_of(copy)) if one is log else (log, bytes_of(log))
+        one.append(1, seq, WIRE % (1, b"b"), 1)
+        one.delete(1, 10)
+        one.delete(1, seq)
+        one.trim_through(1, 1)
+        assert bytes_of(other) == before
+    # Then each has what it would have had alone
+    assert (
+        bytes_of(log) == bytes_of(copy) == b"".join(log.get(1, seq) or b"" for seq in range(2, 20))
+    )
+    assert len(whole) > len(bytes_of(log))
+    # And a copy of the copy, made when the last blocks had gone, is as good
+    copy.delete(1, 19)
+    third = copy.copy()
+    for seq in range(2, 19):
+        third.delete(1, seq)
+    third.append(1, 30, WIRE % (1, b"b"), 1)
+    assert third.length == 1
+    assert copy.length == 16

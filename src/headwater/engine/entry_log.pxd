@@ -10,6 +10,7 @@ cdef class EntryBlock:
     cdef public Py_ssize_t count
     cdef public Py_ssize_t live
     cdef public Py_ssize_t dead_bytes
+    cdef public bint shared
 
     cpdef Py_ssize_t start(self, Py_ssize_t index)
     cpdef bint lives(self, Py_ssize_t index)

@@ -13,6 +13,8 @@ Rule 2. A block knows how many of its entries live; a block without a live entry
 Rule 3. A trim moves ``head``; a deletion in the middle marks ``dead``; one at the end takes the
         entry off. So a block begins (at ``head``) and ends with a live entry. A block whose dead
         bytes outweigh the live ones is compacted.
+Rule 4. A copied log has the same blocks, which are ``shared`` from then on: whoever is to change one
+        first takes a copy of it for itself, so a copy of any stream is made at once.
 
 Ids rise strictly, so blocks and the entries in them are searched by halving.
 """
@@ -37,6 +39,7 @@ class EntryBlock:
         self.count = 0
         self.live = 0
         self.dead_bytes = 0
+        self.shared = False
 
     def copy(self) -> EntryBlock:
         made = EntryBlock()
@@ -44,7 +47,7 @@ class EntryBlock:
         made.dead = None if self.dead is None else self.dead[:]
         made.head, made.count, made.live = self.head, self.count, self.live
         made.dead_bytes = self.dead_bytes
-        return made
+        return made  # and shared by nobody
 
     def start(self, index: int) -> int:
         """Offset of entry ``index``; ``count`` gives the end of the data."""
@@ -142,10 +145,19 @@ class EntryLog:
         self.length = 0
 
     def copy(self) -> EntryLog:
-        """The same entries, block by block."""
+        """The same entries, in the same blocks (rule 4)."""
         made = EntryLog()
-        made.blocks, made.length = [block.copy() for block in self.blocks], self.length
+        for block in self.blocks:
+            block.shared = True
+        made.blocks, made.length = list(self.blocks), self.length
         return made
+
+    def _own(self, at: int) -> EntryBlock:
+        """Block number ``at``, to be changed."""
+        block = self.blocks[at]
+        if block.shared:
+            block = self.blocks[at] = block.copy()
+        return block
 
     def append(self, ms: int, seq: int, wire: bytes, pairs: int) -> None:
         """Add an entry behind all others; ``wire`` is ``pairs`` fields and values in RESP."""
@@ -158,6 +170,8 @@ class EntryLog:
         ):
             block = EntryBlock()
             blocks.append(block)
+        elif block.shared:
+            block = self._own(len(blocks) - 1)
         block.offsets.append(len(block.data))
         block.ids.append(ms)
         block.ids.append(seq)
@@ -203,10 +217,10 @@ class EntryLog:
         at = self._block_of(ms, seq)
         if at >= len(self.blocks):
             return False
-        block = self.blocks[at]
-        index = self._exact(block, ms, seq)
+        index = self._exact(self.blocks[at], ms, seq)
         if index < 0:
             return False
+        block = self._own(at)
         block.kill(index)
         self.length -= 1
         if block.live == 0:
@@ -223,7 +237,7 @@ class EntryLog:
             gone += block.live
         del self.blocks[:at]
         if self.blocks:
-            block = self.blocks[0]
+            block = self._own(0)
             for index in range(block.head, self._behind(block, (ms, seq))):
                 if block.lives(index):
                     block.kill(index)
