@@ -111,7 +111,10 @@ class OursHeard:
         self.listener("PSUBSCRIBE", "*")
 
     def run(self, command: Command) -> Reply:
-        return self.client(*command)
+        self.client.send(*command)
+        while (reply := self.client.reply()) is None:
+            self.store.advance(self.store.seconds_ahead())
+        return reply
 
     def heard(self) -> list[Reply]:
         found = []
