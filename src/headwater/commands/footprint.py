@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodType,
+    ModuleType,
+)
 
 from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
@@ -18,7 +24,7 @@ from headwater.engine.keyspace import Keyspace
 DEFAULT_SAMPLES = 128
 """Parts of a container that are looked at. Redis looks at 5; blocks here differ more in size."""
 
-MANY = 20_000
+MANY = 5_000
 FEW_SAMPLES = 8
 """When so many parts have been looked at, containers that follow are measured by a few: what holds
 others that hold others would else hold the server up."""
@@ -56,6 +62,19 @@ def footprint(value: object, *, samples: int = DEFAULT_SAMPLES) -> int:
     return round(_Walk(samples).size(value))
 
 
+def _bytes_within(value: object) -> list[object]:
+    """What a compiled object holds in fields of a type that can be part of no cycle: the collector
+    of cycles, whom we ask for all others, does not tell of them."""
+    if type(value).__dictoffset__:
+        return []
+    found = (
+        getattr(value, name)
+        for name, descriptor in vars(type(value)).items()
+        if isinstance(descriptor, GetSetDescriptorType) and not name.startswith("__")
+    )
+    return [field for field in found if isinstance(field, (bytes, bytearray))]
+
+
 class _Walk:
     def __init__(self, samples: int) -> None:
         self._samples = samples
@@ -73,6 +92,7 @@ class _Walk:
         total = float(sys.getsizeof(value))
         parts = gc.get_referents(value)
         if not isinstance(value, (dict, list, tuple, set, frozenset)):
+            parts += _bytes_within(value)
             if type(value).__dictoffset__ and parts:
                 total += _OBJECT_HEADER + _OBJECT_SLOT * len(parts)
             return total + sum(map(self.size, parts))
