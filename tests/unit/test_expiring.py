@@ -97,12 +97,15 @@ def test_idle_times_begin_anew_with_each_use() -> None:
     assert idle() == [0, 5, 0]
     # A client may ask to leave no trace; TOUCH does what it says nevertheless
     store.advance(5)
-    client.session.call.touches = False
+    client("CLIENT", "NO-TOUCH", "ON")
     client("GET", "k")
     client("XLEN", "s")
     assert idle() == [5, 10, 5]
     client("TOUCH", "k", "s")
     assert idle() == [0, 0, 5]
+    client("RESET")
+    client("LLEN", "l")
+    assert idle() == [0, 0, 0]
     # Who was not used since the store was opened is idle since then
     store.crash()
     store.advance(3)

@@ -130,10 +130,13 @@ def client_reply(call: Call, session: Session, node: Node) -> None:
 
 
 def client_switch(call: Call, session: Session, node: Node) -> None:
-    """CLIENT NO-EVICT, CLIENT NO-TOUCH ON|OFF: accepted, and true already: no client is evicted and
-    no key remembers when it was used."""
-    if call.arguments.token(2) not in {b"ON", b"OFF"}:
+    """CLIENT NO-TOUCH ON|OFF: whether what this client does counts as use of keys (OBJECT IDLETIME).
+    CLIENT NO-EVICT ON|OFF: accepted, and true already, because no client is evicted."""
+    word = call.arguments.token(2)
+    if word not in {b"ON", b"OFF"}:
         raise CommandError(SYNTAX)
+    if call.arguments.token(1) == b"NO-TOUCH":
+        call.touches = word == b"OFF"
     call.reply.ok()
 
 

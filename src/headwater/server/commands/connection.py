@@ -158,5 +158,6 @@ def reset(call: Call, session: Session, node: Node) -> None:
     session.resp = 2
     session.name = b""
     session.reply_mode = "on"
+    session.call.touches = True
     session.log_in_at_first()
     call.reply.simple(b"RESET")
