@@ -10,7 +10,8 @@ import pytest
 from headwater.commands.dispatch import FUNCTIONS
 from headwater.commands.table import COMMANDS
 from headwater.engine.check import broken_invariants
-from headwater.testing.node import LocalClient, LocalStore
+from headwater.rdb.payload import wrap
+from headwater.testing.node import LocalClient, LocalStore, Word
 from headwater.testing.replies import Failure, Simple
 from tests.property.state import picture
 
@@ -99,9 +100,13 @@ BRPOP none l 0
 SADD m x
 SADD new x
 SREM m a
+RESTORE new 0 DUMPED
 FLUSHDB
 FLUSHALL
 """.strip().splitlines()
+
+DUMPED = wrap(b"\x00\x01x", version=10)
+"""What stands for DUMPED in a line: the payload of a string."""
 
 NOTHING_TO_WRITE = """
 XADD none NOMKSTREAM IDMP p 1 * a b
@@ -176,9 +181,14 @@ def store() -> Iterator[LocalStore]:
         "RPUSH l a b",
         "SADD m a b",
     ):
-        client(*line.split())
+        client(*words(line))
     yield made
     assert broken_invariants(made.node.keyspace) == []
+
+
+def words(line: str) -> list[Word]:
+    """The words of a line."""
+    return [DUMPED if word == "DUMPED" else word for word in line.split()]
 
 
 def full(_size: int) -> str:
@@ -202,14 +212,14 @@ def test_a_write_without_room_changes_nothing(
     line: str, store: LocalStore, client: LocalClient
 ) -> None:
     before = picture(store.node.keyspace)
-    assert refused(client(*line.split()))
+    assert refused(client(*words(line)))
     assert picture(store.node.keyspace) == before
     assert len(store.node.keyspace.facts.data) == 0
 
 
 @pytest.mark.parametrize("line", [*NOTHING_TO_WRITE, *READS])
 def test_what_writes_nothing_needs_no_room(line: str, client: LocalClient) -> None:
-    assert not isinstance(client(*line.split()), Failure)
+    assert not isinstance(client(*words(line)), Failure)
 
 
 @pytest.mark.parametrize("line", WRITES)
@@ -219,7 +229,7 @@ def test_a_transaction_that_would_write_is_refused_whole(
     before = picture(store.node.keyspace)
     assert client("MULTI") == Simple(b"OK")
     client("XLEN", "s")
-    client(*line.split())
+    client(*words(line))
     reply = client("EXEC")
     assert isinstance(reply, Failure)
     assert reply.text.startswith(b"EXECABORT Transaction discarded because of: MISCONF ")
@@ -264,11 +274,11 @@ def test_a_claimer_that_waits_goes_on_waiting_when_there_is_no_room_for_what_com
     # Given a member of the group who waits, and a full journal
     store.client()("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">")
     line = "XREADGROUP GROUP g ann BLOCK 0 CLAIM 5000 STREAMS s >"
-    client.send(*line.split())
+    client.send(*words(line))
     assert client.reply() is None
     # When it is looked at again, signalled for nothing, and entries come
     line = "XSETTLE s g ann FAIL DELAY 1000 IDS 1 1-1"
-    store.client()(*line.split())
+    store.client()(*words(line))
     store.advance(1)
     store.advance(5)
     store.client()("XADD", "s", "9-9", "a", "b")
@@ -292,7 +302,7 @@ def test_a_claim_asks_for_room_for_what_it_gives(store: LocalStore) -> None:
     client.session.call.admission = asked.append
     # When it is claimed, without a COUNT
     line = "XREADGROUP GROUP g bob CLAIM 60000 STREAMS s >"
-    reply = client(*line.split())
+    reply = client(*words(line))
     # Then room is asked for one record
     assert reply == [[b"s", [[b"1-3", [b"n", b"3"], 60000, 1]]]]
     assert max(asked) < 1000
