@@ -45,6 +45,13 @@ CONFIG GET latency-tracking-info-percentiles
 CONFIG SET latency-tracking-info-percentiles "50 99 99.9"
 CONFIG GET latency-tracking-info-percentiles
 CONFIG SET enable-debug-command no
+CONFIG SET slowlog-max-len 7 latency-monitor-threshold -1
+CONFIG GET slowlog-max-len
+CONFIG SET slowlog-max-len 7 enable-debug-command yes
+CONFIG GET slowlog-max-len
+CONFIG SET slowlog-max-len 7 nosuch 1
+CONFIG GET slowlog-max-len latency-monitor-thres*
+CONFIG GET slowlog-max-[kl]en
 """
 
 KEEPING = r"""

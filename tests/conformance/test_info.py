@@ -1,0 +1,121 @@
+"""INFO has what clients and exporters read, in the sections in which they ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headwater.server.config import Config
+from headwater.testing.node import LocalClient, LocalStore
+from tests.conformance.wire import connected
+from tests.peers import Peer
+
+READ = {
+    "ioredis, redis-py": "loading",
+    "valkey-glide": "role",
+    "RedisInsight": "redis_version redis_mode os uptime_in_days used_memory used_memory_human "
+    "connected_clients total_commands_processed instantaneous_ops_per_sec "
+    "instantaneous_input_kbps instantaneous_output_kbps used_cpu_sys used_cpu_user",
+    "redis-cli --stat": "used_memory_human connected_clients blocked_clients "
+    "total_commands_processed total_connections_received rdb_bgsave_in_progress "
+    "aof_rewrite_in_progress loading",
+    "redis_exporter": "redis_build_id tcp_port process_id run_id master_replid maxmemory_policy "
+    "uptime_in_seconds clients_in_timeout_table pubsub_clients watching_clients "
+    "total_watched_keys total_blocking_keys total_blocking_keys_on_nokey maxclients "
+    "tracking_clients client_recent_max_input_buffer client_recent_max_output_buffer "
+    "used_memory_rss used_memory_peak total_system_memory maxmemory mem_fragmentation_ratio "
+    "mem_clients_normal active_defrag_running lazyfree_pending_objects number_of_cached_scripts "
+    "rdb_changes_since_last_save rdb_last_save_time rdb_last_bgsave_status "
+    "rdb_last_bgsave_time_sec rdb_current_bgsave_time_sec aof_enabled aof_rewrite_scheduled "
+    "aof_last_rewrite_time_sec aof_current_rewrite_time_sec aof_last_bgrewrite_status "
+    "aof_last_write_status aof_current_size aof_base_size aof_delayed_fsync "
+    "total_net_input_bytes total_net_output_bytes rejected_connections expired_keys "
+    "evicted_keys pubsub_channels pubsub_patterns latest_fork_usec total_error_replies "
+    "total_reads_processed total_writes_processed acl_access_denied_auth "
+    "acl_access_denied_cmd acl_access_denied_key acl_access_denied_channel connected_slaves "
+    "repl_backlog_active repl_backlog_size master_repl_offset second_repl_offset "
+    "used_cpu_sys_children used_cpu_user_children cluster_enabled",
+}
+
+
+def told(client: LocalClient, *sections: str) -> dict[str, str]:
+    text = client("INFO", *sections)
+    assert isinstance(text, bytes)
+    lines = [line for line in text.decode().split("\r\n") if ":" in line]
+    return dict(line.split(":", 1) for line in lines)
+
+
+def headings(text: bytes) -> list[bytes]:
+    return [line[2:] for line in text.split(b"\r\n") if line.startswith(b"# ")]
+
+
+@pytest.fixture
+def store() -> LocalStore:
+    return LocalStore()
+
+
+@pytest.mark.parametrize("who", READ)
+def test_what_a_client_reads_is_there(who: str, store: LocalStore) -> None:
+    assert set(READ[who].split()) <= told(store.client()).keys()
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("who", READ)
+def test_what_a_client_reads_is_called_so(who: str, shared_peer: Callable[[str], Peer]) -> None:
+    of_a_journal = {"aof_current_size", "aof_base_size", "aof_delayed_fsync"}
+    with connected(shared_peer("redis-8.2").port) as wire:
+        text = wire.ask("INFO").decode()
+    names = {line.split(":", 1)[0] for line in text.split("\r\n")}
+    assert set(READ[who].split()) - of_a_journal <= names
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "sections",
+    [(), ("default",), ("all",), ("everything",), ("server", "KEYSPACE"), ("nosuch",),
+     ("commandstats", "nosuch"), ("default", "latencystats")],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_sections_are_those_of_redis(
+    sections: tuple[str, ...], store: LocalStore, shared_peer: Callable[[str], Peer]
+) -> None:
+    absent = {b"Threads", b"Keysizes"}
+    with connected(shared_peer("redis-8.2").port) as wire:
+        theirs = [one for one in headings(wire.ask("INFO", *sections)) if one not in absent]
+    text = store.client()("INFO", *sections)
+    assert isinstance(text, bytes)
+    assert headings(text) == theirs
+
+
+def test_the_keyspace_is_counted(store: LocalStore) -> None:
+    client = store.client()
+    client("SET", "a", "1")
+    client("SET", "b", "1", "PX", 60_000)
+    client("SELECT", 3)
+    client("XADD", "s", "*", "f", "v")
+    keyspace = told(client, "keyspace")
+    assert keyspace == {
+        "db0": "keys=2,expires=1,avg_ttl=60000,subexpiry=0",
+        "db3": "keys=1,expires=0,avg_ttl=0,subexpiry=0",
+    }
+    store.advance(60)
+    assert told(client, "keyspace")["db0"] == "keys=1,expires=0,avg_ttl=0,subexpiry=0"
+    assert told(client, "stats")["expired_keys"] == "1"
+    client("CONFIG", "RESETSTAT")
+    assert told(client, "stats")["expired_keys"] == "0"
+
+
+def test_clients_that_wait_are_told_by_what_they_wait_for() -> None:
+    store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    admin, one, two, three = (store.client() for _ in range(4))
+    admin("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    one.send("XREAD", "BLOCK", 0, "STREAMS", "s", "t", "$", "$")
+    two.send("XREADGROUP", "GROUP", "g", "c", "BLOCK", 5000, "STREAMS", "s", ">")
+    three("WATCH", "a", "b")
+    clients = told(admin, "clients")
+    assert clients["blocked_clients"] == "2"
+    assert clients["clients_in_timeout_table"] == "1"
+    assert clients["total_blocking_keys"] == "2"
+    assert clients["watching_clients"] == "1"
+    assert clients["total_watched_keys"] == "2"
