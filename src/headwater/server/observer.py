@@ -124,9 +124,7 @@ class Observer:
         if nanoseconds > self.look_ns:
             self.look(session, name, arguments, nanoseconds)
 
-    def blocks(
-        self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int
-    ) -> None:
+    def blocks(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """A command waits: it is counted when it ends, and shown when it begins."""
         session.spent_ns = nanoseconds
         if self.monitors and session.blocked is None:
