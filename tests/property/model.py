@@ -113,9 +113,12 @@ class Stream:
     def after(self, last: ID, count: int) -> list[ID]:
         return limited([at for at in sorted(self.entries) if at > last], count)
 
-    def remove(self, entry_id: ID) -> None:
+    def remove(self, entry_id: ID, *, stays: bool = False) -> None:
+        """``stays``: its node is kept, empty or not."""
         del self.entries[entry_id]
-        self.nodes = [node for node in self.nodes if any(at in self.entries for at in node)]
+        node = next(node for node in self.nodes if entry_id in node)
+        if not stays and not any(at in self.entries for at in node):
+            self.nodes.remove(node)
 
     def referenced(self, entry_id: ID) -> bool:
         return any(g.last < entry_id or entry_id in g.pending for g in self.groups.values())
@@ -278,6 +281,7 @@ class EntriesModel:
     def _trim(self, stream: Stream, trim: Trim) -> int:
         gone, keepref = 0, trim.mode == b"KEEPREF"
         limit = trim.limit if trim.approximate else 0
+        stand = False
         for node in list(stream.nodes):
             live = [at for at in node if at in stream.entries]
             if self._satisfied(stream, trim, None) or (limit and gone + len(live) > limit):
@@ -285,12 +289,15 @@ class EntriesModel:
             whole = self._goes_whole(stream, trim, node, live)
             if keepref and trim.approximate and not whole:
                 break
+            if whole and not live and not stand:
+                stream.nodes.remove(node)
+            stand |= bool(live)
             for entry_id in live:
                 if self._satisfied(stream, trim, entry_id):
                     break
                 if trim.mode == b"ACKED" and stream.referenced(entry_id):
                     continue
-                stream.remove(entry_id)
+                stream.remove(entry_id, stays=not whole)
                 gone += 1
                 if trim.mode == b"DELREF":
                     self.forget(stream, entry_id)

@@ -107,6 +107,22 @@ def test_the_deleted_count_against_a_full_node() -> None:
     assert nodes.lives() == [2, 1]
 
 
+def test_the_node_that_a_trim_ends_in_stays_and_takes_more() -> None:
+    # Given two nodes, of which the first ends with a deleted entry
+    nodes = Nodes(max_entries=3)
+    for _ in range(4):
+        nodes.add(b"a", b"b")
+    nodes.index.drop(3, 0)
+    # When what lives in the first is trimmed, and no more
+    nodes.index.trim_through(2, 0, 2)
+    # Then it is empty and there, until a trim goes past its end
+    assert nodes.lives() == [0, 1]
+    nodes.index.trim_through(2, 5, 0)
+    assert nodes.lives() == [0, 1]
+    nodes.index.trim_through(3, 0, 0)
+    assert nodes.lives() == [1]
+
+
 def test_when_the_newest_vanishes_the_one_before_takes_more() -> None:
     # Given a node that was left because the next entry was too large for it
     nodes = Nodes(max_bytes=200)
@@ -163,7 +179,7 @@ def test_live_counts_are_recounts(steps: list[int | None], max_entries: int, tri
             held = [node for node in held if node]
     # When the oldest are trimmed
     oldest = sorted(entry for node in held for entry in node)[:trimmed]
-    nodes.index.drop_first(len(oldest))
+    nodes.index.trim_through(oldest[-1] if oldest else 0, 0, len(oldest))
     held = [left for node in held if (left := node - set(oldest))]
     # Then what is left is left in each node
     assert nodes.lives() == [len(node) for node in held]

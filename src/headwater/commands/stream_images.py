@@ -69,7 +69,7 @@ def _nodes(stream: Stream) -> list[NodeImage]:
             for at, entry_id in enumerate(span.ids(), span.first):
                 wire = bytes(block.data[block.start(at) : block.start(at + 1)])
                 entries.append(EntryImage(entry_id, tuple(elements(_fields(wire, entry_id)))))
-        if entries[0].id != first:
+        if not entries or entries[0].id != first:
             names = nodes.names[number]
             opened = tuple(part for name in names for part in (name, b""))
             entries.insert(0, EntryImage(first, opened, live=False))

@@ -22,6 +22,17 @@ _NO_TILDE = "ERR syntax error, LIMIT cannot be used without the special ~ option
 _MAX_DEFAULT_LIMIT = 1_000_000
 
 
+class _Plan:
+    """What one trim removes: ``gone`` entries, all up to ``bound``, and ``ids`` behind it. The node
+    that it ends in ``stays`` (engine/nodes.py, rule 2)."""
+
+    def __init__(self) -> None:
+        self.gone = 0
+        self.bound: tuple[int, int] | None = None
+        self.ids: list[tuple[int, int]] = []
+        self.stays = False
+
+
 class Trim:
     """Trimming options of one command; `take` reads them, `plan` and `apply` carry them out."""
 
@@ -91,53 +102,58 @@ class Trim:
             most = stream.log.count_range((0, 0), self.minid) + added
         elif self.maxlen >= 0:
             most = max(0, most - self.maxlen)
-        return (most * ID_BYTES + HEADROOM) * (1 + len(stream.groups))
+        return HEADROOM + (most * ID_BYTES + HEADROOM) * (1 + len(stream.groups))
 
     def apply(self, stream: Stream) -> int:
         """Remove what the options say; how many entries that were."""
         if not self.given:
             return 0
-        gone, bound, ids = self._plan(stream)
-        if bound is not None:
-            stream.trim_through(*bound)
-        if ids:
+        plan = _Plan()
+        self._plan(stream, plan)
+        if plan.bound is not None:
+            stream.trim_through(*plan.bound)
+        if plan.ids:
             if self.mode == DELREF:
-                forget(stream, ids)
-            stream.delete(ids, marks=False)
-        return gone
+                forget(stream, plan.ids)
+            stream.delete(plan.ids, marks=False, stays=plan.stays)
+        return plan.gone
 
-    def _plan(self, stream: Stream) -> tuple[int, tuple[int, int] | None, list[tuple[int, int]]]:
-        """How many go; the last of them if they are the oldest; else their ids."""
+    def _plan(self, stream: Stream, plan: _Plan) -> None:
         nodes, keeps_references = stream.nodes, self.mode in (b"", KEEPREF)
-        gone, bound = 0, None
-        ids: list[tuple[int, int]] = []
+        passed = 0
         for node in range(len(nodes)):
             live = nodes.live(node)
-            if self._enough(stream.length - gone, None):
+            if self._enough(stream.length - plan.gone, None):
                 break
-            if self.limit and gone + live > self.limit:
+            if self.limit and plan.gone + live > self.limit:
                 break
-            whole = self._covers(stream.length - gone - live, nodes.last(node))
-            if whole and keeps_references:
-                gone += live
-                bound = nodes.last(node)
+            whole = self._covers(stream.length - plan.gone - live, nodes.last(node))
+            passed += live
+            if whole and (keeps_references or passed == 0):
+                plan.gone += live
+                plan.bound = nodes.last(node)
                 continue
             if keeps_references and self.approximate:
                 break
-            spans, _ = stream.log.spans(nodes.first(node), nodes.last(node))
-            for entry_id in (found for span in spans for found in span.ids()):
-                if self._enough(stream.length - gone, entry_id):
-                    break
-                if self.mode == ACKED and stream.referenced(entry_id):
-                    continue
-                gone += 1
-                if keeps_references:
-                    bound = entry_id
-                else:
-                    ids.append(entry_id)
+            plan.stays = self._pick(stream, node, plan) and not whole
             if not whole:
                 break
-        return gone, bound, ids
+
+    def _pick(self, stream: Stream, node: int, plan: _Plan) -> bool:
+        """Entry by entry, from one node; whether any goes."""
+        before = plan.gone
+        spans, _ = stream.log.spans(stream.nodes.first(node), stream.nodes.last(node))
+        for entry_id in (found for span in spans for found in span.ids()):
+            if self._enough(stream.length - plan.gone, entry_id):
+                break
+            if self.mode == ACKED and stream.referenced(entry_id):
+                continue
+            plan.gone += 1
+            if self.mode in (b"", KEEPREF):
+                plan.bound = entry_id
+            else:
+                plan.ids.append(entry_id)
+        return plan.gone > before
 
     def _enough(self, length: int, entry_id: tuple[int, int] | None) -> bool:
         """Nothing from ``entry_id`` on has to go."""

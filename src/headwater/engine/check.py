@@ -202,7 +202,7 @@ def _nodes(stream: Stream) -> Iterator[str]:
         there = stream.log.count_range(first, last)
         if not before < first <= last:
             yield f"node {node} from {_shown(first)} to {_shown(last)} is out of order"
-        if not 0 < nodes.live(node) <= nodes.taken(node) or nodes.live(node) != there:
+        if not nodes.live(node) <= nodes.taken(node) or nodes.live(node) != there:
             yield f"node {node} counts {nodes.live(node)} entries, {there} are there"
         before = last
     counted = sum(nodes.live(node) for node in range(len(nodes)))

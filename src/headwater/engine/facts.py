@@ -197,9 +197,9 @@ class FactBuffer:
         if not self.muted:
             self.data += TRIMMED.pack(0x21, sid, ms, seq)
 
-    def deleted(self, sid: int, marks: bool, ids: Sequence[tuple[int, int]]) -> None:
+    def deleted(self, sid: int, marks: bool, stays: bool, ids: Sequence[tuple[int, int]]) -> None:
         if not self.muted:
-            self.data += DELETED.pack(0x22, sid, marks, len(ids))
+            self.data += DELETED.pack(0x22, sid, marks | stays << 1, len(ids))
             self._ids(ids)
 
     def stream_set_id(

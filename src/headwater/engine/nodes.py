@@ -8,7 +8,8 @@ last id, how many entries it took and how many live, its field names and its siz
 Rule 1. A node opens when a command says so (``opens`` is part of the fact), because the bounds in
         force then may not be those in force when the fact is applied again.
 Rule 2. A node whose last live entry goes vanishes; the next entry goes to the newest that is left,
-        if its bounds allow that.
+        if its bounds allow that. Only the node that a trim ends in stays although nothing lives in
+        it any more: its last entry was deleted and is past the trim. Later trims drop it.
 
 Sources: Redis, t_stream.c (streamAppendItem, streamTrim) and listpack.c for the sizes; streams.md 2.1.
 """
@@ -170,19 +171,19 @@ class NodeIndex:
         known = self.names[-1] if self.names else None
         self.names.append(known if known is not None and known == names else names)
 
-    def drop(self, ms: int, seq: int) -> None:
-        """A live entry went away."""
+    def drop(self, ms: int, seq: int, *, stays: bool = False) -> None:
+        """A live entry went away; its node ``stays`` when it was its last (rule 2)."""
         node = self._node_of(ms, seq)
         self._words[node * _WORDS + _LIVE] -= 1
-        if self._words[node * _WORDS + _LIVE] == 0:
+        if self._words[node * _WORDS + _LIVE] == 0 and not stays:
             del self._words[node * _WORDS : (node + 1) * _WORDS]
             del self.names[node]
 
-    def drop_first(self, gone: int) -> None:
-        """The ``gone`` oldest live entries went away."""
+    def trim_through(self, ms: int, seq: int, gone: int) -> None:
+        """The ``gone`` live entries up to ``ms-seq`` went away, and all nodes that end there."""
         node = 0
         words = self._words
-        while gone and gone >= words[node * _WORDS + _LIVE]:
+        while node < len(self) and self.last(node) <= (ms, seq):
             gone -= words[node * _WORDS + _LIVE]
             node += 1
         if gone:

@@ -199,9 +199,9 @@ def _trimmed(keyspace: Keyspace, reader: _Reader) -> None:
 
 
 def _deleted(keyspace: Keyspace, reader: _Reader) -> None:
-    _, sid, marks, count = reader.take(DELETED)
+    _, sid, flags, count = reader.take(DELETED)
     ids = [(row[0], row[1]) for row in reader.rows(ID, count)]
-    keyspace.streams[sid].delete(ids, marks=bool(marks))
+    keyspace.streams[sid].delete(ids, marks=bool(flags & 1), stays=bool(flags & 2))
 
 
 def _stream_set_id(keyspace: Keyspace, reader: _Reader) -> None:

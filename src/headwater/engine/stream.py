@@ -103,21 +103,22 @@ class Stream:
 
     def trim_through(self, ms: int, seq: int) -> None:
         """Remove the entries up to ``ms-seq``; pending lists keep theirs."""
-        self.nodes.drop_first(self.log.trim_through(ms, seq))
+        self.nodes.trim_through(ms, seq, self.log.trim_through(ms, seq))
         self.max_gone_id = max(self.max_gone_id, (ms, seq))
         self.keyspace.facts.trimmed(self.sid, ms, seq)
 
-    def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool) -> None:
+    def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool, stays: bool = False) -> None:
         """Remove these live entries; ``marks`` raises ``max_deleted_id`` (a trim does not, and
-        comes here only with what no group has pending)."""
+        comes here only with what no group has pending). With ``stays`` the node of the last of them
+        stays though it is empty (nodes.py, rule 2)."""
         for ms, seq in ids:
             found = self.log.delete(ms, seq)
             assert found, f"{ms}-{seq} is not there to be deleted"
-            self.nodes.drop(ms, seq)
+            self.nodes.drop(ms, seq, stays=stays and (ms, seq) == ids[-1])
         if marks:
             self.max_deleted_id = max(self.max_deleted_id, *ids)
             self.max_gone_id = max(self.max_gone_id, *ids)
-        self.keyspace.facts.deleted(self.sid, marks, ids)
+        self.keyspace.facts.deleted(self.sid, marks, stays, ids)
 
     def set_id(
         self, last_id: tuple[int, int], entries_added: int, max_deleted_id: tuple[int, int]
