@@ -24,7 +24,7 @@ bytes; an id is two u64. Kinds below 0x10 belong to the journal.
     0x1D databases_swapped  db, db
     0x20 appended         sid, id, opens u8, pairs, wire fields
     0x21 trimmed          sid, id (last that goes)
-    0x22 deleted          sid, marks u8, n, id*
+    0x22 deleted          sid, u8 (1: marks, 2: the last one's node stays), n, id*
     0x23 stream_set_id    sid, last, added, deleted
     0x24 stream_configured     sid, seconds, maxsize
     0x25 iid_recorded          sid, id, pid, iid
