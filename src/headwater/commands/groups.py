@@ -18,6 +18,7 @@ _NO_KEY = (
     "the MKSTREAM option to create an empty stream automatically."
 )
 _MOST_CREATE_ARGUMENTS = 8
+_MOST_SETID_ARGUMENTS = 7
 
 XGROUP_HELP = (
     "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -130,11 +131,11 @@ def _options(arguments: Arguments, *, mkstream: bool) -> tuple[bool, int]:
 def xgroup_create(call: Call) -> None:
     """XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD n] → OK, or BUSYGROUP."""
     arguments = call.arguments
-    if arguments.count > _MOST_CREATE_ARGUMENTS:
-        raise wrong_subcommand(arguments)
     makes, entries_read = _options(arguments, mkstream=True)
     subject = _Subject(call)
     stream = subject.stream if makes else subject.existing_stream()
+    if arguments.count > _MOST_CREATE_ARGUMENTS:
+        raise wrong_subcommand(arguments)
     position = _position(arguments, stream, strict=True)
     if stream is not None and subject.name in stream.groups:
         raise CommandError("BUSYGROUP Consumer Group name already exists")
@@ -153,6 +154,8 @@ def xgroup_setid(call: Call) -> None:
     _, entries_read = _options(call.arguments, mkstream=False)
     subject = _Subject(call)
     group = subject.existing_group()
+    if call.arguments.count > _MOST_SETID_ARGUMENTS:
+        raise wrong_subcommand(call.arguments)
     position = _position(call.arguments, group.stream, strict=False)
     call.admit(HEADROOM)
     group.set_id(*position, min(entries_read, group.stream.entries_added))
