@@ -13,3 +13,4 @@ cdef class ReadOptions:
     cdef public object keys_at
     cdef public object streams
     cdef public object _grouped
+    cdef public object _now_ms

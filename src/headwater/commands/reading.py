@@ -19,12 +19,11 @@ from headwater.commands.call import SYNTAX, Call, Wait, shown
 from headwater.commands.delivery import Delivery, History, NewEntries
 from headwater.commands.ids import GREATEST
 from headwater.commands.read_limits import ReadLimits, Share
+from headwater.commands.timeouts import milliseconds
 from headwater.engine.group import ConsumerGroup
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
-
-_MAX_TIMEOUT_MS = 2**63 - 1
 
 _UNBALANCED_XREAD = (
     "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be "
@@ -49,7 +48,7 @@ _MEANINGLESS = (
 class ReadOptions:
     """What stands before STREAMS, and where the keys and ids stand."""
 
-    def __init__(self, arguments: Arguments, *, grouped: bool) -> None:
+    def __init__(self, arguments: Arguments, now_ms: int, *, grouped: bool) -> None:
         self.count = -1
         self.block_ms = -1
         self.claim_ms = -1
@@ -61,6 +60,7 @@ class ReadOptions:
         self.keys_at = 0
         self.streams = 0
         self._grouped = grouped
+        self._now_ms = now_ms
         index = 1
         while index < arguments.count:
             word = arguments.token(index)
@@ -78,13 +78,7 @@ class ReadOptions:
 
     def _option(self, arguments: Arguments, index: int, word: bytes, more: int) -> int:
         if word == b"BLOCK" and more:
-            self.block_ms = arguments.integer(
-                index + 1, error="ERR timeout is not an integer or out of range"
-            )
-            if self.block_ms < 0:
-                raise CommandError("ERR timeout is negative")
-            if self.block_ms > _MAX_TIMEOUT_MS // 2:
-                raise CommandError("ERR timeout is out of range")
+            self.block_ms = milliseconds(arguments, index + 1, self._now_ms)
             return index + 2
         if word == b"COUNT" and more:
             count = arguments.integer(index + 1)
@@ -146,7 +140,7 @@ def xread(call: Call) -> Wait | None:
     """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key [key …] id [id …] → entries
     after the ids."""
     arguments, reply = call.arguments, call.reply
-    options = ReadOptions(arguments, grouped=False)
+    options = ReadOptions(arguments, call.now_ms, grouped=False)
     keys = options.keys(arguments)
     frozen: dict[int, bytes] = {}
     found: list[tuple[bytes, NewEntries]] = []
@@ -211,7 +205,7 @@ def xreadgroup(call: Call) -> Wait | None:
     [CLAIM min-idle] [NOACK] STREAMS key [key …] id [id …] → new entries (``>``), idle ones (CLAIM),
     or the consumer's history."""
     arguments = call.arguments
-    options = ReadOptions(arguments, grouped=True)
+    options = ReadOptions(arguments, call.now_ms, grouped=True)
     keys = options.keys(arguments)
     reads: list[Delivery | History] = []
     claim_ms = options.claim_ms

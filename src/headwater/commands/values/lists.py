@@ -10,7 +10,7 @@ from itertools import islice
 
 from headwater.commands.call import Call, Wait
 from headwater.commands.events import LIST
-from headwater.commands.values.timeouts import timeout_ms
+from headwater.commands.timeouts import seconds
 from headwater.commands.values.typed import changed, prepare, reading, writing
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
@@ -95,7 +95,7 @@ def brpop(call: Call) -> Wait | None:
 
 def _pop_or_wait(call: Call, *, left: bool) -> Wait | None:
     arguments, reply = call.arguments, call.reply
-    wait_ms = timeout_ms(arguments, arguments.count - 1, call.now_ms)
+    wait_ms = seconds(arguments, arguments.count - 1, call.now_ms)
     keys = arguments.values(1)[:-1]
     for key in keys:
         current = writing(call, key, deque)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
+from headwater.commands.timeouts import milliseconds
 from headwater.errors import CommandError
 from headwater.server.commands.help import wrong_arguments
-from headwater.server.commands.timeouts import milliseconds
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -22,7 +22,7 @@ def client_pause(call: Call, session: Session, node: Node) -> None:
     mode = arguments.token(3) if arguments.count == 4 else b"ALL"
     if mode not in {b"ALL", b"WRITE"}:
         raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
-    timeout_ms = milliseconds(arguments, 2, node)
+    timeout_ms = milliseconds(arguments, 2, call.now_ms)
     until = round(node.clock.monotonic() + timeout_ms / 1000, 6)
     node.pause.begin(until, everything=mode == b"ALL")
     call.reply.ok()

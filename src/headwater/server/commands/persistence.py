@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, Wait
+from headwater.commands.timeouts import milliseconds
 from headwater.errors import CommandError
-from headwater.server.commands.timeouts import milliseconds
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -33,7 +33,7 @@ def wait(call: Call, session: Session, node: Node) -> Wait | None:
     Asked for more than none it waits until the time is over, for ever with 0, as Redis does.
     """
     wanted = call.arguments.integer(1)
-    timeout_ms = milliseconds(call.arguments, 2, node)
+    timeout_ms = milliseconds(call.arguments, 2, call.now_ms)
     if wanted <= 0 or not call.may_block:
         call.reply.integer(0)
         return None
@@ -54,7 +54,7 @@ def waitaof(call: Call, session: Session, node: Node) -> Wait | None:
     replicas = arguments.integer(2, error="ERR value is out of range, must be positive")
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
-    timeout_ms = milliseconds(arguments, 3, node)
+    timeout_ms = milliseconds(arguments, 3, call.now_ms)
     if local and node.journal is None:
         raise CommandError(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."

@@ -1,4 +1,4 @@
-"""The timeout of a blocking command in seconds, which may have a fraction (BLPOP).
+"""How long a command may wait, as an argument: whole milliseconds, or seconds with a fraction.
 
 Source: Redis, timeout.c (getTimeoutFromObjectOrReply) and util.c (string2ld).
 """
@@ -12,6 +12,7 @@ from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
 _MOST_MS = 2**63 - 1
+"""Of the Unix time at which the wait is over."""
 _LONGEST_TEXT = 255
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -4951, 4932
 """Of ten, in the long double that Redis reads."""
@@ -26,10 +27,20 @@ _NEGATIVE = "ERR timeout is negative"
 _TOO_LARGE = "ERR timeout is out of range"
 
 
-def timeout_ms(arguments: Arguments, index: int, now_ms: int) -> int:
-    """An argument in seconds as whole milliseconds, rounded up; 0 waits for ever.
+def milliseconds(arguments: Arguments, index: int, now_ms: int) -> int:
+    """An argument in milliseconds (XREAD, WAIT, CLIENT PAUSE); 0 waits for ever."""
+    value = arguments.integer(index, error="ERR timeout is not an integer or out of range")
+    if value < 0:
+        raise CommandError(_NEGATIVE)
+    if value > _MOST_MS - now_ms:
+        raise CommandError(_TOO_LARGE)
+    return value
 
-    >>> timeout_ms(Arguments.of(b"0.0001"), 0, 0), timeout_ms(Arguments.of(b"1e3"), 0, 0)
+
+def seconds(arguments: Arguments, index: int, now_ms: int) -> int:
+    """An argument in seconds (BLPOP) as whole milliseconds, rounded up; 0 waits for ever.
+
+    >>> seconds(Arguments.of(b"0.0001"), 0, 0), seconds(Arguments.of(b"1e3"), 0, 0)
     (1, 1000000)
     """
     text = arguments.bytes(index)
@@ -39,7 +50,7 @@ def timeout_ms(arguments: Arguments, index: int, now_ms: int) -> int:
     if len(text) > _LONGEST_TEXT:
         raise CommandError(_NO_FLOAT)
     try:
-        exact = _milliseconds(text)
+        exact = _exact_ms(text)
     except (ArithmeticError, ValueError):
         raise CommandError(_NO_FLOAT) from None
     if exact > _MOST_MS:
@@ -54,7 +65,7 @@ def timeout_ms(arguments: Arguments, index: int, now_ms: int) -> int:
     return whole
 
 
-def _milliseconds(text: bytes) -> Decimal:
+def _exact_ms(text: bytes) -> Decimal:
     if _DECIMAL.fullmatch(text):
         value = Decimal(text.decode())
         if value and not _LEAST_EXPONENT <= value.adjusted() <= _GREATEST_EXPONENT:
