@@ -16,7 +16,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice conform demo bench peers docs clean
+.PHONY: help install build check format quick test plain slice conform demo bench bench-scale peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -26,6 +26,7 @@ help:
 	@echo "make conform  500,000 random commands against real servers, 5 minutes of odd requests"
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make bench    against a real Redis in the same run"
+	@echo "make bench-scale  how long one command holds the loop over a million entries"
 	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
 	@echo "make install  create .venv (downloads about 650 MB with Spark)"
 	@echo "make build    compile the hot modules, where there is a compiler"
@@ -100,6 +101,9 @@ demo: build
 
 bench: build peers
 	$(PY) -m benchmarks $(ARGS)
+
+bench-scale: build
+	$(PY) -m benchmarks.scale $(ARGS)
 
 docs: build
 	$(PY) tools/reference.py
