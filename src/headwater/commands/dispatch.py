@@ -27,7 +27,7 @@ from headwater.commands import (
     settling,
     trimming,
 )
-from headwater.commands.call import Call, Missing, Wait
+from headwater.commands.call import Call, Missing, Wait, shown
 from headwater.commands.table import COMMANDS, CommandRow
 from headwater.commands.values import counters, hashes, lists, sets, strings
 from headwater.errors import CommandError
@@ -157,7 +157,7 @@ def find_row(arguments: Arguments) -> tuple[bytes, CommandRow]:
         word = arguments.token(1)
         sub = row.subcommands.get(word)
         if sub is None:
-            typed = arguments.bytes(1)[:_SHOWN_BYTES].decode("utf-8", "surrogateescape")
+            typed = shown(arguments.bytes(1)[:_SHOWN_BYTES])
             raise CommandError(
                 f"ERR unknown subcommand '{typed}'. Try {name.decode('latin-1')} HELP."
             )
@@ -170,11 +170,11 @@ def find_row(arguments: Arguments) -> tuple[bytes, CommandRow]:
 
 
 def _unknown(arguments: Arguments) -> str:
-    shown = ""
+    repeated = ""
     for index in range(1, arguments.count):
-        if len(shown) >= _SHOWN_BYTES:
+        if len(repeated) >= _SHOWN_BYTES:
             break
-        room = _SHOWN_BYTES - len(shown)
-        shown += "'" + arguments.bytes(index)[:room].decode("utf-8", "surrogateescape") + "' "
-    typed = arguments.bytes(0)[:_SHOWN_BYTES].decode("utf-8", "surrogateescape")
-    return f"ERR unknown command '{typed}', with args beginning with: {shown}"
+        room = _SHOWN_BYTES - len(repeated)
+        repeated += "'" + shown(arguments.bytes(index)[:room]) + "' "
+    typed = shown(arguments.bytes(0)[:_SHOWN_BYTES])
+    return f"ERR unknown command '{typed}', with args beginning with: {repeated}"

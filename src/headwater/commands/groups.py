@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headwater.commands.call import Call, shown
 from headwater.commands.events import STREAM
+from headwater.commands.help import write_lines, wrong_arguments
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import UNKNOWN, ConsumerGroup
 from headwater.engine.stream import Stream
@@ -41,15 +42,6 @@ XGROUP_HELP = (
 )
 
 
-def wrong_subcommand(arguments: Arguments) -> CommandError:
-    """The error for options that a subcommand of XGROUP or XINFO does not know."""
-    name = shown(arguments.token(0))
-    return CommandError(
-        f"ERR unknown subcommand or wrong number of arguments for '{shown(arguments.bytes(1))}'. "
-        f"Try {name} HELP."
-    )
-
-
 def pending_group(call: Call, *, looked_up: bool = False) -> tuple[Stream, ConsumerGroup]:
     """The stream of argument 1 and its group of argument 2, for what acts on pending entries.
 
@@ -68,12 +60,6 @@ def no_group(name: bytes, key: bytes) -> CommandError:
     return CommandError(
         f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
     )
-
-
-def write_help(call: Call, lines: tuple[str, ...]) -> None:
-    call.reply.array(len(lines))
-    for line in lines:
-        call.reply.simple(line.encode())
 
 
 class _Subject:
@@ -124,7 +110,7 @@ def _options(arguments: Arguments, *, mkstream: bool) -> tuple[bool, int]:
                 raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
             index += 2
         else:
-            raise wrong_subcommand(arguments)
+            raise wrong_arguments(arguments)
     return makes, entries_read
 
 
@@ -135,7 +121,7 @@ def xgroup_create(call: Call) -> None:
     subject = _Subject(call)
     stream = subject.stream if makes else subject.existing_stream()
     if arguments.count > _MOST_CREATE_ARGUMENTS:
-        raise wrong_subcommand(arguments)
+        raise wrong_arguments(arguments)
     position = _position(arguments, stream, strict=True)
     if stream is not None and subject.name in stream.groups:
         raise CommandError("BUSYGROUP Consumer Group name already exists")
@@ -155,7 +141,7 @@ def xgroup_setid(call: Call) -> None:
     subject = _Subject(call)
     group = subject.existing_group()
     if call.arguments.count > _MOST_SETID_ARGUMENTS:
-        raise wrong_subcommand(call.arguments)
+        raise wrong_arguments(call.arguments)
     position = _position(call.arguments, group.stream, strict=False)
     call.admit(HEADROOM)
     group.set_id(*position, min(entries_read, group.stream.entries_added))
@@ -204,7 +190,7 @@ def xgroup_delconsumer(call: Call) -> None:
 
 def xgroup_help(call: Call) -> None:
     """XGROUP HELP → the subcommands, for people."""
-    write_help(call, XGROUP_HELP)
+    write_lines(call, XGROUP_HELP)
 
 
 def xretire(call: Call) -> None:

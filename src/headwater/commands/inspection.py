@@ -6,7 +6,8 @@ Source: Redis's command pages and t_stream.c (xinfoCommand, xinfoReplyWithStream
 from __future__ import annotations
 
 from headwater.commands.call import NO_SUCH_KEY, Call
-from headwater.commands.groups import no_group, write_help, wrong_subcommand
+from headwater.commands.groups import no_group
+from headwater.commands.help import write_lines, wrong_arguments
 from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
 from headwater.engine.pending import NOBODY
 from headwater.engine.stream import Stream
@@ -38,7 +39,7 @@ def xinfo_stream(call: Call) -> None:
             arguments.count == 4 or (arguments.count == 6 and arguments.token(4) == b"COUNT")
         )
         if not well_formed:
-            raise wrong_subcommand(arguments)
+            raise wrong_arguments(arguments)
         if arguments.count == 6:
             count = arguments.integer(5)
             count = _DEFAULT_FULL_COUNT if count < 0 else count
@@ -117,16 +118,9 @@ def _group_position(reply: ReplyWriter, group: ConsumerGroup) -> None:
     reply.bulk(b"last-delivered-id")
     reply.id(*group.last_id)
     reply.bulk(b"entries-read")
-    if group.entries_read == UNKNOWN:
-        reply.nil()
-    else:
-        reply.integer(group.entries_read)
+    reply.integer_or_nil(None if group.entries_read == UNKNOWN else group.entries_read)
     reply.bulk(b"lag")
-    lag = group.lag()
-    if lag is None:
-        reply.nil()
-    else:
-        reply.integer(lag)
+    reply.integer_or_nil(group.lag())
 
 
 def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
@@ -222,4 +216,4 @@ def xinfo_consumers(call: Call) -> None:
 
 def xinfo_help(call: Call) -> None:
     """XINFO HELP → the subcommands, for people."""
-    write_help(call, XINFO_HELP)
+    write_lines(call, XINFO_HELP)

@@ -52,7 +52,7 @@ def _write_unread(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> None
     reply.bulk(b"unread")
     reply.integer(unread)
     reply.bulk(b"unread-age-ms")
-    _write_number(reply, None if first is None else _age(first[0], now_ms))
+    reply.integer_or_nil(None if first is None else _age(first[0], now_ms))
 
 
 def _write_pending(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> None:
@@ -67,24 +67,14 @@ def _write_pending(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> Non
     oldest = next(group.order.walk(), NOWHERE)
     owner = None if oldest == NOWHERE else group.consumer_of(oldest)
     reply.bulk(b"oldest-pending-ms")
-    _write_number(reply, None if owner is None else _age(group.pel.time(oldest), now_ms))
+    reply.integer_or_nil(None if owner is None else _age(group.pel.time(oldest), now_ms))
     reply.bulk(b"oldest-pending-consumer")
-    if owner is None:
-        reply.nil()
-    else:
-        reply.bulk(owner.name)
+    reply.bulk_or_nil(None if owner is None else owner.name)
     due = group.next_due()
     reply.bulk(b"next-due-ms")
-    _write_number(reply, None if due is None else max(0, due - now_ms))
+    reply.integer_or_nil(None if due is None else max(0, due - now_ms))
 
 
 def _age(time_ms: int, now_ms: int) -> int:
     """A clock that was set back makes nothing older than new."""
     return max(0, now_ms - time_ms)
-
-
-def _write_number(reply: ReplyWriter, value: int | None) -> None:
-    if value is None:
-        reply.nil()
-    else:
-        reply.integer(value)

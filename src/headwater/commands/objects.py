@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from headwater.commands.call import Call
-from headwater.commands.groups import write_help
+from headwater.commands.help import write_lines
 from headwater.engine.database import Value
 from headwater.engine.nodes import element_bytes
 from headwater.engine.stream import Stream
@@ -113,4 +113,4 @@ def object_freq(call: Call) -> None:
 
 def object_help(call: Call) -> None:
     """OBJECT HELP → the subcommands, for people."""
-    write_help(call, OBJECT_HELP)
+    write_lines(call, OBJECT_HELP)

@@ -6,7 +6,7 @@ streams.md 6. A delayed entry (verbs.md) is too young for every claim until its 
 
 from __future__ import annotations
 
-from headwater.commands.call import SYNTAX, Call
+from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.delivery import RECORD_BYTES, meet_consumer
 from headwater.commands.groups import pending_group
 from headwater.commands.ids import range_end, range_start
@@ -39,7 +39,7 @@ class ClaimOptions:
                 index += 1
                 continue
             if index + 1 == arguments.count or not self._valued(arguments, index, word, now_ms):
-                typed = arguments.bytes(index).decode("utf-8", "surrogateescape")
+                typed = shown(arguments.bytes(index))
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{typed}'")
             index += 2
 

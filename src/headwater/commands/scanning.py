@@ -70,8 +70,4 @@ def scan(call: Call) -> None:
 
 def randomkey(call: Call) -> None:
     """RANDOMKEY → any key, nil in an empty database."""
-    key = call.db.random_key(call.draw, call.now_ms)
-    if key is None:
-        call.reply.nil()
-    else:
-        call.reply.bulk(key)
+    call.reply.bulk_or_nil(call.db.random_key(call.draw, call.now_ms))

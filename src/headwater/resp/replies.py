@@ -54,6 +54,20 @@ class ReplyWriter:
         """Nothing, where an array was expected."""
         self.out += b"_\r\n" if self.resp == 3 else b"*-1\r\n"
 
+    def bulk_or_nil(self, value: bytes | None) -> None:
+        """A bulk string, nil for None."""
+        if value is None:
+            self.nil()
+        else:
+            self.bulk(value)
+
+    def integer_or_nil(self, value: int | None) -> None:
+        """An integer, nil for None."""
+        if value is None:
+            self.nil()
+        else:
+            self.integer(value)
+
     def array(self, length: int) -> None:
         """Header: ``length`` replies follow."""
         self.out += b"*%d\r\n" % length

@@ -59,7 +59,7 @@ def hdel(call: Call) -> None:
 
 def hget(call: Call) -> None:
     """HGET key field → the value, nil without one."""
-    _value(call, _read(call).get(call.arguments.bytes(2)))
+    call.reply.bulk_or_nil(_read(call).get(call.arguments.bytes(2)))
 
 
 def hmget(call: Call) -> None:
@@ -68,14 +68,7 @@ def hmget(call: Call) -> None:
     fields = call.arguments.values(2)
     call.reply.array(len(fields))
     for field in fields:
-        _value(call, current.get(field))
-
-
-def _value(call: Call, value: bytes | None) -> None:
-    if value is None:
-        call.reply.nil()
-    else:
-        call.reply.bulk(value)
+        call.reply.bulk_or_nil(current.get(field))
 
 
 def hgetall(call: Call) -> None:

@@ -88,7 +88,7 @@ def set_string(call: Call) -> None:
         prepare(call, key, [value])
         _put(call, key, value, current, at_ms=at_ms, kept_ms=kept)
     if b"GET" in options.words:
-        _bulk_or_nil(call, old)
+        call.reply.bulk_or_nil(old)
     elif refused:
         reply.nil()
     else:
@@ -118,13 +118,6 @@ def _replace(call: Call, key: bytes, value: bytes, at_ms: int | None) -> None:
     if at_ms is not None:
         call.db.set_expiry(key, at_ms)
     call.db.use(key, call.now_ms)
-
-
-def _bulk_or_nil(call: Call, value: bytes | None) -> None:
-    if value is None:
-        call.reply.nil()
-    else:
-        call.reply.bulk(value)
 
 
 def setex(call: Call) -> None:
@@ -159,7 +152,7 @@ def setnx(call: Call) -> None:
 
 def get(call: Call) -> None:
     """GET key → the string, nil without one."""
-    _bulk_or_nil(call, reading(call, call.arguments.bytes(1), bytes))
+    call.reply.bulk_or_nil(reading(call, call.arguments.bytes(1), bytes))
 
 
 def getdel(call: Call) -> None:
@@ -169,7 +162,7 @@ def getdel(call: Call) -> None:
     if value is not None:
         call.admit(HEADROOM + len(key))
         delete_key(call, key)
-    _bulk_or_nil(call, value)
+    call.reply.bulk_or_nil(value)
 
 
 def getex(call: Call) -> None:
@@ -187,7 +180,7 @@ def getex(call: Call) -> None:
             let_expire(call, key, at_ms)
         elif persists:
             let_live(call, key)
-    _bulk_or_nil(call, value)
+    call.reply.bulk_or_nil(value)
 
 
 def mget(call: Call) -> None:
@@ -196,7 +189,7 @@ def mget(call: Call) -> None:
     call.reply.array(len(keys))
     for key in keys:
         value = call.read(key)
-        _bulk_or_nil(call, value if isinstance(value, bytes) else None)
+        call.reply.bulk_or_nil(value if isinstance(value, bytes) else None)
 
 
 def mset(call: Call) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, shown
 from headwater.commands.dispatch import find_row
+from headwater.commands.help import write_help, wrong_arguments
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
@@ -20,7 +21,6 @@ from headwater.server.acl.log import Refusal
 from headwater.server.acl.permissions import denial, sentence
 from headwater.server.acl.rules import CATEGORIES
 from headwater.server.acl.users import DEFAULT, ROWS, Selector
-from headwater.server.commands.help import write_help
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -206,10 +206,7 @@ def acl_help(call: Call, session: Session, node: Node) -> None:
 def _at_most(arguments: Arguments, count: int) -> None:
     """Raises `CommandError` when there are more; the table knows only the least."""
     if arguments.count > count:
-        typed = shown(arguments.bytes(1))
-        raise CommandError(
-            f"ERR unknown subcommand or wrong number of arguments for '{typed}'. Try ACL HELP."
-        )
+        raise wrong_arguments(arguments)
 
 
 def _write_selector(reply: ReplyWriter, selector: Selector) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import SYNTAX, Call
+from headwater.commands.call import SYNTAX, Call, shown
+from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.commands.connection import check_client_name, is_printable
-from headwater.server.commands.help import write_help
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -45,7 +45,7 @@ def client_setinfo(call: Call, session: Session, node: Node) -> None:
     """CLIENT SETINFO LIB-NAME|LIB-VER text."""
     option, value = call.arguments.token(2), call.arguments.bytes(3)
     if option not in {b"LIB-NAME", b"LIB-VER"}:
-        typed = call.arguments.bytes(2).decode("utf-8", "surrogateescape")
+        typed = shown(call.arguments.bytes(2))
         raise CommandError(f"ERR Unrecognized option '{typed}'")
     if not is_printable(value):
         raise CommandError(
@@ -66,19 +66,19 @@ def client_info(call: Call, session: Session, node: Node) -> None:
 def client_list(call: Call, session: Session, node: Node) -> None:
     """CLIENT LIST [TYPE type | ID id …]: a line for each connection."""
     arguments = call.arguments
-    shown: Iterable[Session] = node.sessions.values()
+    chosen: Iterable[Session] = node.sessions.values()
     if arguments.count == 4 and arguments.token(2) == b"TYPE":
         wanted = _type_at(call, 3)
-        shown = [one for one in node.sessions.values() if _type_of(one) == wanted]
+        chosen = [one for one in node.sessions.values() if _type_of(one) == wanted]
     elif arguments.count > 3 and arguments.token(2) == b"ID":
         ids = [
             arguments.integer(index, error="ERR Invalid client ID")
             for index in range(3, arguments.count)
         ]
-        shown = [node.sessions[id_] for id_ in ids if id_ in node.sessions]
+        chosen = [node.sessions[id_] for id_ in ids if id_ in node.sessions]
     elif arguments.count > 2:
         raise CommandError(SYNTAX)
-    call.reply.verbatim(b"".join(describe(one, node) + b"\n" for one in shown))
+    call.reply.verbatim(b"".join(describe(one, node) + b"\n" for one in chosen))
 
 
 def client_kill(call: Call, session: Session, node: Node) -> None:
@@ -229,7 +229,7 @@ def _type_at(call: Call, index: int) -> bytes:
     """The client type at ``index``; raises `CommandError` if there is no such type."""
     word = call.arguments.token(index)
     if word not in _TYPES:
-        typed = call.arguments.bytes(index).decode("utf-8", "surrogateescape")
+        typed = shown(call.arguments.bytes(index))
         raise CommandError(f"ERR Unknown client type '{typed}'")
     return word
 

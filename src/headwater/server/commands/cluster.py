@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from headwater.commands.call import Call
+from headwater.commands.help import write_help
 from headwater.commands.table import COMMANDS
 from headwater.errors import CommandError
-from headwater.server.commands.help import write_help
 
 if TYPE_CHECKING:
     from headwater.server.node import Node

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
+from headwater.commands.help import write_help
 from headwater.commands.key_specs import FoundKey, KeyRange, KeySpec, find_keys
 from headwater.commands.table import COMMANDS, CommandRow
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
-from headwater.server.commands.help import write_help
 
 if TYPE_CHECKING:
     from headwater.server.node import Node

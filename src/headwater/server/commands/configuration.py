@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
+from headwater.commands.help import write_help
 from headwater.errors import CommandError, ConfigError, NodePoisoned
 from headwater.server.acl.living import open_or_close
-from headwater.server.commands.help import write_help
 from headwater.server.settings import FIXED, SETTINGS
 from headwater.server.traffic import traffic_of
 
@@ -85,7 +85,9 @@ def config_rewrite(call: Call, session: Session, node: Node) -> None:
     if node.config.file is None:
         raise CommandError("ERR The server is running without a config file")
     try:
-        node.config.rewrite(users=() if node.config.aclfile else node.access.lines(node.config.requirepass))
+        node.config.rewrite(
+            users=() if node.config.aclfile else node.access.lines(node.config.requirepass)
+        )
     except OSError as error:
         raise CommandError(f"ERR Rewriting config file: {error.strerror}") from None
     except ConfigError as error:

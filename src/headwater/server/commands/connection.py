@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import SYNTAX, Call
+from headwater.commands.call import SYNTAX, Call, shown
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
 from headwater.server.acl.users import DEFAULT
@@ -64,7 +64,7 @@ def hello(call: Call, session: Session, node: Node) -> None:
             check_client_name(name)
             index += 2
         else:
-            typed = arguments.bytes(index).decode("utf-8", "surrogateescape")
+            typed = shown(arguments.bytes(index))
             raise CommandError(f"ERR Syntax error in HELLO option '{typed}'")
     if credentials is not None:
         _authenticate(session, node, *credentials)

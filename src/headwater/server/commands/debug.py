@@ -12,9 +12,9 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import NO_SUCH_KEY, Call, shown
+from headwater.commands.help import wrong_arguments
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.server.commands.help import wrong_arguments
 from headwater.server.reloading import reload_from_journal
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, shown
+from headwater.commands.help import write_help, wrong_arguments
 from headwater.errors import CommandError
-from headwater.server.commands.help import write_help, wrong_arguments
 
 if TYPE_CHECKING:
     from headwater.server.node import Node

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, shown
+from headwater.commands.help import write_help
 from headwater.errors import CommandError
-from headwater.server.commands.help import write_help
 from headwater.server.latency import (
     COMMAND,
     EXPIRE_CYCLE,

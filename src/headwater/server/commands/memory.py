@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
+from headwater.commands.help import write_help
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.server.commands.help import write_help
 from headwater.server.info import human, resident_bytes
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
+from headwater.commands.help import wrong_arguments
 from headwater.commands.timeouts import milliseconds
 from headwater.errors import CommandError
-from headwater.server.commands.help import wrong_arguments
 
 if TYPE_CHECKING:
     from headwater.server.node import Node

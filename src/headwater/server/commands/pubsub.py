@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.commands.globs import matches
-from headwater.errors import CommandError
+from headwater.commands.help import write_help, wrong_arguments
 from headwater.resp.replies import ReplyWriter
-from headwater.server.commands.help import write_help
 from headwater.server.pubsub import CHANNEL, PATTERN, SHARD, Listeners
 
 if TYPE_CHECKING:
@@ -122,20 +121,14 @@ def _confirm(call: Call, session: Session, kind: bytes, word: bytes, name: bytes
     reply = ReplyWriter(session.pushes, session.resp) if silent else call.reply
     reply.push(3)
     reply.bulk(kind + word)
-    if name is None:
-        reply.nil()
-    else:
-        reply.bulk(name)
+    reply.bulk_or_nil(name)
     reply.integer(session.subscriptions.told(kind))
 
 
 def _list(call: Call, channels: dict[bytes, Listeners]) -> None:
     arguments = call.arguments
     if arguments.count > 3:
-        typed = arguments.bytes(1).decode("utf-8", "surrogateescape")
-        raise CommandError(
-            f"ERR unknown subcommand or wrong number of arguments for '{typed}'. Try PUBSUB HELP."
-        )
+        raise wrong_arguments(arguments)
     if arguments.count == 3:
         pattern = arguments.bytes(2)
         call.reply.bulks([name for name in channels if matches(pattern, name)])

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
+from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.commands.functions import FLUSH_MODES
-from headwater.server.commands.help import write_help
 from headwater.server.scripting.calls import Run
 
 if TYPE_CHECKING:

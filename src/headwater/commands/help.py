@@ -1,6 +1,8 @@
-"""HELP of a container: its subcommands' syntax, each with the summary of its row."""
+"""HELP of a container of subcommands, and the error that names it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from headwater.commands.call import Call, shown
 from headwater.commands.table import COMMANDS
@@ -9,7 +11,8 @@ from headwater.resp.arguments import Arguments
 
 
 def write_help(call: Call, container: bytes, syntax: dict[bytes, str]) -> None:
-    """An array of simple strings; ``syntax`` has what follows a subcommand's name, if anything does.
+    """Each subcommand with the summary of its row; ``syntax`` has what follows its name, if anything
+    does.
 
     A container that does something without a subcommand has its syntax under the empty name.
     """
@@ -19,6 +22,11 @@ def write_help(call: Call, container: bytes, syntax: dict[bytes, str]) -> None:
         lines += [syntax[b""], f"    {row.summary}"]
     for name, sub in row.subcommands.items():
         lines += [f"{name.decode()} {syntax.get(name, '')}".rstrip(), f"    {sub.summary}"]
+    write_lines(call, lines)
+
+
+def write_lines(call: Call, lines: Sequence[str]) -> None:
+    """A HELP that is written out."""
     call.reply.array(len(lines))
     for line in lines:
         call.reply.simple(line.encode())
