@@ -96,7 +96,7 @@ OURS = {
     "XLAG s": ((), 0),
     "XSPLIT s - + 2": ((), 0),
 }
-"""Of what no real server here has: as the command that each stands for (verbs.md)."""
+"""Of what no real server here has: as the command that each stands for."""
 
 
 @pytest.mark.parametrize("line", OURS)

@@ -1,4 +1,4 @@
-"""Approximate trimming without a LIMIT has one: a hundred nodes' worth of entries (streams.md 2.1)."""
+"""Approximate trimming without a LIMIT has one: a hundred nodes' worth of entries."""
 
 from __future__ import annotations
 

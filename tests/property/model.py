@@ -1,6 +1,6 @@
 """A stream store that is obviously right and slow: dicts and lists, one method a command.
 
-Written from streams.md and verbs.md's sentences alone; it shares nothing with the engine but the
+Written from what the command pages and docs/guide/streams.md say alone; it shares nothing with the engine but the
 types of replies. This part has streams and their entries, `model_groups` what groups do with them.
 """
 
@@ -127,7 +127,7 @@ class Stream:
         return bool(self.entries) and self.deleted != LEAST and last <= self.deleted
 
     def read_at(self, entry_id: ID) -> int:
-        """How many were added up to an id: streams.md 8, estimate(id)."""
+        """How many were added up to an id, as near as that can be told."""
         if self.added == 0:
             return 0
         if not self.entries and entry_id <= self.last:

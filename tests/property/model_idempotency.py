@@ -1,4 +1,4 @@
-"""What a naive stream knows of idempotent producers: streams.md 2.2, a dict in a dict."""
+"""What a naive stream knows of idempotent producers, a dict in a dict."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What appends one entry: XADD, and each TO of an XSETTLE.
 
-Source: Redis's command page and t_stream.c (streamParseAddOrTrimArgsOrReply); streams.md 2.
+Source: Redis's command page and t_stream.c (streamParseAddOrTrimArgsOrReply).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 An entry is referred to while some group has not read it yet or has it pending.
 
-Source: Redis's command pages and t_stream.c (xackdelCommand, xdelexCommand); streams.md 6.
+Source: Redis's command pages and t_stream.c (xackdelCommand, xdelexCommand).
 """
 
 from __future__ import annotations

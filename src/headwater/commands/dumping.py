@@ -1,6 +1,6 @@
 """DUMP and RESTORE: a value as bytes that another store, Headwater, Redis or Valkey, can read.
 
-Source: Redis's command pages and cluster.c (dumpCommand, restoreCommand); streams.md 10.
+Source: Redis's command pages and cluster.c (dumpCommand, restoreCommand).
 """
 
 from __future__ import annotations

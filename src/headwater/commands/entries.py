@@ -1,6 +1,6 @@
 """XADD, XLEN, XRANGE, XREVRANGE, XDEL, XSETID, XSPLIT: the entries of a stream.
 
-Source: Redis's command pages and t_stream.c; streams.md 2 and 3; verbs.md for XSPLIT.
+Source: Redis's command pages and t_stream.c; docs/guide/streams.md for XSPLIT.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def xsplit(call: Call) -> None:
     """XSPLIT key start end parts → [live entries in the range, ids at which equal parts begin].
 
     The first part begins at the range's start and is not named; the first ``count mod parts`` parts
-    are one larger. Costs block counts, no body (verbs.md).
+    are one larger. Costs block counts, no body.
     """
     arguments, reply = call.arguments, call.reply
     start, end = range_start(arguments, 2), range_end(arguments, 3)

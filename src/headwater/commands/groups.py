@@ -1,6 +1,6 @@
 """XGROUP and XRETIRE: groups and consumers come and go.
 
-Source: Redis's command pages and t_stream.c (xgroupCommand); streams.md 7; verbs.md for XRETIRE.
+Source: Redis's command pages and t_stream.c (xgroupCommand); docs/guide/streams.md for XRETIRE.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def xgroup_help(call: Call) -> None:
 def xretire(call: Call) -> None:
     """XRETIRE key group consumer → 1 removed, 0 it still owns entries, -1 no such consumer.
 
-    What XGROUP DELCONSUMER is not: nothing pending is ever lost by it (verbs.md).
+    What XGROUP DELCONSUMER is not: nothing pending is ever lost by it.
     """
     _, group = pending_group(call)
     consumer = group.consumers.get(call.arguments.bytes(3))

@@ -3,7 +3,7 @@
 A producer names itself (pid) and each entry that it adds (iid). While a stream knows the pair, XADD
 answers with the entry that it became and adds nothing.
 
-Source: redis.io, Idempotent message processing, XCFGSET, XIDMPRECORD; streams.md 2 and 2.2.
+Source: redis.io, Idempotent message processing, XCFGSET, XIDMPRECORD.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """XINFO: what is known of a stream, its groups, its consumers.
 
-Source: Redis's command pages and t_stream.c (xinfoCommand, xinfoReplyWithStreamInfo); streams.md 7.
+Source: Redis's command pages and t_stream.c (xinfoCommand, xinfoReplyWithStreamInfo).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """XLAG: how far a group is behind, and what it holds, in exact numbers.
 
 XINFO's ``lag`` is an estimate that becomes nil when entries were deleted; here ``unread`` is counted,
-from the counts of blocks, so it costs the same whatever was deleted (verbs.md).
+from the counts of blocks, so it costs the same whatever was deleted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """XCLAIM, XAUTOCLAIM, XPENDING: who owns what is pending.
 
-Source: Redis's command pages and t_stream.c (xclaimCommand, xautoclaimCommand, xpendingCommand);
-streams.md 6. A delayed entry (verbs.md) is too young for every claim until its time has come.
+Source: Redis's command pages and t_stream.c (xclaimCommand, xautoclaimCommand, xpendingCommand).
+A delayed entry (XSETTLE … DELAY) is too young for every claim until its time has come.
 """
 
 from __future__ import annotations

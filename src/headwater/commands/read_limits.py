@@ -5,7 +5,7 @@ Rule 1. Streams are served in the order in which they are named. Once a bound of
 Rule 2. MAXSIZE is soft: the entry that reaches it is the last one, so one entry always comes. Counted
         are the bytes of the names of streams and of the entries as they stand in the reply.
 
-Source: Redis's command pages of XREAD and XREADGROUP (8.10); streams.md 11.
+Source: Redis's command pages of XREAD and XREADGROUP (8.10).
 """
 
 from __future__ import annotations

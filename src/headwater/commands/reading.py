@@ -8,7 +8,7 @@ Rule 1. Every stream, group and id is checked before anything changes.
 Rule 2. A command that gives nothing changes nothing but consumers that did not exist and seen times;
         one that waits is run again as a whole when a key is signalled.
 
-Source: Redis's command pages and t_stream.c (xreadCommand); streams.md 4 and 5.
+Source: Redis's command pages and t_stream.c (xreadCommand).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """XACK, XNACK, XRENEW, XSETTLE: how deliveries end, or are held.
 
-Source: Redis's command pages and t_stream.c; streams.md 6; verbs.md for XRENEW and XSETTLE, which
+Source: Redis's command pages and t_stream.c; docs/guide/streams.md for XRENEW and XSETTLE, which
 ask who owns an entry before they do anything to it.
 """
 
@@ -228,7 +228,7 @@ def xsettle(call: Call) -> None:
     [TO dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v [f v …]] … → [[1|0 …], [new id …]].
 
     Ends deliveries that ``consumer`` still owns, and with TO publishes in the same step or not at
-    all (verbs.md).
+    all.
     """
     arguments = call.arguments
     stream, group = pending_group(call)

@@ -1,7 +1,7 @@
 """MAXLEN and MINID, for XADD and XTRIM: options, and which entries they remove.
 
 How far ``~`` goes depends on Redis's nodes (engine/nodes.py). Source: Redis, streamTrim and
-streamParseAddOrTrimArgsOrReply; streams.md 2.1.
+streamParseAddOrTrimArgsOrReply.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class ConsumerGroup:
         return [(ms, seq) for _, ms, seq in self.due_order[:end]]
 
     def lag(self) -> int | None:
-        """Entries that the group has still to read, None where it cannot be told (streams.md 8)."""
+        """Entries that the group has still to read, None where it cannot be told."""
         stream = self.stream
         if stream.entries_added == 0 or stream.length == 0:
             return 0

@@ -11,7 +11,7 @@ Rule 3. *Oldest* is recorded first; only XIDMPRECORD and XSETID make ids fall al
 Rule 4. Nothing walks over all producers: the store's `Deadlines` has one note for each, at or before
         the time at which its oldest iid runs out.
 
-Source: redis.io, Idempotent message processing; Redis's t_stream.c (8.6); streams.md 2.2.
+Source: redis.io, Idempotent message processing; Redis's t_stream.c (8.6).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Rule 2. A node whose last live entry goes vanishes; the next entry goes to the n
         if its bounds allow that. Only the node that a trim ends in stays although nothing lives in
         it any more: its last entry was deleted and is past the trim. Later trims drop it.
 
-Sources: Redis, t_stream.c (streamAppendItem, streamTrim) and listpack.c for the sizes; streams.md 2.1.
+Sources: Redis, t_stream.c (streamAppendItem, streamTrim) and listpack.c for the sizes.
 """
 
 from __future__ import annotations

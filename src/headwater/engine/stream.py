@@ -64,7 +64,7 @@ class Stream:
     def entries_read_at(self, id: tuple[int, int]) -> int:
         """How many entries had been added up to ``id``, or `UNKNOWN`.
 
-        Source: Redis, streamEstimateDistanceFromFirstEverEntry; streams.md 8.
+        Source: Redis, streamEstimateDistanceFromFirstEverEntry.
         """
         if self.entries_added == 0:
             return 0

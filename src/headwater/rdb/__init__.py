@@ -10,5 +10,5 @@ Rule 3. What is written is the plainest form that every server from the one it i
     value   = lengths, strings, ids                                                   lengths.py
               listpacks of entries, groups, pending entries                           streams.py
 
-Sources: Redis, rdb.c, listpack.c, intset.c, lzf_d.c, cluster.c (DUMP, RESTORE); streams.md 10.
+Sources: Redis, rdb.c, listpack.c, intset.c, lzf_d.c, cluster.c (DUMP, RESTORE).
 """

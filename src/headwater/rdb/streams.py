@@ -11,7 +11,7 @@
 
 Type 15 is written by Redis 5.0 to 6.2, 19 by 7.0, 21 by 7.2 to 8.4 and by Valkey, 26 by 8.6, 27 by 8.8.
 
-Source: Redis, rdb.c (rdbSaveObject, rdbLoadObject); streams.md 10.
+Source: Redis, rdb.c (rdbSaveObject, rdbLoadObject).
 """
 
 from __future__ import annotations

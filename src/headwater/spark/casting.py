@@ -4,7 +4,7 @@ A whole column is cast at once. Only when that fails is it halved, and halved ag
 that do not fit stand alone: they become null and their places are told. So a clean column costs one
 cast, and a bad value some twenty small ones.
 
-Text is read as messages.md writes it: decimal numbers, ``true`` and ``false``, dates and times in
+Text is read as messages write it (ADR 6): decimal numbers, ``true`` and ``false``, dates and times in
 ISO 8601, UTC where no zone is given, nested values as JSON.
 """
 
@@ -116,7 +116,7 @@ def _to_integer(values: pa.Array, bits: int) -> pa.Array:
 def _to_instant(values: pa.Array) -> pa.Array:
     text = values.cast(pa.string())
     zoned, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
-    if pc.all(pc.ends_with(text, "Z")).as_py():  # as messages.md writes them
+    if pc.all(pc.ends_with(text, "Z")).as_py():  # as messages write them
         return text.cast(zoned)
     has_zone = pc.match_substring_regex(text, _WITH_ZONE)
     if pc.all(has_zone).as_py():

@@ -34,7 +34,7 @@ _TIMEOUT_SECONDS: Final = 60.0
 """For one reply: a page of big entries over a slow line, a Lua call behind another's."""
 
 _OWN_KEYS: Final = ":hw:"
-"""What the framework keeps beside a stream (messages.md) is not what a pattern asks for."""
+"""What the framework keeps beside a stream (ADR 6) is not what a pattern asks for."""
 
 
 def connect(url: str) -> redis.Redis:
