@@ -73,9 +73,9 @@ MAX_ENTRY_BYTES = 1024 * 1024 * 1024
 DATABASES = 16
 """Precedent: redis.conf databases 16."""
 
-BLOCK_START_BYTES = 512
 BLOCK_MAX_BYTES = 256 * 1024
-"""A hot block starts small, so that 100,000 small streams stay small, and doubles."""
+"""Bytes of entries in a block, unless one entry takes more. A block grows as entries come, so that
+100,000 small streams stay small."""
 
 MAX_ENTRIES_COUNT = 2**63 - 1
 """Where ``entries_added`` and ``entries_read`` stay once XSETID has brought them there: the greatest

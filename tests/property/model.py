@@ -1,7 +1,8 @@
 """A stream store that is obviously right and slow: dicts and lists, one method a command.
 
-Written from what the command pages and docs/guide/streams.md say alone; it shares nothing with the engine but the
-types of replies. This part has streams and their entries, `model_groups` what groups do with them.
+Written from what the command pages and docs/guide/streams.md say alone; it shares nothing with the
+engine but the types of replies. This part has streams and their entries, `model_groups` what groups
+do with them.
 """
 
 from __future__ import annotations
