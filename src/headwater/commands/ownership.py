@@ -150,7 +150,7 @@ def xclaim(call: Call) -> None:
     """XCLAIM key group consumer min-idle-time id [id …] [IDLE ms] [TIME unix-ms] [RETRYCOUNT n]
     [FORCE] [JUSTID] [LASTID id] → the claimed entries, or their ids."""
     arguments = call.arguments
-    _, group = pending_group(call)
+    stream, group = pending_group(call)
     min_idle = arguments.integer(4, error="ERR Invalid min-idle-time argument for XCLAIM")
     claims = _Claims(call, group, max(0, min_idle))
     index = 5
@@ -171,6 +171,8 @@ def xclaim(call: Call) -> None:
         # Redis counts it only where no claim carries it along.
         call.keyspace.dirty += not (claims.records or claims.gone)
     claims.carry_out(call, name)
+    if claims.records and options.time < call.now_ms:
+        stream.db.signal(stream.key)  # it may be idle enough for who waits with CLAIM
     claims.write(call, justid=options.justid)
 
 

@@ -125,7 +125,7 @@ def xrenew(call: Call) -> None:
     """XRENEW key group consumer [IDLE ms] IDS n id [id …] → an array of 1 (still owned, delivery
     time now - ms) and 0 (owned by somebody else or not pending). Counts stay."""
     arguments = call.arguments
-    _, group = pending_group(call)
+    stream, group = pending_group(call)
     block, idle_ms = _IDs(), 0
     index = 4
     while index < arguments.count:
@@ -153,6 +153,8 @@ def xrenew(call: Call) -> None:
         call.admit(HEADROOM + 32 * len(records))
         group.own(consumer, records, call.now_ms, consumer.active_time)
         call.keyspace.dirty += len(records)
+        if idle_ms:
+            stream.db.signal(stream.key)  # it may be idle enough for who waits with CLAIM
     call.reply.array(len(flags))
     for flag in flags:
         call.reply.integer(flag)

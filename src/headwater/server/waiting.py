@@ -30,6 +30,8 @@ class Waiter:
         self.wait = wait
         self.deadline = deadline
         """Monotonic seconds; infinity waits for ever."""
+        self.arrival = 0
+        """Who came first has the smaller number; 0 before it stands in a line."""
         self.active = True
         self.due = False
         """Its recheck has come and it was not run again since."""
@@ -48,6 +50,8 @@ class WaitingRoom:
     def add(self, waiter: Waiter) -> None:
         """``waiter`` goes to the end of the line of each of its keys."""
         self.count += 1
+        self._ticket += 1
+        waiter.arrival = self._ticket
         for key in waiter.wait.keys:
             line = self._by_key.setdefault((waiter.db.index, key), {})
             if waiter not in line:
@@ -116,11 +120,12 @@ class WaitingRoom:
         return found
 
     def to_recheck(self, now_ms: int) -> list[Waiter]:
-        """Waiters whose recheck has come; `recheck` says when the next is."""
+        """Waiters whose recheck has come, first come first; `recheck` says when the next is."""
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
             found.append(heappop(self._rechecks)[2])
             found[-1].due = True
+        found.sort(key=lambda waiter: waiter.arrival)
         return found
 
     @staticmethod
