@@ -174,6 +174,7 @@ def test_the_value_is_what_the_server_writes_byte_for_byte(
     assert ours.dump(FORMS[server][0])[:-10] == payload[:-10]
 
 
+@pytest.mark.slow
 def test_ten_thousand_entries_come_and_go(theirs: PeerEndpoint, ours: Ours) -> None:
     # Given ten thousand entries of all kinds on a real server, and 10,000 pending
     commands = [

@@ -15,6 +15,8 @@ import redis
 from headwater.testing.server import ServerFailed, ServerProcess, server_process
 from tests.conformance.wire import connected, encode, exchange
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:

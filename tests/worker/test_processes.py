@@ -16,6 +16,8 @@ from tests.worker import shop
 from tests.worker.apps import Store, eventually
 from tests.worker.processes import children, one_worker, supervised
 
+pytestmark = pytest.mark.slow
+
 
 async def _send(store: Store, *entries: shop.Order) -> None:
     for one in entries:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +14,6 @@ from headwater.testing.replies import Failure, Simple
 from tests.unit.rdb import old_payloads as old
 from tests.unit.rdb.test_streams import of_kind, plain
 from tests.unit.rdb.test_values import READ
-
-SECONDS = 20.0
-"""What a small payload may take on a busy machine before it counts as endless; most take 1 ms."""
 
 BODIES = [
     *(of_kind(kind)[:-10] for kind in (15, 19, 21, 26, 27)),
@@ -52,11 +47,9 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 def restored(store: LocalStore, body: bytes) -> bool:
-    """Whether RESTORE takes this value; it must not be wrong in any other way, nor take for ever."""
+    """Whether RESTORE takes this value; it must not be wrong in any other way."""
     client = store.client()
-    started = time.monotonic()
     reply = client("RESTORE", "k", 0, wrap(body, version=10), "REPLACE")
-    assert time.monotonic() - started < SECONDS
     if reply == Failure(b"ERR Bad data format"):
         return False
     assert reply == Simple(b"OK")
