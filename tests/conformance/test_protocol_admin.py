@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
 from headwater.server.config import Config
 from headwater.testing.server import ServerThread, server_thread
@@ -244,3 +245,15 @@ def test_debug_answers_as_redis_does_where_it_is_let(
 def test_debug_is_refused_unless_it_is_let(shared_peer: Callable[[str], Peer]) -> None:
     with server_thread() as ours:
         compare(ours.port, shared_peer("redis-8.2").port, "DEBUG SLEEP 0\nDEBUG HELP", resp=2)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    ["SET k 12", "SET k word", "HSET k f v", "RPUSH k a", "SADD k 1", "SADD k a", "XADD k 1-1 a b"],
+)
+def test_debug_object_tells_the_encoding_that_object_tells(fill: str, server: ServerThread) -> None:
+    with redis.Redis(port=server.port) as client:
+        client.delete("k")
+        client.execute_command(*fill.split())
+        told = client.execute_command("DEBUG", "OBJECT", "k")
+        assert told.endswith(b"encoding:" + client.object("ENCODING", "k"))

@@ -117,13 +117,13 @@ def _copy_options(call: Call) -> tuple[Database, bool]:
 
 
 def _database(call: Call, index: int) -> Database:
-    number = int32(call.arguments, index)
+    number = _int32(call.arguments, index)
     if not 0 <= number < DATABASES:
         raise CommandError("ERR DB index is out of range")
     return call.keyspace.databases[number]
 
 
-def int32(arguments: Arguments, index: int) -> int:
+def _int32(arguments: Arguments, index: int) -> int:
     """An argument as an integer of 32 bits (Redis: getIntFromObjectOrReply)."""
     number = arguments.integer(index)
     if not -_MAX_I32 - 1 <= number <= _MAX_I32:

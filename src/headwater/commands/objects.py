@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from headwater.commands.call import Call
 from headwater.commands.help import write_lines
 from headwater.engine.database import Value
-from headwater.engine.nodes import element_bytes
+from headwater.engine.nodes import LISTPACK_FRAME, element_bytes
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.resp.arguments import parse_integer
@@ -35,7 +35,6 @@ OBJECT_HELP = (
 
 _EMBEDDED_BYTES = 44
 _LIST_BYTES = 8192
-_LISTPACK_FRAME = 7
 _INTSET_MEMBERS = 512
 _SET_MEMBERS = 128
 _HASH_FIELDS = 512
@@ -57,7 +56,7 @@ def encoding(value: Value) -> bytes:
         return b"embstr" if len(value) <= _EMBEDDED_BYTES else b"raw"
     if isinstance(value, deque):
         fits = len(value) <= _LIST_BYTES and (
-            sum(map(element_bytes, value)) + _LISTPACK_FRAME <= _LIST_BYTES
+            sum(map(element_bytes, value)) + LISTPACK_FRAME <= _LIST_BYTES
         )
         return b"listpack" if fits else b"quicklist"
     if isinstance(value, dict):

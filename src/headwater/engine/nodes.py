@@ -23,7 +23,7 @@ from headwater.model import id_before
 
 _WORDS = 7
 _TAKEN, _LIVE = 4, 5
-_LISTPACK_FRAME = 7
+LISTPACK_FRAME = 7
 """Header of six bytes, end mark of one."""
 
 
@@ -166,7 +166,7 @@ class NodeIndex:
         if words and (words[-5], words[-4]) >= (ms, seq):
             # Only after XSETID went back below entries that are gone: ranges of nodes stay apart.
             words[-5], words[-4] = id_before(ms, seq)
-        size = _LISTPACK_FRAME + integer_bytes(len(names)) + 2 + sum(map(element_bytes, names))
+        size = LISTPACK_FRAME + integer_bytes(len(names)) + 2 + sum(map(element_bytes, names))
         words.extend((ms, seq, ms, seq, 1, 1, size))
         known = self.names[-1] if self.names else None
         self.names.append(known if known is not None and known == names else names)

@@ -12,8 +12,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import NO_SUCH_KEY, Call, shown
-from headwater.commands.help import wrong_arguments
-from headwater.engine.stream import Stream
+from headwater.commands.help import write_lines, wrong_arguments
+from headwater.commands.objects import encoding
 from headwater.errors import CommandError
 from headwater.server.reloading import reload_from_journal
 
@@ -104,11 +104,7 @@ def _object(call: Call, session: Session, node: Node) -> None:
     value = call.db.lookup(call.arguments.bytes(2), call.now_ms)
     if value is None:
         raise CommandError(NO_SUCH_KEY)
-    encoding = "stream" if isinstance(value, Stream) else _ENCODINGS.get(type(value), "raw")
-    call.reply.simple(f"Value at:{id(value):#x} refcount:1 encoding:{encoding}".encode())
-
-
-_ENCODINGS: dict[type, str] = {dict: "hashtable", set: "hashtable", list: "quicklist"}
+    call.reply.simple(b"Value at:0x%x refcount:1 encoding:%b" % (id(value), encoding(value)))
 
 
 def _set_active_expire(call: Call, session: Session, node: Node) -> None:
@@ -135,9 +131,7 @@ def _reload(call: Call, session: Session, node: Node) -> None:
 
 def _help(call: Call, session: Session, node: Node) -> None:
     """DEBUG HELP."""
-    call.reply.array(len(_HELP))
-    for line in _HELP:
-        call.reply.simple(line.encode())
+    write_lines(call, _HELP)
 
 
 _SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Call, Session, Node], None]] = {
