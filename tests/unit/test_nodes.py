@@ -179,13 +179,20 @@ def test_live_counts_are_recounts(steps: list[int | None], max_entries: int, tri
             held = [node for node in held if node]
     # When the oldest are trimmed
     oldest = sorted(entry for node in held for entry in node)[:trimmed]
-    nodes.index.trim_through(oldest[-1] if oldest else 0, 0, len(oldest))
-    held = [left for node in held if (left := node - set(oldest))]
-    # Then what is left is left in each node
+    bound = oldest[-1] if oldest else 0
+    lasts = [nodes.index.last(at) for at in range(len(held))]
+    nodes.index.trim_through(bound, 0, len(oldest))
+    # Then what is left is left in each node, and the one that the trim ends in stays even empty
+    held = [
+        node - set(oldest)
+        for node, last in zip(held, lasts, strict=True)
+        if node - set(oldest) or (bound in node and (bound, 0) < last)
+    ]
     assert nodes.lives() == [len(node) for node in held]
     assert all(
         nodes.index.first(at) <= (min(node), 0) and (max(node), 0) <= nodes.index.last(at)
         for at, node in enumerate(held)
+        if node
     )
 
 
