@@ -1,4 +1,4 @@
-"""The written cases of stream commands, and random histories, by what they do besides replying."""
+"""Written cases, and random histories of streams, by what they do besides replying."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.peers import Peer
 
 pytestmark = pytest.mark.peer
 
-FILES = {
+ABOUT_STREAMS = {
     "ackdel",
     "claiming",
     "deleting",
@@ -27,22 +27,26 @@ FILES = {
     "reading_as_group",
     "xadd",
 }
-ABOUT_STREAMS = [
-    case for case in cases.all_cases() if case.file in FILES and "redis-8.2" in case.servers
+ABOUT_KEYS = {"keys", "lists_and_sets", "renaming", "restoring", "strings", "values"}
+LETTERS = dict.fromkeys(ABOUT_STREAMS, side_effects.STREAMS) | dict.fromkeys(
+    ABOUT_KEYS, side_effects.KEYS
+)
+"""The classes of events that are listened to, by file of cases."""
+
+WRITTEN = [
+    case for case in cases.all_cases() if case.file in LETTERS and "redis-8.2" in case.servers
 ]
 
 
-@pytest.mark.parametrize(
-    "case", ABOUT_STREAMS, ids=[f"{case.file}: {case.title}" for case in ABOUT_STREAMS]
-)
+@pytest.mark.parametrize("case", WRITTEN, ids=[f"{case.file}: {case.title}" for case in WRITTEN])
 def test_events_and_changes_are_those_of_redis(
     case: Case, shared_peer: Callable[[str], Peer]
 ) -> None:
     # Given the same commands on both
-    now_ms = time.time_ns() // 1_000_000
+    now_ms, letters = time.time_ns() // 1_000_000, LETTERS[case.file]
     history = case.history(now_ms)
-    ours = side_effects.of_headwater(history, now_ms)
-    theirs = side_effects.of_peer(history, shared_peer("redis-8.2"))
+    ours = side_effects.of_headwater(history, now_ms, letters=letters)
+    theirs = side_effects.of_peer(history, shared_peer("redis-8.2"), letters=letters)
     # Then each has the same effects, but for those that differ in their replies already
     known = {
         at
