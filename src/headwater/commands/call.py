@@ -36,8 +36,13 @@ MISCONF = (
 
 
 def shown(name: bytes) -> str:
-    """A name as it stands in an error text; the reply writer turns it back into the same bytes."""
-    return name.decode("utf-8", "surrogateescape")
+    """A name as it stands in an error text, where it ends at its first NUL as in Redis; the reply
+    writer turns it back into the same bytes.
+
+    >>> shown(b"orders"), shown(b"orders\\x00eu")
+    ('orders', 'orders')
+    """
+    return name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
 class Wait(NamedTuple):
