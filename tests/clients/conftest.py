@@ -12,9 +12,17 @@ import redis
 
 import headwater
 from tests import peers
+from tests.clients.promises import Promises
 from tests.clients.stands import HeadwaterStand, PeerStand, headwater_stand, peer_stand
 
 _numbers = itertools.count()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of a class of `promises.Promises` with each of its clients."""
+    if metafunc.cls is not None and issubclass(metafunc.cls, Promises):
+        clients = metafunc.cls.CLIENTS
+        metafunc.parametrize("connect", clients.values(), ids=clients)
 
 
 @pytest.fixture

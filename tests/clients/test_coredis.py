@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import coredis
-import pytest
 from coredis import PureToken
 
-from tests.clients import script
+from tests.clients.promises import Promises
 from tests.clients.script import Connect
-from tests.clients.stands import Stand, Where
+from tests.clients.stands import Where
 
 
 class Coredis:
@@ -82,25 +81,5 @@ async def connect_coredis(where: Where) -> AsyncIterator[Coredis]:
         yield Coredis(client)
 
 
-CLIENTS: dict[str, Connect] = {"asyncio": connect_coredis}
-
-
-@pytest.fixture(params=CLIENTS)
-def connect(request: pytest.FixtureRequest) -> Connect:
-    return CLIENTS[request.param]
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_it_sees_what_it_sees_on_redis(
-    connect: Connect, stand: Stand, measure: Stand, *, tls: bool
-) -> None:
-    await script.compare(connect, stand, measure, tls=tls)
-
-
-async def test_what_it_hands_back_can_be_claimed(connect: Connect, stand: Stand) -> None:
-    await script.nack(connect, stand)
-
-
-async def test_it_comes_back_after_a_kill(connect: Connect, stand: Stand) -> None:
-    await script.comes_back(connect, stand)
+class TestCoredis(Promises):
+    CLIENTS: ClassVar[dict[str, Connect]] = {"asyncio": connect_coredis}

@@ -8,12 +8,12 @@ import shlex
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests import peers
-from tests.clients import script
+from tests.clients.promises import Promises
 from tests.clients.raw import Raw
 from tests.clients.script import Connect
 from tests.clients.stands import Stand, Where
@@ -125,30 +125,12 @@ async def connect_each_time(where: Where) -> AsyncIterator[OneShots]:
     yield OneShots(where)
 
 
-CLIENTS: dict[str, Connect] = {"session": connect_session, "one-shot": connect_each_time}
-
-
-@pytest.fixture(params=CLIENTS)
-def connect(request: pytest.FixtureRequest) -> Connect:
-    return CLIENTS[request.param]
-
-
 @pytest.mark.peer
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_it_sees_what_it_sees_on_redis(
-    connect: Connect, stand: Stand, measure: Stand, *, tls: bool
-) -> None:
-    await script.compare(connect, stand, measure, tls=tls)
-
-
-@pytest.mark.peer
-async def test_what_it_hands_back_can_be_claimed(connect: Connect, stand: Stand) -> None:
-    await script.nack(connect, stand)
-
-
-@pytest.mark.peer
-async def test_it_comes_back_after_a_kill(connect: Connect, stand: Stand) -> None:
-    await script.comes_back(connect, stand)
+class TestRedisCli(Promises):
+    CLIENTS: ClassVar[dict[str, Connect]] = {
+        "session": connect_session,
+        "one-shot": connect_each_time,
+    }
 
 
 @pytest.mark.peer

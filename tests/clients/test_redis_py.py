@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import ClassVar
+
 import redis
 import redis.asyncio
 
-from tests.clients import script
+from tests.clients.promises import Promises
 from tests.clients.redis_like import connecting
 from tests.clients.script import Connect
-from tests.clients.stands import Stand
-
-CLIENTS = {
-    "sync": connecting(redis.Redis),
-    "sync RESP2": connecting(redis.Redis, protocol=2),
-    "asyncio": connecting(redis.asyncio.Redis),
-    "asyncio RESP2": connecting(redis.asyncio.Redis, protocol=2),
-}
 
 
-@pytest.fixture(params=CLIENTS)
-def connect(request: pytest.FixtureRequest) -> Connect:
-    return CLIENTS[request.param]
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_it_sees_what_it_sees_on_redis(
-    connect: Connect, stand: Stand, measure: Stand, *, tls: bool
-) -> None:
-    await script.compare(connect, stand, measure, tls=tls)
-
-
-async def test_what_it_hands_back_can_be_claimed(connect: Connect, stand: Stand) -> None:
-    await script.nack(connect, stand)
-
-
-async def test_it_comes_back_after_a_kill(connect: Connect, stand: Stand) -> None:
-    await script.comes_back(connect, stand)
+class TestRedisPy(Promises):
+    CLIENTS: ClassVar[dict[str, Connect]] = {
+        "sync": connecting(redis.Redis),
+        "sync RESP2": connecting(redis.Redis, protocol=2),
+        "asyncio": connecting(redis.asyncio.Redis),
+        "asyncio RESP2": connecting(redis.asyncio.Redis, protocol=2),
+    }

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
-import pytest
 import walrus  # type: ignore[import-untyped]
 
-from tests.clients import script
+from tests.clients.promises import Promises
 from tests.clients.redis_like import RedisLike
 from tests.clients.script import Connect
-from tests.clients.stands import Stand, Where
+from tests.clients.stands import Where
 
 
 class Walrus(RedisLike):
@@ -65,25 +64,5 @@ async def connect_walrus(where: Where) -> AsyncIterator[Walrus]:
         client.close()
 
 
-CLIENTS: dict[str, Connect] = {"sync": connect_walrus}
-
-
-@pytest.fixture(params=CLIENTS)
-def connect(request: pytest.FixtureRequest) -> Connect:
-    return CLIENTS[request.param]
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_it_sees_what_it_sees_on_redis(
-    connect: Connect, stand: Stand, measure: Stand, *, tls: bool
-) -> None:
-    await script.compare(connect, stand, measure, tls=tls)
-
-
-async def test_what_it_hands_back_can_be_claimed(connect: Connect, stand: Stand) -> None:
-    await script.nack(connect, stand)
-
-
-async def test_it_comes_back_after_a_kill(connect: Connect, stand: Stand) -> None:
-    await script.comes_back(connect, stand)
+class TestWalrus(Promises):
+    CLIENTS: ClassVar[dict[str, Connect]] = {"sync": connect_walrus}
