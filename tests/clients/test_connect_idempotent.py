@@ -14,7 +14,7 @@ import headwater
 from headwater.testing.server import server_process, server_thread
 from tests.clients.faces import Face
 from tests.clients.proxy import Cut, CuttingProxy
-from tests.clients.test_connect_guides import outputs
+from tests.guides import outputs
 
 TEA = {"item": "tea"}
 

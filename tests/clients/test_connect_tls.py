@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,9 +15,8 @@ from headwater.testing.server import ServerProcess, server_process
 from tests import certificates
 from tests.certificates import Certificates
 from tests.clients.faces import Face
+from tests.guides import GUIDES, outputs
 from tests.peers import free_port
-
-GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "security.md"
 
 
 @pytest.fixture(scope="module")
@@ -100,23 +96,18 @@ async def test_a_command_is_not_sent_twice_through_tls_either(
 
 
 def test_the_guide_runs(made: Certificates) -> None:
-    text = GUIDE.read_text(encoding="utf-8").partition("## TLS")[2].partition("\n## ")[0]
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     with server_process(*made.flags(tls_port=free_port())) as server:
-        program = program.replace("rediss://store.example.org:6390", server.tls_url)
-        program = program.replace("/etc/headwater/", f"{made.directory}/")
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        found = outputs(
+            "security.md",
+            ("rediss://store.example.org:6390", server.tls_url),
+            ("/etc/headwater/", f"{made.directory}/"),
+            section="## TLS",
         )
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "1 order\n")
+    assert found == ["1 order\n"]
 
 
 def test_the_guides_flags_are_those_of_the_server(made: Certificates) -> None:
-    text = GUIDE.read_text(encoding="utf-8")
+    text = (GUIDES / "security.md").read_text(encoding="utf-8")
     (flags,) = re.findall(
         r"\$ headwater serve (--port 0 --tls-port.*?)\nheadwater", text, re.DOTALL
     )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import redis
 
 from headwater.rdb.values import STREAM_FORMS
 from headwater.testing.server import server_process
+from tests.guides import GUIDES, outputs
 from tests.peers import PEERS, Peer
 
-GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "dump.md"
+GUIDE = GUIDES / "dump.md"
 SOURCE, TARGET = "redis://localhost:6379", "redis://localhost:7000"
 
 pytestmark = pytest.mark.peer
@@ -23,17 +21,8 @@ pytestmark = pytest.mark.peer
 
 def program(source: str, target: str) -> str:
     """What the guide's program prints when it moves streams from one address to another."""
-    (text,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    text = text.replace(SOURCE, source).replace(TARGET, target)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", text],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    (printed,) = outputs("dump.md", (SOURCE, source), (TARGET, target))
+    return printed
 
 
 def test_the_guides_program_moves_streams_from_redis_and_back(peer: Callable[..., Peer]) -> None:
