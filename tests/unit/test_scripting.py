@@ -6,9 +6,11 @@ import hashlib
 
 import pytest
 
+from headwater.commands import dispatch
+from headwater.commands.call import Call
 from headwater.engine.check import broken_invariants
 from headwater.server.config import Config
-from headwater.server.scripting import cache
+from headwater.server.scripting import cache, interpreter
 from headwater.server.scripting.tailcalls import without_tail_calls
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Push
@@ -80,6 +82,8 @@ def test_no_way_leads_out(client: LocalClient, script: str) -> None:
         "rawset(string, 'x', 1)",
         "for k in pairs(redis) do redis[k] = nil end",
         "cjson.null = 1",
+        "local _, real = pairs(redis) real.call = nil",
+        "local _, real = pairs(_G) real.redis = nil",
     ],
 )
 def test_a_script_leaves_nothing_behind_for_the_next(client: LocalClient, script: str) -> None:
@@ -129,6 +133,132 @@ def test_a_script_cannot_fill_the_memory(client: LocalClient) -> None:
     text = failure(client, "local t = {} while true do t[#t+1] = ('x'):rep(1e6) .. #t end")
     assert "not enough memory" in text or "lua-time-limit" in text
     assert client("EVAL", "return 1", 0) == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "return setmetatable({}, {__index = function() error('x') end})",
+        "return setmetatable({}, {__index = function() while true do end end})",
+        "return {{setmetatable({}, {__index = function() while true do end end})}}",
+        "error({err = setmetatable({}, {__tostring = function() while true do end end})})",
+        "error(setmetatable({}, {__index = function() while true do end end}))",
+        "error({err = 'x', line = setmetatable({}, {__tostring = error})})",
+    ],
+)
+def test_what_a_script_gives_back_runs_nothing_of_its_own(client: LocalClient, script: str) -> None:
+    client("EVAL", script, 0)
+    assert client("EVAL", "return 1", 0) == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "return xpcall(function() while true do end end, function() while true do end end)",
+        "local t = {1} for i = 1, 40 do t = {t, t} end return t",
+        "local t = {1} for i = 1, 40 do t = {t, t} end return cjson.encode(t)",
+    ],
+)
+def test_neither_handlers_nor_answers_go_on_for_ever(client: LocalClient, script: str) -> None:
+    text = failure(client, script)
+    assert "lua-time-limit" in text or "too long" in text
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("return string.find(('a'):rep(1e6), ('a?'):rep(1e6))", "malformed pattern (too complex)"),
+        ("return ('a'):gsub(('a?'):rep(1e6), '')", "malformed pattern (too complex)"),
+        ("return unpack({}, 0, 2^31 - 1)", "too many results to unpack"),
+        ("return unpack({}, -2^31, 2^31 - 1)", "too many results to unpack"),
+        ("return unpack({}, 2^31, 0)", "too many results to unpack"),
+        ("table.insert({}, -2^31, 'x')", "position out of bounds"),
+    ],
+)
+def test_what_would_end_the_stack_of_c_or_never_is_refused(
+    client: LocalClient, script: str, said: str
+) -> None:
+    assert f"user_script:1: {said}" in failure(client, script).replace(
+        "bad argument #2 to 'insert' (position out of bounds)", "position out of bounds"
+    )
+
+
+def test_bounded_functions_do_what_they_do_in_lua(client: LocalClient) -> None:
+    script = """
+    local t = {1, 2} table.insert(t, 3) table.insert(t, 1, 0)
+    local words = {} for word in ('a b'):gmatch('%a') do words[#words + 1] = word end
+    return {('a+b'):find('+', 1, true), ('ab'):match('(a)(b)'), (('ab'):gsub('.', '%0%0')), words,
+        {unpack(t)}, {unpack(t, 2, 3)}, {unpack({}, 1, 2)}}
+    """
+    assert client("EVAL", script, 0) == [
+        *(2, b"a", b"aabb", [b"a", b"b"], [0, 1, 2, 3], [1, 2], []),
+    ]
+    for script, said in (
+        ("return ('x'):match()", "bad argument #2 to 'match' (string expected, got no value)"),
+        ("return ('x'):match('(')", "unfinished capture"),
+        ("table.insert(1, 2)", "bad argument #1 to 'insert' (table expected, got number)"),
+        ("('x'):gsub('.', function() error('own') end)", "own"),
+    ):
+        assert f"user_script:1: {said} script" in failure(client, script)
+
+
+@pytest.mark.parametrize("size", [100, 1000, 100_000])
+def test_without_memory_left_commands_fail_and_the_server_goes_on(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a stream, and a script that has used up all that it may
+    monkeypatch.setattr(interpreter, "MAX_SCRIPT_MEMORY_BYTES", 4 << 20)
+    client = LocalStore(config=Config(port=0, lua_time_limit=5000)).client()
+    for _ in range(50):
+        client("XADD", "s", "*", "f", "v" * 50)
+    script = """
+    local t = {}
+    for _, size in ipairs({tonumber(ARGV[1]), 10}) do
+        pcall(function() while true do t[#t+1] = ('x'):rep(size) .. #t end end)
+    end
+    for i = 1, 50 do
+        if i % 10 == 0 then t[#t] = nil end
+        pcall(redis.call, 'XRANGE', 's', '-', '+')
+        pcall(cjson.decode, '[[1,2],[3]]')
+        pcall(cjson.encode, {{1, 2}})
+        pcall(redis.sha1hex, 'x')
+        pcall(redis.setresp, {})
+    end
+    return 1
+    """
+    # When it goes on to call the server
+    client("EVAL", script, 0, size)
+    # Then that has harmed nobody
+    assert client("EVAL", "return #redis.call('XRANGE', 's', '-', '+')", 0) == 50
+    assert client("XLEN", "s") == 50
+
+
+def test_scripts_that_are_kept_cannot_fill_the_memory(
+    client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given that scripts may hold a megabyte
+    monkeypatch.setattr(interpreter, "MAX_SCRIPT_MEMORY_BYTES", 1 << 20)
+    # When more of them are loaded
+    texts = [f"return '{str(number) * 40_000}'" for number in range(50)]
+    reply = [client("SCRIPT", "LOAD", text) for text in texts][-1]
+    # Then there comes an end of it, until they are flushed
+    assert isinstance(reply, Failure)
+    assert b"not enough memory" in reply.text
+    client("SCRIPT", "FLUSH")
+    assert client("EVAL", "return 1", 0) == 1
+
+
+def test_our_own_mistakes_are_not_a_scripts_to_catch(
+    store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a command that breaks in its middle
+    def broken(call: Call) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(dispatch.FUNCTIONS, b"STRLEN", broken)
+    # Then a script that calls it breaks too, whatever it does about errors
+    with pytest.raises(ZeroDivisionError):
+        client("EVAL", "return pcall(redis.call, 'strlen', 'k')", 0)
 
 
 def test_tables_within_tables_without_end_are_refused(client: LocalClient) -> None:

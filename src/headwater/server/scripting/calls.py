@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from headwater.server.session import Session
 
 
+_VALUE_BYTES = 64
+"""What each line of a reply takes in Lua beside its text."""
+
+
 class Run:
     """One run of one script for one session."""
 
@@ -52,7 +56,9 @@ class Run:
             call.arguments, call.db, call.may_block = arguments, db, may_block
         if isinstance(value, Problem):
             raise CommandError(self._told(value))
-        ReplyEncoder(call.reply, interpreter.kind, chosen_resp=self._resp).write(value)
+        ReplyEncoder(
+            call.reply, interpreter.kind, expired=interpreter.expired, chosen_resp=self._resp
+        ).write(value)
 
     def _told(self, problem: Problem) -> str:
         where = f", on @user_script:{problem.line}" if problem.line is not None else ""
@@ -77,7 +83,10 @@ class Run:
             raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
         finally:
             call.reply = reply
-        return ReplyDecoder(self._node.scripts.interpreter.table, answer).value()
+        interpreter = self._node.scripts.interpreter
+        if len(answer) + _VALUE_BYTES * answer.count(b"\n") > interpreter.room:
+            raise ScriptFailed(b"ERR not enough memory for the command's reply")
+        return ReplyDecoder(interpreter.table, answer).value()
 
     def _gates(self, arguments: Arguments) -> bytes:
         """The command that a script asks for, if it may have it. Raises `CommandError`."""

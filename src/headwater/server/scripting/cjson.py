@@ -25,10 +25,16 @@ class NotJSON(ValueError):
 
 
 class Encoder:
-    """Lua values to text; ``kind`` is Lua's type of a value. The only userdata there is is null."""
+    """Lua values to text; ``kind`` is Lua's type of a value. The only userdata there is is null.
 
-    def __init__(self, kind: Callable[[Any], str]) -> None:
+    ``check`` is told now and then how long the text has become, and raises `NotJSON` when that is too
+    long or takes too long: a table that stands in itself twice, and so on, has no end to speak of.
+    """
+
+    def __init__(self, kind: Callable[[Any], str], check: Callable[[int], None]) -> None:
         self._kind = kind
+        self._check = check
+        self._length = 0
 
     def encode(self, value: Any, depth: int = 0) -> str:
         """The text of a value. Raises `NotJSON`."""
@@ -37,6 +43,7 @@ class Encoder:
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, bytes):
+            self._longer(len(value))
             return _quoted(value)
         if isinstance(value, int | float):
             if math.isnan(value) or math.isinf(value):
@@ -49,7 +56,12 @@ class Encoder:
             raise NotJSON(f"Cannot serialise {kind}: type not supported")
         if depth >= MAX_DEPTH:
             raise NotJSON(f"Cannot serialise, excessive depth ({depth + 1})")
+        self._longer(2)
         return self._table(value, depth + 1)
+
+    def _longer(self, count: int) -> None:
+        self._length += count
+        self._check(self._length)
 
     def _table(self, table: Any, depth: int) -> str:
         content = dict(table.items())

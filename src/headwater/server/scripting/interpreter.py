@@ -2,6 +2,10 @@
 
 Lua is 5.1, as in Redis, brought by lupa. The state has no Python object: attribute access is denied,
 and scripts get Lua functions around the server's (prelude.lua).
+
+Memory is bounded while a script is compiled and while it runs, and only then: where Lua finds no room
+it jumps to the last pcall, over whatever stands between, and Python's frames do not survive that. So
+whatever Python does with values of Lua, it does unbounded, and answers scripts in a table, `_box`.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ log = logging.getLogger("headwater.scripts")
 
 _LEVELS = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
 
-Answer = tuple[bool, Any]
-"""Whether it went well, and the value or the text of the error."""
+_JSON_BYTES, _JSON_VALUE_BYTES = 4, 200
+"""What a byte and a value of JSON take, in Python and Lua together."""
 
 
 class Problem(NamedTuple):
@@ -52,17 +56,23 @@ class Interpreter:
             attribute_filter=_deny,
             max_memory=MAX_SCRIPT_MEMORY_BYTES,
         )
+        self._lua.set_max_memory(0)
         self._problems = (lua51.LuaError, RecursionError, MemoryError)
         self.table: Callable[[], Any] = self._lua.table
         self._type = lua51.lua_type
         self._null: Any = None
         self._deadline = 0.0
+        self._broken: BaseException | None = None
+        self._box = self._list([b"", b""])
         self.call: Callable[[Sequence[Any]], Any] = _nothing
         self.setresp: Callable[[int], None] = _nothing
         self.may_run: Callable[[Sequence[Any]], bool] = _nothing
-        prelude = resources.files(__package__).joinpath("prelude.lua").read_bytes()
         load = self._lua.eval(b"function(text) return loadstring(text, '@prelude') end")
-        self._compile, self._run = load(prelude)(self._host())
+        bounded, prelude = (
+            load(resources.files(__package__).joinpath(name).read_bytes())
+            for name in ("bounded.lua", "prelude.lua")
+        )
+        self._compile, self._run = prelude(self._host(), self._box, bounded())
 
     def kind(self, value: Any) -> str:
         """Lua's name of a value's type, ``nil`` for what Lua passes as a plain value."""
@@ -70,24 +80,43 @@ class Interpreter:
 
     def compile(self, text: bytes) -> Any:
         """A script's function. Raises `CommandError` with Lua's message."""
-        made = self._compile(text)
+        problem = "not enough memory"
+        try:
+            made = self._compile(text) if len(text) < self.room else (None, problem.encode())
+        except self._problems:
+            made = None, problem.encode()
+        finally:
+            self._unbound()
         if isinstance(made, tuple):
             problem = made[1].decode("utf-8", "surrogateescape")
             raise CommandError(f"ERR Error compiling script (new function): {problem}")
         return made
+
+    @property
+    def room(self) -> int:
+        """Bytes that scripts may take beyond those that they have."""
+        return MAX_SCRIPT_MEMORY_BYTES - int(self._lua.get_memory_used())
+
+    def expired(self) -> bool:
+        """Whether the script has had its time."""
+        return time.monotonic() > self._deadline
 
     def run(
         self, script: Any, keys: Sequence[bytes], argv: Sequence[bytes], *, seconds: float
     ) -> Any | Problem:
         """What a script returns, or what ended it; for so many seconds at most."""
         self._deadline = time.monotonic() + seconds
+        self._broken = None
         try:
             outcome = self._run(script, self._list(keys), self._list(argv))
         except self._problems as error:
             text = f"ERR {error}".encode("utf-8", "surrogateescape")
             return Problem(text.partition(b"\n")[0], None)
         finally:
+            self._unbound()
             self._lua.gccollect()
+            if self._broken is not None:
+                raise self._broken
         if not isinstance(outcome, tuple):
             return None
         ok, value = outcome
@@ -113,16 +142,18 @@ class Interpreter:
             b"version_number": major << 16 | minor << 8 | patch,
             b"timeout": b"ERR the script ran longer than lua-time-limit and was ended; what it had "
             b"written stands",
-            b"expired": lambda: time.monotonic() > self._deadline,
-            b"call": self._on_call,
-            b"setresp": self._on_setresp,
-            b"acl_check_cmd": self._on_may_run,
-            b"sha1hex": lambda text: hashlib.sha1(text, usedforsecurity=False).hexdigest().encode(),
-            b"log": self._on_log,
-            b"without_tail_calls": without_tail_calls,
+            b"expired": self.expired,
+            b"bound": self._bound,
+            b"unbound": self._unbound,
+            b"call": self._answering(lambda *words: self.call(words)),
+            b"setresp": self._answering(self._on_setresp),
+            b"acl_check_cmd": self._answering(lambda *words: self.may_run(words)),
+            b"sha1hex": self._answering(_sha1hex),
+            b"log": self._answering(self._on_log),
+            b"without_tail_calls": self._answering(without_tail_calls),
             b"set_null": self._set_null,
-            b"json_encode": self._json_encode,
-            b"json_decode": self._json_decode,
+            b"json_encode": self._answering(self._json_encode),
+            b"json_decode": self._answering(self._json_decode),
         }.items():
             host[name] = value
         return host
@@ -130,48 +161,68 @@ class Interpreter:
     def _set_null(self, null: Any) -> None:
         self._null = null
 
-    # What scripts reach, through the prelude. None of these may raise: an exception would pass through
-    # the script's pcall as something that is no value of Lua.
+    # What scripts reach, through the prelude.
 
-    def _on_call(self, *arguments: Any) -> Answer:
-        try:
-            return True, self.call(arguments)
-        except ScriptFailed as failed:
-            return False, failed.args[0]
+    def _bound(self) -> None:
+        self._lua.set_max_memory(MAX_SCRIPT_MEMORY_BYTES)
 
-    def _on_setresp(self, version: Any = None) -> Answer:
+    def _unbound(self) -> None:
+        self._lua.set_max_memory(0)
+
+    def _answering(self, function: Callable[..., Any]) -> Callable[..., bool]:
+        """A function for the prelude: its value, or the text with which it has failed, is put in the
+        box. Any other exception ends the script's run with it, whatever the script makes of it."""
+
+        def answer(*arguments: Any) -> bool:
+            self._unbound()
+            try:
+                ok, self._box[1] = True, function(*arguments)
+            except ScriptFailed as failed:
+                ok, self._box[1] = False, failed.args[0]
+            except BaseException as error:
+                self._broken = error
+                raise
+            self._bound()
+            return ok
+
+        return answer
+
+    def _on_setresp(self, version: Any = None) -> None:
         if version not in {2, 3}:
-            return False, b"ERR RESP version must be 2 or 3."
+            raise ScriptFailed(b"ERR RESP version must be 2 or 3.")
         self.setresp(int(version))
-        return True, None
 
-    def _on_may_run(self, *arguments: Any) -> Answer:
-        try:
-            return True, self.may_run(arguments)
-        except ScriptFailed as failed:
-            return False, failed.args[0]
-
-    def _on_log(self, level: float, *words: bytes) -> Answer:
+    def _on_log(self, level: Any = None, *words: Any) -> None:
         if level not in range(len(_LEVELS)):
-            return False, b"ERR Invalid log level."
-        text = b" ".join(words).decode("utf-8", "backslashreplace")
+            raise ScriptFailed(b"ERR Invalid log level.")
+        text = b" ".join(map(_text, words)).decode("utf-8", "backslashreplace")
         log.log(_LEVELS[int(level)], "%s", text.replace("\n", " "))
-        return True, None
 
-    def _json_encode(self, value: Any = None) -> Answer:
+    def _json_encode(self) -> bytes:
         try:
-            text = Encoder(self.kind).encode(value)
+            text = Encoder(self.kind, self._check_json).encode(self._box[2])
         except NotJSON as error:
-            return False, str(error).encode()
+            raise ScriptFailed(str(error).encode()) from None
         except RecursionError:
-            return False, b"Cannot serialise, excessive depth"
-        return True, text.encode("utf-8", "surrogateescape")
+            raise ScriptFailed(b"Cannot serialise, excessive depth") from None
+        return text.encode("utf-8", "surrogateescape")
 
-    def _json_decode(self, text: bytes) -> Answer:
+    def _check_json(self, length: int) -> None:
+        if length > self.room:
+            raise NotJSON("not enough memory")
+        if self.expired():
+            raise NotJSON("the script has run for too long")
+
+    def _json_decode(self, text: Any) -> Any:
+        if not isinstance(text, bytes):
+            raise ScriptFailed(b"Expected a text")
+        values = text.count(b",") + text.count(b"[") + text.count(b"{")
+        if _JSON_BYTES * len(text) + _JSON_VALUE_BYTES * values > self.room:
+            raise ScriptFailed(b"not enough memory")
         try:
-            return True, decode(text, self.table, self._null)
+            return decode(text, self.table, self._null)
         except NotJSON as error:
-            return False, str(error).encode("utf-8", "replace")
+            raise ScriptFailed(str(error).encode("utf-8", "replace")) from None
 
 
 def _nothing(*_: Any) -> Any:
@@ -186,3 +237,7 @@ def _text(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     return b"ERR unknown error" if value is None else str(value).encode()
+
+
+def _sha1hex(text: Any) -> bytes:
+    return hashlib.sha1(_text(text), usedforsecurity=False).hexdigest().encode()

@@ -4,20 +4,25 @@
 -- Rule 1. Every script runs in an environment of its own, made of read-only tables over what stands
 --         here, so that nothing outlives it but what it writes to the store.
 -- Rule 2. Nothing here leads to the real globals, to the debug library or to an object of the server.
+-- Rule 3. A function of the server is given text, numbers and booleans only, and answers in `box`:
+--         anything else would make room in Lua outside of Lua, where nothing catches that there is none.
+-- Rule 4. What C would do for ever, or until its stack ends, is refused before it begins
+--         (bounded.lua).
 
-local host = ...
+local host, box, bounded = ...
 
 local error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall =
     error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall
-local sethook, getinfo = debug.sethook, debug.getinfo
+local sethook, getinfo, strip = debug.sethook, debug.getinfo, debug.setmetatable
 local coroutine_create, coroutine_resume = coroutine.create, coroutine.resume
 local sub, dump = string.sub, string.dump
 
 local READ_ONLY = "Attempt to modify a readonly table"
 local NAME, PRELUDE = "@user_script", "@prelude"
 local INSTRUCTIONS = 100000 -- between two looks at the clock
+local TABLES = 1000 -- of a script's answer, likewise
 
 -- Time ------------------------------------------------------------------------------------------
 
@@ -53,11 +58,23 @@ local function line_of_script()
     end
 end
 
+-- Nothing of the script's own is called by it: this runs where no clock is looked at.
 local function describe(problem)
     if type(problem) ~= "table" then
-        problem = { err = "ERR " .. tostring(problem) }
+        return { err = "ERR " .. tostring(problem), line = line_of_script() }
     end
-    return { err = problem.err, line = problem.line or line_of_script() }
+    local err, line = rawget(problem, "err"), rawget(problem, "line")
+    if type(err) ~= "string" and type(err) ~= "number" then
+        err = "ERR unknown error"
+    end
+    return { err = tostring(err), line = type(line) == "number" and line or line_of_script() }
+end
+
+-- What the server answered.
+local function answer(ok)
+    local value = box[1]
+    box[1], box[2] = false, false
+    return ok, value
 end
 
 -- An error that a server function has returned is thrown, as a table: Redis's convention.
@@ -87,12 +104,23 @@ local redis = {
     REDIS_VERSION = host.version, REDIS_VERSION_NUM = host.version_number,
 }
 
+local function ask(command, ...)
+    local words = { ... }
+    for index = 1, select("#", ...) do
+        local kind = type(words[index])
+        if kind ~= "string" and kind ~= "number" then
+            return answer(command(false))
+        end
+    end
+    return answer(command(...))
+end
+
 function redis.call(...)
-    return thrown(host.call(...))
+    return thrown(ask(host.call, ...))
 end
 
 function redis.pcall(...)
-    local ok, value = host.call(...)
+    local ok, value = ask(host.call, ...)
     if ok then
         return value
     end
@@ -117,7 +145,7 @@ function redis.sha1hex(...)
     if select("#", ...) ~= 1 then
         error({ err = "ERR wrong number of arguments" }, 0)
     end
-    return host.sha1hex(tostring((...)))
+    return thrown(ask(host.sha1hex, tostring((...))))
 end
 
 function redis.log(level, ...)
@@ -128,15 +156,15 @@ function redis.log(level, ...)
     for index = 1, select("#", ...) do
         words[index] = tostring((select(index, ...)))
     end
-    thrown(host.log(level, unpack(words)))
+    thrown(ask(host.log, level, unpack(words)))
 end
 
 function redis.setresp(version)
-    thrown(host.setresp(version))
+    thrown(ask(host.setresp, version))
 end
 
 function redis.acl_check_cmd(...)
-    return thrown(host.acl_check_cmd(...))
+    return thrown(ask(host.acl_check_cmd, ...))
 end
 
 -- A script has always been replicated by its effects: the journal holds what it did.
@@ -156,7 +184,8 @@ function cjson.encode(...)
     if select("#", ...) ~= 1 then
         error("bad argument #1 to 'encode' (expected 1 argument)", 2)
     end
-    local ok, value = host.json_encode((...))
+    box[2] = (...)
+    local ok, value = answer(host.json_encode())
     if not ok then
         error(value, 2)
     end
@@ -167,7 +196,7 @@ function cjson.decode(text)
     if type(text) ~= "string" then
         error("bad argument #1 to 'decode' (string expected, got " .. type(text) .. ")", 2)
     end
-    local ok, value = host.json_decode(text)
+    local ok, value = ask(host.json_decode, text)
     if not ok then
         error(value, 2)
     end
@@ -196,6 +225,10 @@ local libraries = {
     coroutine = copy(coroutine, "resume running status yield"),
 }
 
+for _, name in ipairs({ "find", "match", "gmatch", "gsub" }) do
+    libraries.string[name] = bounded[name]
+end
+libraries.table.insert = bounded.insert
 libraries.coroutine.create = create
 
 function libraries.coroutine.wrap(body)
@@ -214,8 +247,8 @@ end
 local plain = {
     _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, next = next,
     rawequal = rawequal, select = select, setmetatable = setmetatable, tonumber = tonumber,
-    tostring = tostring, type = type, unpack = unpack, gcinfo = gcinfo, rawget = rawget,
-    rawset = rawset,
+    tostring = tostring, type = type, gcinfo = gcinfo, rawget = rawget, rawset = rawset,
+    unpack = bounded.unpack,
 }
 
 function plain.getmetatable(value)
@@ -231,13 +264,21 @@ function plain.pcall(...)
     return message(pcall(...))
 end
 
+local function handled(handler, ok, ...)
+    if ok then
+        return ok, ...
+    end
+    local _, problem = message(ok, ...)
+    local fine, told = pcall(handler, problem)
+    if not fine and type(told) == "table" and told.err == host.timeout then
+        error(told, 0)
+    end
+    return ok, fine and told or "error in error handling"
+end
+
+-- Lua's own calls the handler where the error is: within `watch_time`, nothing would end it.
 function plain.xpcall(body, handler)
-    return xpcall(body, function(problem)
-        if type(problem) == "table" and problem.err then
-            problem = problem.err
-        end
-        return handler(problem)
-    end)
+    return handled(handler, pcall(body))
 end
 
 getmetatable("").__index = libraries.string
@@ -257,7 +298,11 @@ local function read_only(content, index)
 end
 
 function plain.pairs(target)
-    return pairs(contents[target] or target)
+    local content = contents[target]
+    if not content then
+        return pairs(target)
+    end
+    return function(_, name) return next(content, name) end, target, nil
 end
 
 local function environment(keys, argv)
@@ -294,6 +339,7 @@ local function environment(keys, argv)
 end
 
 local function compile(text)
+    host.bound()
     if sub(text, 1, 1) == "\27" then
         return nil, "user_script: precompiled chunks are not loaded"
     end
@@ -301,14 +347,41 @@ local function compile(text)
     if not script then
         return nil, problem
     end
-    return loadstring(host.without_tail_calls(dump(script)))
+    local _, chunk = answer(host.without_tail_calls(dump(script)))
+    return loadstring(chunk)
+end
+
+-- A script's answer, for the server to read without running anything of the script's by it.
+local function bare(value)
+    local found, seen, at = {}, {}, 1
+    local function find(one)
+        if type(one) == "table" and not seen[one] then
+            seen[one] = true
+            strip(one, nil)
+            found[#found + 1] = one
+        end
+    end
+    find(value)
+    while found[at] do
+        if at % TABLES == 1 and host.expired() then
+            error({ err = host.timeout }, 0)
+        end
+        for name, inner in next, found[at] do
+            find(name)
+            find(inner)
+        end
+        at = at + 1
+    end
+    return value
 end
 
 local function run(script, keys, argv)
+    host.bound()
     setfenv(script, environment(keys, argv))
     sethook(watch_time, "", INSTRUCTIONS)
-    local ok, value = xpcall(script, describe)
+    local ok, value = xpcall(function() return bare((script())) end, describe)
     sethook()
+    host.unbound()
     return ok, value
 end
 

@@ -15,9 +15,11 @@ Source: redis.io, Redis Lua API reference, data type conversion.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from headwater.errors import CommandError
+from headwater.limits import MAX_SCRIPT_MEMORY_BYTES
 from headwater.resp.replies import ReplyWriter
 
 MAX_DEPTH = 200
@@ -118,16 +120,29 @@ class ReplyDecoder:
 
 class ReplyEncoder:
     """Writes what a script returned; ``kind`` tells Lua's tables from its other values. Only a script
-    that has chosen RESP3 itself (redis.setresp) can say false rather than nil."""
+    that has chosen RESP3 itself (redis.setresp) can say false rather than nil. ``expired`` tells when
+    the script has had its time: small tables in each other can be a reply of any length."""
 
-    def __init__(self, reply: ReplyWriter, kind: Any, *, chosen_resp: int = 2) -> None:
+    def __init__(
+        self,
+        reply: ReplyWriter,
+        kind: Any,
+        *,
+        expired: Callable[[], bool],
+        chosen_resp: int = 2,
+    ) -> None:
         self._reply = reply
         self._kind = kind
+        self._expired = expired
+        self._most = len(reply.out) + MAX_SCRIPT_MEMORY_BYTES
         self._says_false = chosen_resp == 3
 
     def write(self, value: Any, *, depth: int = 0) -> None:
-        """Write one value. Raises `CommandError` when tables stand too deep in each other."""
+        """Write one value. Raises `CommandError` when tables stand too deep in each other, or the
+        reply is too long or takes too long."""
         reply = self._reply
+        if len(reply.out) > self._most:
+            raise CommandError("ERR the script's reply is too long; let it answer less at a time")
         if depth > MAX_DEPTH:
             raise CommandError("ERR reached lua stack limit")
         if value is None or (value is False and not self._says_false):
@@ -148,6 +163,10 @@ class ReplyEncoder:
 
     def _table(self, table: Table, depth: int) -> None:
         reply = self._reply
+        if self._expired():
+            raise CommandError(
+                "ERR the script ran longer than lua-time-limit; what it wrote stands"
+            )
         for name, write in (
             (b"err", self._error),
             (b"ok", self._status),
