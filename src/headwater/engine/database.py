@@ -5,7 +5,8 @@
     used      key ──▶ Unix ms of its last use; a stream knows that itself
 
 Rule 1. A key with a time is gone when the time has come, whether or not it was deleted yet: `lookup`
-        never returns it, and the node deletes it before the next command runs, which is a fact.
+        never returns it, and the node deletes it before one of the next commands runs, which is a
+        fact (`MAX_KEYS_EXPIRED_AT_ONCE`).
 Rule 2. Whatever may end a wait signals the key; the waiting command is run again and judges itself.
 Rule 3. A mutator that puts a value over another drops the old one wholly, and its expiry with it.
 Rule 4. A list, set or hash without members does not exist.
