@@ -1,7 +1,7 @@
 """What time alone asks of a node: delays end, keys expire, seen times become facts.
 
 Each is a record group of its own. What the journal has no room for stays as it is until it has:
-a delayed entry goes on waiting, an expired key stays invisible (keyspace.py, rule 1).
+a delayed entry goes on waiting, an expired key stays invisible (database.py, rule 1).
 """
 
 from __future__ import annotations
