@@ -109,9 +109,7 @@ class LocalClient:
     def __init__(self, store: LocalStore, resp: int, kind: str) -> None:
         self._node = store.node
         self._reader = ReplyReader()
-        self.session = self._node.connect(
-            kind=kind, address="", on_output=lambda _session: None
-        )
+        self.session = self._node.connect(kind=kind, address="", on_output=lambda _session: None)
         self.session.resp = resp
 
     def send(self, *words: Word) -> None:
