@@ -116,6 +116,34 @@ def xsettle_destinations(arguments: Arguments, specs: tuple[KeySpec, ...]) -> li
     return found
 
 
+def streams_read(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
+    """The keys of XREAD and XREADGROUP, with their options passed over as the commands do it: a group
+    or a consumer may be called ``streams``, and what follows it is not what is read. A request that is
+    sure to fail (``COUNT STREAMS``) has the keys that Redis finds in it."""
+    position, count = 1, arguments.count
+    places = specs[0].positions(arguments)
+    while position < count:
+        word = arguments.token(position)
+        if word == b"STREAMS":
+            first = position + 1
+            places = range(first, first + (count - first) // 2)
+            break
+        taken = _READING_WORDS.get(word)
+        if taken is None or position + 1 == count:
+            break
+        if taken == _NUMBER and arguments.token(position + 1) == b"STREAMS":
+            break
+        position += taken
+    return [FoundKey(at, specs[0].flags) for at in places]
+
+
+_NUMBER = 2
+_READING_WORDS = {b"GROUP": 3, b"NOACK": 1} | dict.fromkeys(
+    (b"COUNT", b"BLOCK", b"MAXCOUNT", b"MAXSIZE", b"CLAIM"), _NUMBER
+)
+"""How many arguments an option of theirs takes up."""
+
+
 def set_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
     """The key of SET, which is read only with GET (Redis, db.c, setGetKeys)."""
     position = specs[0].begin
@@ -126,7 +154,11 @@ def set_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
 
 Finder = Callable[[Arguments, tuple[KeySpec, ...]], list[FoundKey]]
 
-FINDERS: dict[str, Finder] = {"xsettle": xsettle_destinations, "set": set_key}
+FINDERS: dict[str, Finder] = {
+    "xsettle": xsettle_destinations,
+    "streams": streams_read,
+    "set": set_key,
+}
 
 
 def find_keys(arguments: Arguments, specs: tuple[KeySpec, ...], finder: str = "") -> list[FoundKey]:

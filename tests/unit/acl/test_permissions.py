@@ -51,6 +51,23 @@ VERDICTS = {
     ("+@write %W~s", "SET s v GET"): "key s",
 }
 
+READS = {
+    "XREADGROUP GROUP g c STREAMS secret >": "key secret",
+    "XREADGROUP NOACK GROUP g streams streams secret >": "key secret",
+    "XREADGROUP COUNT 1 GROUP g streams streams secret >": "key secret",
+    "XREADGROUP GROUP streams streams streams secret >": "key secret",
+    "XREADGROUP GROUP g c CLAIM 5 STREAMS streams secret > >": "key secret",
+    "XREADGROUP NOACK GROUP g streams streams streams >": "OK",
+    "XREAD COUNT 1 BLOCK 1 STREAMS streams secret 0 0": "key secret",
+}
+
+
+@pytest.mark.parametrize("request_line", READS)
+def test_the_streams_that_are_read_are_judged_whatever_a_consumer_is_called(
+    request_line: str,
+) -> None:
+    assert verdict("+@all ~streams", request_line) == READS[request_line]
+
 
 @pytest.mark.parametrize(("rules", "request_line"), VERDICTS)
 def test_our_own_verbs_are_judged_by_their_keys(rules: str, request_line: str) -> None:
