@@ -233,6 +233,15 @@ def test_limits_of_output_are_given_class_by_class_and_survive_a_rewrite(tmp_pat
     assert again.notify_keyspace_events == "AnK"
 
 
+def test_a_list_that_was_emptied_survives_a_rewrite(tmp_path: Path) -> None:
+    # Given a setting of several words, which has none now
+    config = load(file=written(tmp_path, "latency-tracking-info-percentiles 50 99"), environ={})
+    config.set("latency-tracking-info-percentiles", "")
+    # When the file is written anew, then the next start reads it
+    config.rewrite()
+    assert load(file=config.file, environ={}).latency_tracking_info_percentiles == ()
+
+
 @given(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=30))
 def test_any_password_survives_a_rewrite(password: str) -> None:
     import tempfile

@@ -353,7 +353,7 @@ def _output_limit(hard: str, soft: str, seconds: str) -> OutputLimit:
 def _spelled(setting: Setting, config: Config) -> list[str]:
     """A setting's value as words of a line."""
     value = config.get(setting.name)
-    return [_quoted(value.split() if setting.kind == "words" else [value])]
+    return [_quoted((value.split() or [""]) if setting.kind == "words" else [value])]
 
 
 def _quoted(words: Iterable[str]) -> str:
