@@ -75,6 +75,7 @@ async def test_it_sees_what_it_sees_on_redis(stand: Stand, measure: Stand, *, tl
     assert here == [("one", 1), ("one", 2), ("one", 3), ("one", 1), ("two", 3), 0]
 
 
+@pytest.mark.slow
 async def test_a_subscriber_goes_on_after_a_kill(stand: Stand) -> None:
     await asyncio.to_thread(stand.empty)
     got: asyncio.Queue[str] = asyncio.Queue()

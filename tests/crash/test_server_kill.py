@@ -124,6 +124,7 @@ def kill_points(points: int, seed: int) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_a_server_killed_under_load_loses_nothing_it_acknowledged() -> None:
     # Given four clients writing, when the server is killed at five random points
     wrong = kill_points(5, seed=20261121)

@@ -15,6 +15,8 @@ SEED = 20261121
 POINTS = 200
 ARTIFACTS = Path(__file__).resolve().parent.parent.parent / "artifacts"
 
+pytestmark = pytest.mark.slow
+
 
 async def test_workers_killed_and_stopped_at_random_points_lose_no_result_and_publish_none_twice(
     store: Store,
@@ -25,7 +27,6 @@ async def test_workers_killed_and_stopped_at_random_points_lose_no_result_and_pu
 
 
 @pytest.mark.slice
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_the_same_at_200_points(store: Store) -> None:
     report = await Campaign(store, points=POINTS, seed=SEED + 1).run()

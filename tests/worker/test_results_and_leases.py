@@ -25,6 +25,8 @@ from tests.worker.apps import (
 
 QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
 
+pytestmark = pytest.mark.slow
+
 
 async def _held(store: Store, count: int) -> bool:
     return len(await store.pending()) == count

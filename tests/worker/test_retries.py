@@ -28,6 +28,8 @@ from tests.worker.apps import (
 
 QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_failed_entry_comes_again_at_once_without_a_backoff(store: Store) -> None:
     # FastStream's nack sends nothing: the entry stays where it is until somebody claims it.

@@ -56,7 +56,7 @@ def restored(store: LocalStore, body: bytes) -> bool:
     return True
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
     # Given a store with a key, and a value that is no longer what a server wrote
