@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import select
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -196,8 +197,7 @@ async def test_a_connection_that_died_while_idle_is_replaced_without_a_word(
     await face("ping")
     idle = next(c for c in await other("client_list") if c["name"] == "idle")
     await other("client_kill_filter", _id=idle["id"])
-    if face.asynchronous:
-        await until(_has_ended(face))
+    await until(_has_ended(face))
     # When it adds, then it is added once
     await face("xadd", "orders", {"item": "tea"})
     assert await face("xlen", "orders") == 1
@@ -207,8 +207,10 @@ async def test_a_connection_that_died_while_idle_is_replaced_without_a_word(
 
 def _has_ended(face: Face) -> Callable[[], bool]:
     (connection,) = face.client.connection_pool._available_connections
-    ended: Callable[[], bool] = connection._reader.at_eof
-    return ended
+    if face.asynchronous:
+        ended: Callable[[], bool] = connection._reader.at_eof
+        return ended
+    return lambda: bool(select.select([connection._sock], [], [], 0)[0])  # nothing else can come
 
 
 async def test_connecting_ends_with_an_error_when_nobody_answers(
