@@ -36,6 +36,13 @@ def failure(client: LocalClient, script: str) -> str:
     return reply.text.decode()
 
 
+def loaded(client: LocalClient, script: str) -> bytes:
+    """The digest under which a script is known from now on."""
+    sha = client("SCRIPT", "LOAD", script)
+    assert isinstance(sha, bytes)
+    return sha
+
+
 # --- what scripts cannot reach --------------------------------------------------------------------
 
 
@@ -271,7 +278,7 @@ def test_scripts_that_differ_by_their_values_do_not_pile_up(
     store: LocalStore, client: LocalClient
 ) -> None:
     # Given a script that was loaded
-    sha = client("SCRIPT", "LOAD", "return 'kept'")
+    sha = loaded(client, "return 'kept'")
     # When a client writes values into its scripts
     for number in range(cache.MOST_FROM_EVAL + 20):
         assert client("EVAL", f"return {number}", 0) == number
@@ -298,7 +305,7 @@ def test_a_script_sees_one_time(client: LocalClient) -> None:
 
 
 def test_a_restart_forgets_scripts_and_keeps_what_they_did(store: LocalStore) -> None:
-    sha = store.client()("SCRIPT", "LOAD", "return redis.call('set','k','v')")
+    sha = loaded(store.client(), "return redis.call('set','k','v')")
     store.client()("EVALSHA", sha, 0)
     store.crash()
     assert store.client()("GET", "k") == b"v"
