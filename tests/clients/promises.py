@@ -11,6 +11,7 @@ from tests.clients.script import Connect
 from tests.clients.stands import Stand
 
 
+@pytest.mark.slow
 class Promises:
     """Run with each of ``CLIENTS``, ways to connect by name (conftest.py gives ``connect``)."""
 

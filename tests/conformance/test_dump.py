@@ -15,7 +15,7 @@ from tests.conformance.masks import Circumstances, comparable
 from tests.conformance.moving import KEY, STREAMS, Command, many, pictures
 from tests.peers import PEERS, Peer
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 FORMS = {"redis-7.0": ("7.0",), "redis-8.2": ("8.2", "7.0"), "valkey-9.1": ("8.2", "7.0")}
 """The forms of DUMP that a server reads."""

@@ -71,16 +71,19 @@ def caught(policy: Policy = "always") -> list[str]:
     return Campaign(policy, seed=1).run().failures
 
 
+@pytest.mark.slow
 def test_a_lost_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "_sync", lambda self: None)
     assert "were durable" in caught()[0]
 
 
+@pytest.mark.slow
 def test_a_lost_fsync_of_the_directory_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CrashableFiles, "sync_directory", lambda self: None)
     assert caught()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_left_without_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Journal._sync
 
@@ -92,16 +95,19 @@ def test_a_file_that_is_left_without_fsync_is_caught(monkeypatch: pytest.MonkeyP
     assert caught("no")
 
 
+@pytest.mark.slow
 def test_a_checksum_that_checks_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "extend", lambda seed, data: 0)
     assert caught()
 
 
+@pytest.mark.slow
 def test_a_tail_that_is_not_zeroed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "_write_zeros", lambda files, cut: None)
     assert caught("no")
 
 
+@pytest.mark.slow
 def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -119,6 +125,7 @@ def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
         failing("always", seed=1)
 
 
+@pytest.mark.slow
 def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
