@@ -121,7 +121,6 @@ SEQUENCES = {
         COMMAND DOCS
         COMMAND
         CLIENT NO-EVICT on
-        LASTSAVE
     """,
     "iredis, redis-commander": """
         CLIENT SETINFO LIB-NAME redis-py

@@ -17,7 +17,7 @@ ROWS: tuple[CommandRow, ...] = (
         "Waits until what this client wrote is durable in the journal.", acl="connection",
         tips=_ACKNOWLEDGED),
     row("lastsave", 1, "loading stale fast", "", "server", "1.0.0",
-        "Tells when all that is here was last known to be on disk as a whole: at the start.",
+        "Refused in this release: nothing is saved as a whole.",
         acl="admin dangerous", tips=VARIES),
     row("save", 1, f"{_SAVES} no_multi", "", "server", "1.0.0",
         "Refused in this release: the journal already holds everything."),

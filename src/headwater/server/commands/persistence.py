@@ -79,11 +79,8 @@ def _is_durable(session: Session, node: Node) -> bool:
 
 
 def lastsave(call: Call, session: Session, node: Node) -> None:
-    """LASTSAVE: Unix seconds of the start, when the state was what the disk held.
-
-    Redis answers so too until it saves; exporters ask, and an error would cost them the scrape.
-    """
-    call.reply.integer(node.started_ms // 1000)
+    """LASTSAVE: nothing was ever saved; exporters ask INFO's rdb_last_save_time."""
+    raise _not_yet("LASTSAVE", node)
 
 
 def save(call: Call, session: Session, node: Node) -> None:
