@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ import redis
 
 import headwater
 from tests import peers
+from tests.clients.faces import KINDS, Face, Place
 from tests.clients.promises import Promises
 from tests.clients.stands import HeadwaterStand, PeerStand, headwater_stand, peer_stand
 
@@ -36,6 +37,29 @@ def client(url: str) -> Iterator[redis.Redis]:
     """A client of that store."""
     with headwater.connect(url, decode_responses=True) as client:
         yield client
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def open_face(request: pytest.FixtureRequest) -> Callable[..., Face]:
+    """Connects by `headwater.connect`, and by that of `headwater.aio`."""
+    asynchronous = request.param == "asyncio"
+
+    def make(url: str, **options: Any) -> Face:
+        module: Any = headwater.aio if asynchronous else headwater
+        return Face(module.connect(url, **options), asynchronous=asynchronous)
+
+    return make
+
+
+@pytest.fixture(params=[(kind, protocol) for kind in KINDS for protocol in (2, 3)], ids=str)
+async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    """A store in process and over TCP, sync and asyncio, in both versions of the protocol."""
+    kind, protocol = request.param
+    place = Place(kind, protocol=protocol)
+    try:
+        yield place
+    finally:
+        await place.close()
 
 
 @pytest.fixture

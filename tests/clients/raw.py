@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 
-class Raw:
+class Raw(ABC):
     """A client whose `send` takes the words of a command."""
 
+    @abstractmethod
     async def send(self, *words: str) -> Any:
-        raise NotImplementedError
+        """Send a command; its reply."""
 
     async def ping(self) -> Any:
         return await self.send("PING")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,16 +40,16 @@ class Where:
         return self.tls.client_options if self.tls else {}
 
 
-class Stand:
+class Stand(ABC):
     """A server that tests share; each begins with `empty`."""
 
     def __init__(self, port: int, made: Certificates | None = None, tls_port: int = 0) -> None:
         self.where = Where(port)
         self.secured = Where(tls_port, made)
 
+    @abstractmethod
     def restart(self) -> None:
         """Kill the server and start it again, with the same data at the same ports."""
-        raise NotImplementedError
 
     def look(self) -> redis.Redis:
         """A client for looking on, which is none of those that are tried."""

@@ -10,7 +10,6 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-import headwater
 from headwater.testing.server import server_process, server_thread
 from tests.clients.faces import Face
 from tests.clients.proxy import Cut, CuttingProxy
@@ -25,23 +24,12 @@ def proxy() -> Iterator[CuttingProxy]:
         yield proxy
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def connect(request: pytest.FixtureRequest) -> Callable[..., Face]:
-    asynchronous = request.param == "asyncio"
-
-    def make(url: str, **options: Any) -> Face:
-        module: Any = headwater.aio if asynchronous else headwater
-        return Face(module.connect(url, **options), asynchronous=asynchronous)
-
-    return make
-
-
 @pytest.mark.parametrize("named", [{"idmp": ("shop", b"7")}, {"idmpauto": "shop"}], ids=list)
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_named_add_is_sent_again_and_runs_once(
-    proxy: CuttingProxy, connect: Callable[..., Face], named: dict[str, Any], when: Any
+    proxy: CuttingProxy, open_face: Callable[..., Face], named: dict[str, Any], when: Any
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     await face("ping")
     # Given connections that are lost, twice, before or after the entry was added
     proxy.cuts += [Cut(b"XADD", when)] * 2
@@ -55,9 +43,9 @@ async def test_a_named_add_is_sent_again_and_runs_once(
 
 
 async def test_a_pipeline_of_named_adds_is_sent_again(
-    proxy: CuttingProxy, connect: Callable[..., Face]
+    proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     for transaction in (True, False):
         proxy.cuts.append(Cut(b"XADD", "after"))
         pipeline = face.client.pipeline(transaction=transaction)
@@ -70,9 +58,9 @@ async def test_a_pipeline_of_named_adds_is_sent_again(
 
 
 async def test_one_add_without_a_name_spoils_the_pipeline(
-    proxy: CuttingProxy, connect: Callable[..., Face]
+    proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     await face("ping")
     proxy.cuts.append(Cut(b"XADD", "after"))
     pipeline = face.client.pipeline(transaction=True).xadd("orders", TEA, idmp=("shop", b"1"))

@@ -36,21 +36,10 @@ def proxy(port: int) -> Iterator[CuttingProxy]:
         yield proxy
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def connect(request: pytest.FixtureRequest) -> Callable[..., Face]:
-    asynchronous = request.param == "asyncio"
-
-    def make(url: str, **options: Any) -> Face:
-        module: Any = headwater.aio if asynchronous else headwater
-        return Face(module.connect(url, **options), asynchronous=asynchronous)
-
-    return make
-
-
 async def test_an_add_whose_answer_is_lost_ran_once_and_says_so(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     # Given a connection that is lost when the server has added the entry
     await face("ping")
     proxy.cuts.append(Cut(b"XADD", "after"))
@@ -73,9 +62,9 @@ async def test_redis_py_by_itself_adds_twice(port: int, proxy: CuttingProxy) -> 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_read_is_asked_again(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face], when: Any
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face], when: Any
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     await face("xadd", "orders", {"item": "tea"})
     proxy.cuts += [Cut(b"XLEN", when)] * 2
     assert await face("xlen", "orders") == 1
@@ -84,10 +73,10 @@ async def test_a_read_is_asked_again(
 
 
 async def test_an_acknowledgement_is_sent_again(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
     # Given a delivered entry
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     entry_id = await face("xadd", "orders", {"item": "tea"})
     await face("xgroup_create", "orders", "ops", id="0")
     await face("xreadgroup", "ops", "bill", {"orders": ">"})
@@ -100,9 +89,9 @@ async def test_an_acknowledgement_is_sent_again(
 
 
 async def test_a_group_read_whose_answer_is_lost_takes_no_second_batch(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     for number in range(2):
         await face("xadd", "orders", {"n": number})
     await face("xgroup_create", "orders", "ops", id="0")
@@ -114,9 +103,9 @@ async def test_a_group_read_whose_answer_is_lost_takes_no_second_batch(
 
 
 async def test_a_pipeline_is_repeated_only_if_all_of_it_may_be(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     await face("xadd", "orders", {"item": "tea"})
     # Given reads only: they are asked again
     for transaction in (True, False):
@@ -135,10 +124,10 @@ async def test_a_pipeline_is_repeated_only_if_all_of_it_may_be(
 
 
 async def test_a_watched_transaction_that_may_have_run_is_no_watch_error(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
     """WatchError means "do it again", and redis-py's `transaction` does."""
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     pipeline = face.client.pipeline()
     await face.call(pipeline.watch, "orders")
     pipeline.multi()
@@ -151,9 +140,9 @@ async def test_a_watched_transaction_that_may_have_run_is_no_watch_error(
 
 
 async def test_a_lost_watch_is_a_watch_error(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     pipeline = face.client.pipeline()
     await face.call(pipeline.watch, "orders")
     proxy.cuts.append(Cut(b"XLEN", "before"))
@@ -164,10 +153,10 @@ async def test_a_lost_watch_is_a_watch_error(
 
 
 async def test_nothing_is_repeated_on_a_connection_that_held_an_open_multi(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
     # Given a connection on which MULTI was sent by hand
-    face = connect(proxy.url, single_connection_client=True)
+    face = open_face(proxy.url, single_connection_client=True)
     await face("execute_command", "MULTI")
     proxy.cuts.append(Cut(b"XLEN", "before"))
     # When it is lost, then a read is not asked on another, where it would not be queued
@@ -177,11 +166,11 @@ async def test_nothing_is_repeated_on_a_connection_that_held_an_open_multi(
 
 
 async def test_connecting_is_tried_again_whatever_the_command(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
     # Given a server that ends the first two connections while they are made
     proxy.cuts += [Cut(b"HELLO", "before"), Cut(b"SETINFO", "after")]
-    face = connect(proxy.url)
+    face = open_face(proxy.url)
     # When a client adds, then it is added once
     await face("xadd", "orders", {"item": "tea"})
     assert await face("xlen", "orders") == 1
@@ -190,10 +179,10 @@ async def test_connecting_is_tried_again_whatever_the_command(
 
 
 async def test_a_connection_that_died_while_idle_is_replaced_without_a_word(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face]
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:
     # Given a client whose idle connection the server has ended
-    face, other = connect(proxy.url, client_name="idle"), connect(proxy.url)
+    face, other = open_face(proxy.url, client_name="idle"), open_face(proxy.url)
     await face("ping")
     idle = next(c for c in await other("client_list") if c["name"] == "idle")
     await other("client_kill_filter", _id=idle["id"])
@@ -214,28 +203,28 @@ def _has_ended(face: Face) -> Callable[[], bool]:
 
 
 async def test_connecting_ends_with_an_error_when_nobody_answers(
-    connect: Callable[..., Face],
+    open_face: Callable[..., Face],
 ) -> None:
-    face = connect(f"redis://127.0.0.1:{free_port()}", retry=_three_times(connect))
+    face = open_face(f"redis://127.0.0.1:{free_port()}", retry=_three_times(open_face))
     with pytest.raises(redis.ConnectionError, match="Error 111 connecting") as caught:
         await face("xadd", "orders", {"item": "tea"})
     assert "may have run" not in str(caught.value)
     await face.close()
 
 
-def _three_times(connect: Callable[..., Face]) -> Any:
-    asynchronous = inspect.getclosurevars(connect).nonlocals["asynchronous"]
+def _three_times(open_face: Callable[..., Face]) -> Any:
+    asynchronous = inspect.getclosurevars(open_face).nonlocals["asynchronous"]
     return (redis.asyncio.retry.Retry if asynchronous else Retry)(NoBackoff(), 3)
 
 
-async def test_a_wrong_password_is_not_tried_again(connect: Callable[..., Face]) -> None:
+async def test_a_wrong_password_is_not_tried_again(open_face: Callable[..., Face]) -> None:
     from headwater.server.config import Config
 
     with (
         server_thread(Config(port=0, appendonly=False, requirepass="right")) as server,
         CuttingProxy(server.port) as proxy,
     ):
-        face = connect(proxy.url, password="wrong")
+        face = open_face(proxy.url, password="wrong")
         with pytest.raises(redis.AuthenticationError, match="invalid username-password pair"):
             await face("ping")
         assert proxy.connections == 1
@@ -246,10 +235,10 @@ async def test_a_wrong_password_is_not_tried_again(connect: Callable[..., Face])
 
 
 async def test_block_is_waited_for_beyond_the_usual_time(
-    port: int, connect: Callable[..., Face]
+    port: int, open_face: Callable[..., Face]
 ) -> None:
     # Given a client that gives an answer 50 ms, and a BLOCK of four times that
-    face = connect(f"redis://127.0.0.1:{port}", socket_timeout=0.05)
+    face = open_face(f"redis://127.0.0.1:{port}", socket_timeout=0.05)
     # Then the answer of the server ends it, no error of the client
     assert not await face("xread", {"orders": "$"}, block=200)
     pipeline = face.client.pipeline(transaction=False)
@@ -259,11 +248,11 @@ async def test_block_is_waited_for_beyond_the_usual_time(
 
 
 async def test_block_for_ever_is_waited_for_until_something_comes(
-    port: int, connect: Callable[..., Face]
+    port: int, open_face: Callable[..., Face]
 ) -> None:
-    face = connect(f"redis://127.0.0.1:{port}", socket_timeout=0.02)
+    face = open_face(f"redis://127.0.0.1:{port}", socket_timeout=0.02)
     reading = asyncio.create_task(face("xread", {"orders": "$"}, block=0))
-    other = connect(f"redis://127.0.0.1:{port}")
+    other = open_face(f"redis://127.0.0.1:{port}")
 
     async def blocked() -> bool:
         return any(client["cmd"] == "xread" for client in await other("client_list"))
@@ -280,10 +269,10 @@ async def test_block_for_ever_is_waited_for_until_something_comes(
 
 @pytest.mark.parametrize("command", ["XADD orders * a 1", "XREAD BLOCK 50 STREAMS orders $"])
 async def test_a_server_that_says_nothing_is_an_error_in_time(
-    port: int, proxy: CuttingProxy, connect: Callable[..., Face], command: str
+    port: int, proxy: CuttingProxy, open_face: Callable[..., Face], command: str
 ) -> None:
     # Given a client that is connected, and a server that falls silent
-    face = connect(proxy.url, socket_timeout=0.2, retry=_three_times(connect))
+    face = open_face(proxy.url, socket_timeout=0.2, retry=_three_times(open_face))
     await face("ping")
     proxy.silent = True
     # When the client asks, then it waits for its time and no longer
@@ -295,9 +284,9 @@ async def test_a_server_that_says_nothing_is_an_error_in_time(
     await face.close()
 
 
-async def test_what_is_given_to_redis_py_is_redis_pys(connect: Callable[..., Face]) -> None:
+async def test_what_is_given_to_redis_py_is_redis_pys(open_face: Callable[..., Face]) -> None:
     """Options of redis-py pass through; what `connect` sets itself gives way."""
-    face = connect(
+    face = open_face(
         "redis://127.0.0.1:1?db=5", decode_responses=True, socket_timeout=7, max_connections=3
     )
     options = face.client.connection_pool.connection_kwargs

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 import redis
 
-from tests.clients.faces import KINDS, Place, entries
-
-
-@pytest.fixture(params=[(kind, protocol) for kind in KINDS for protocol in (2, 3)], ids=str)
-async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    kind, protocol = request.param
-    place = Place(kind, protocol=protocol)
-    try:
-        yield place
-    finally:
-        await place.close()
+from tests.clients.faces import Place, entries
 
 
 async def test_the_client_is_redis_pys_own(place: Place) -> None:

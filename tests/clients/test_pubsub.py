@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-import pytest
 import redis
 
 import headwater
 from headwater.client.connect import node_of
 from headwater.server.pubsub import PubSub
-from tests.clients.faces import KINDS, Face, Place, until
+from tests.clients.faces import Face, Place, until
 
 NEWS = {"type": "message", "pattern": None, "channel": "news"}
-
-
-@pytest.fixture(params=[(kind, protocol) for kind in KINDS for protocol in (2, 3)], ids=str)
-async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    kind, protocol = request.param
-    place = Place(kind, protocol=protocol)
-    try:
-        yield place
-    finally:
-        await place.close()
 
 
 async def listening(face: Face, *channels: str, patterns: tuple[str, ...] = ()) -> Any:

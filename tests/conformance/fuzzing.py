@@ -99,14 +99,10 @@ class Fuzz:
             self.requests += 1
             try:
                 client.send(*words)
-                while client.reply() is not None:
-                    pass
                 if client.session.blocked is not None:
                     store.node.blocked.unblock(client.session, error=False)
                     store.node.tick()
-                    client.reply()
-                left = bytes(client._reader.buffer)
-                assert not left, f"half a reply: {left[:80]!r}"
+                _read_all(client)
             except Exception as error:
                 self._failed(f"{words!r}"[:2000], error)
                 return
@@ -143,10 +139,7 @@ class Fuzz:
                     client.session.feed(data[:size])
                     data = data[size:]
                     store.node.turn([client.session])
-                    while client.reply() is not None:
-                        pass
-                left = bytes(client._reader.buffer)
-                assert not left, f"half a reply: {left[:80]!r}"
+                _read_all(client)
             except Exception as error:
                 self._failed(f"bytes from {start}", error)
                 return
@@ -171,6 +164,14 @@ class Fuzz:
 
     def _failed(self, where: str, error: Exception) -> None:
         self.failures.append(Failure(self.seed, f"{where}: {error!r}"))
+
+
+def _read_all(client: LocalClient) -> None:
+    """Take every reply; nothing may be left that is none."""
+    while client.reply() is not None:
+        pass
+    left = bytes(client._reader.buffer)
+    assert not left, f"half a reply: {left[:80]!r}"
 
 
 def _filled(store: LocalStore) -> LocalClient:

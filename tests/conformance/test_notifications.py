@@ -146,7 +146,7 @@ class TheirsHeard:
         return found
 
     def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(seconds)  # a real server's keys end by its own clock
 
 
 @contextmanager

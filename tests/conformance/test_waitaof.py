@@ -41,6 +41,15 @@ def opened() -> tuple[FlushedByHand, LocalClient, LocalClient]:
     return store, store.client(), store.client()
 
 
+def answered_by_the_next_flush(store: FlushedByHand, client: LocalClient) -> None:
+    """A client that waits gets no answer before the fsync, and gets it then."""
+    store.advance(0.5)
+    assert client.reply() is None
+    store.flush()
+    store.advance(0.01)
+    assert client.reply() == [1, 0]
+
+
 def test_it_waits_for_the_fsync_of_what_the_client_wrote() -> None:
     # Given a write that is not durable yet
     store, writer, other = opened()
@@ -66,11 +75,7 @@ def test_a_write_of_the_same_pipeline_counts() -> None:
     writer.session.feed(request(("SET", "k", "1")) + request(("WAITAOF", 1, 0, 0)))
     store.node.turn([writer.session])
     assert writer.reply() == Simple(b"OK")
-    store.advance(0.5)
-    assert writer.reply() is None
-    store.flush()
-    store.advance(0.01)
-    assert writer.reply() == [1, 0]
+    answered_by_the_next_flush(store, writer)
     store.node.close()
 
 
@@ -80,11 +85,7 @@ def test_an_fsync_before_the_write_does_not_count() -> None:
     store.flush()
     writer("SET", "k", "2")
     writer.send("WAITAOF", 1, 0, 0)
-    store.advance(0.5)
-    assert writer.reply() is None
-    store.flush()
-    store.advance(0.01)
-    assert writer.reply() == [1, 0]
+    answered_by_the_next_flush(store, writer)
     store.node.close()
 
 

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
@@ -35,7 +36,7 @@ SHORTEST_DELAY_S = 0.001
 """What is due and cannot be done yet (a full disk) must not keep the loop spinning."""
 
 
-class Driver:
+class Driver(ABC):
     """Turns, timers, limits, the end. `headwater.server.loop` says when a socket is ready.
 
     ``on_stop`` is called once, when SHUTDOWN was asked for or the node cannot go on; `failure` says
@@ -338,18 +339,18 @@ class Driver:
 
     # --- what each loop does its own way ---------------------------------------------------------
 
+    @abstractmethod
     def _watch(self, connection: Connection) -> None:
         """Begin to receive. Raises `OSError`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _unwatch(self, connection: Connection) -> None:
         """Be told nothing more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _stop_reading(self, connection: Connection) -> None:
         """Be told only when the socket takes more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _write_interest(self, connection: Connection, *, wanted: bool) -> None:
         """Whether to be told also when the socket takes more."""
-        raise NotImplementedError

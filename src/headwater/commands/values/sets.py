@@ -10,6 +10,11 @@ from headwater.commands.events import SET
 from headwater.commands.values.typed import changed, prepare, reading, writing
 
 
+def _read(call: Call) -> set[bytes]:
+    """The set that a reading command is about, empty without one."""
+    return reading(call, call.arguments.bytes(1), set) or set()
+
+
 def sadd(call: Call) -> None:
     """SADD key member [member …] → how many are new."""
     key = call.arguments.bytes(1)
@@ -36,7 +41,7 @@ def srem(call: Call) -> None:
 
 def smembers(call: Call) -> None:
     """SMEMBERS key → the members, in no order; empty without a set."""
-    current = reading(call, call.arguments.bytes(1), set) or set()
+    current = _read(call)
     call.reply.set(len(current))
     for member in current:
         call.reply.bulk(member)
@@ -44,10 +49,9 @@ def smembers(call: Call) -> None:
 
 def sismember(call: Call) -> None:
     """SISMEMBER key member → 1 if it is one."""
-    current = reading(call, call.arguments.bytes(1), set) or set()
-    call.reply.integer(int(call.arguments.bytes(2) in current))
+    call.reply.integer(int(call.arguments.bytes(2) in _read(call)))
 
 
 def scard(call: Call) -> None:
     """SCARD key → the number of members, 0 without a set."""
-    call.reply.integer(len(reading(call, call.arguments.bytes(1), set) or ()))
+    call.reply.integer(len(_read(call)))
