@@ -37,7 +37,6 @@ class Scripts:
         self._loaded: dict[bytes, Script] = {}
         self._evaluated: OrderedDict[bytes, Script] = OrderedDict()
         self._interpreter: Interpreter | None = None
-        self.running = False
 
     @property
     def interpreter(self) -> Interpreter:

@@ -41,18 +41,15 @@ class Run:
 
     def answer(self, keys: Sequence[bytes], argv: Sequence[bytes]) -> None:
         """Run the script and write its reply. Raises `CommandError` with what ended it."""
-        call, scripts = self._session.call, self._node.scripts
-        interpreter = scripts.interpreter
+        call, interpreter = self._session.call, self._node.scripts.interpreter
         arguments, db, may_block = call.arguments, call.db, call.may_block
         call.may_block = False
         interpreter.call, interpreter.setresp = self._call, self._set_resp
         interpreter.may_run = self._may_run
-        scripts.running = True
         try:
             seconds = self._node.config.lua_time_limit / 1000
             value = interpreter.run(self._script.function, keys, argv, seconds=seconds)
         finally:
-            scripts.running = False
             call.arguments, call.db, call.may_block = arguments, db, may_block
         if isinstance(value, Problem):
             raise CommandError(self._told(value))
