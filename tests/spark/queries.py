@@ -6,10 +6,10 @@ import json
 import pickle
 from typing import Any
 
-from headwater.spark.offsets import Offset
-from headwater.spark.pipeline.ddl import parse_schema
+from headwater.spark.ddl import parse_schema
+from headwater.spark.log_mode.offsets import Offset
+from headwater.spark.log_mode.streaming import StreamReader
 from headwater.spark.source import HeadwaterSource
-from headwater.spark.streaming import StreamReader
 from tests.spark.stores import Shop
 
 SCHEMA = parse_schema("stream string, id string, n bigint")

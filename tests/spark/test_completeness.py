@@ -8,7 +8,7 @@ import pytest
 
 from headwater.errors import DataLoss, DeclarationError
 from headwater.model import MIN_ID, StreamID
-from headwater.spark.completeness import (
+from headwater.spark.log_mode.completeness import (
     Finding,
     StreamState,
     judge,
@@ -17,7 +17,7 @@ from headwater.spark.completeness import (
     set_back,
     was_set_back,
 )
-from headwater.spark.offsets import (
+from headwater.spark.log_mode.offsets import (
     Position,
     Span,
     end_offset,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.spark.ddl import parse_schema
 from headwater.spark.options import OPTIONS, SourceOptions
-from headwater.spark.pipeline.ddl import parse_schema
 from headwater.spark.pipeline.declaration import load
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"

@@ -18,8 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater.errors import DataLoss, PipelineError
-from headwater.spark.pipeline import Made, load, parquet, run
-from headwater.spark.pipeline.parquet import AppendTable, CompleteTable
+from headwater.spark.pipeline import Made, load, run
+from headwater.spark.pipeline.sinks import BatchId, parquet
+from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from tests.spark.stores import QUICK_JVM, Shop
 
 if TYPE_CHECKING:
@@ -206,12 +207,12 @@ def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, tmp_pat
     kept.prepare()
     checkpoint(kept)
 
-    assert kept.write(spark.range(0, 5), 0) == 5
-    assert kept.write(spark.range(5, 5), 1) == 0
-    assert kept.write(spark.range(5, 8), 2) == 3
-    assert kept.write(spark.range(5, 8), 2) == -1
+    assert kept.write(spark.range(0, 5), BatchId(0)) == 5
+    assert kept.write(spark.range(5, 5), BatchId(1)) == 0
+    assert kept.write(spark.range(5, 8), BatchId(2)) == 3
+    assert kept.write(spark.range(5, 8), BatchId(2)) == -1
     kept.prepare()
-    assert kept.write(spark.range(0, 100), 1) == -1
+    assert kept.write(spark.range(0, 100), BatchId(1)) == -1
 
     assert rows_in(kept) == list(range(8))
     assert sorted(kept.files()) == sorted(kept.path.glob("*.parquet"))
@@ -224,7 +225,7 @@ def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path
     kept = AppendTable(tmp_path / "t", ("part",))
     kept.prepare()
     checkpoint(kept)
-    kept.write(rows(0, 2), 0)
+    kept.write(rows(0, 2), BatchId(0))
     # Given a run that was killed when one of its three files was in place and half a line written
     (kept.path / "part=2").mkdir()
     victim = kept.path / "part=2" / "batch-00000001-00000.parquet"
@@ -237,8 +238,8 @@ def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path
     again.prepare()
 
     assert not victim.exists()
-    assert again.write(rows(2, 5), 1) == 3
-    assert [batch.number for batch in again.batches()] == [0, 1]
+    assert again.write(rows(2, 5), BatchId(1)) == 3
+    assert [batch.id.number for batch in again.batches()] == [0, 1]
     assert rows_in(kept) == [0, 1, 2, 3, 4]
 
 
@@ -246,7 +247,7 @@ def test_another_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> N
     kept = AppendTable(tmp_path / "t", ())
     kept.prepare()
     checkpoint(kept)
-    kept.write(spark.range(3), 0)
+    kept.write(spark.range(3), BatchId(0))
 
     checkpoint(kept, "other")
     with pytest.raises(PipelineError, match="from another checkpoint"):
@@ -280,12 +281,13 @@ def test_a_complete_table_is_replaced_whole(spark: SparkSession, tmp_path: Path)
 
 KILLED = """
 import os, signal, sys
-from headwater.spark.pipeline import load, parquet, run
+from headwater.spark.pipeline import load, run
+from headwater.spark.pipeline.sinks import parquet
 
 append = parquet.AppendTable._append
 def append_and_die(self, batch):
     append(self, batch)
-    if batch.number == 1:
+    if batch.id.number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 parquet.AppendTable._append = append_and_die
 run(load(sys.argv[1]))

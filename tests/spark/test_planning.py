@@ -11,9 +11,16 @@ import pytest
 
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import MAX_ID, MIN_ID, StreamID
-from headwater.spark.offsets import Position, Span
+from headwater.spark.log_mode.offsets import Position, Span
+from headwater.spark.log_mode.planning import (
+    LuaPlanner,
+    Planner,
+    SplitPlanner,
+    after,
+    before,
+    planner,
+)
 from headwater.spark.options import parse_options
-from headwater.spark.planning import LuaPlanner, Planner, SplitPlanner, after, before, planner
 from headwater.spark.store import Store
 from tests.spark.stores import Shop
 

@@ -7,9 +7,9 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headwater.errors import DeclarationError
-from headwater.spark.partitions import EntryRange
+from headwater.spark.log_mode.partitions import EntryRange
+from headwater.spark.log_mode.streaming import shares
 from headwater.spark.source import HeadwaterSource
-from headwater.spark.streaming import shares
 from headwater.testing.server import server_process
 from tests.spark.queries import SCHEMA, Query
 from tests.spark.stores import Shop

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from headwater.errors import DeclarationError, DecodeError
-from headwater.spark.columns import DEFAULT_SCHEMA, Shape
-from headwater.spark.decode import Page, PageDecoder
+from headwater.spark.ddl import parse_schema
+from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape
+from headwater.spark.decoding.page import Page, PageDecoder
+from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.options import parse_options
-from headwater.spark.pipeline.ddl import parse_schema
-from headwater.spark.rows import RowBuilder
 
 Fields = dict[bytes, bytes]
 

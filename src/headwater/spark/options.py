@@ -1,54 +1,33 @@
 """The options of ``spark.read.format("headwater")``, checked before anything is connected.
 
-Rule 1. An option that is not known is refused, with the nearest one that is: an option that was
-        misspelt and ignored would read other data than was asked for.
+Rule 1. An option that is not known is refused, with the nearest one that is, and so is one that would
+        do nothing beside the others: who wrote it expects something of it.
 Rule 2. The url may hold a password, so nothing here prints it: see `redacted`.
 Rule 3. No pyspark, no redis: `headwater pipeline` checks its file by these before Spark starts.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final, Literal, get_args
-from urllib.parse import urlsplit
 
 from headwater.client.redaction import redacted
 from headwater.commands.globs import matches
 from headwater.errors import DeclarationError
-from headwater.model import MAX_U64, StreamID
+from headwater.spark import option_values as values
+from headwater.spark.option_values import End, Reader, Start
 
-Codec = Literal["fields", "json"]
+Codec = Literal["fields", "json", "msgpack", "bytes", "faststream"]
 Mode = Literal["permissive", "failfast", "dropmalformed"]
-Start = Literal["earliest", "latest"] | StreamID
-
-OPTIONS: Final = (
-    "url",
-    "stream",
-    "startingId",
-    "maxEntriesPerTrigger",
-    "minPartitions",
-    "failOnDataLoss",
-    "ignoreDeletes",
-    "codec",
-    "includeMetadata",
-    "mode",
-)
-"""Every option, in the spelling that is printed; Spark compares them without regard to case."""
-
-_SCHEMES: Final = ("redis", "rediss", "unix")
-_GLOB: Final = re.compile(r"(?<!\\)[*?\[]")
-_ID: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 @dataclass(frozen=True, repr=False)
 class SourceOptions:
     """What one source reads and how; the fields are the options of `OPTIONS`.
 
-    Either ``streams`` names the streams or ``pattern`` is a glob that finds them.
+    Either ``streams`` names the streams or ``pattern`` is a glob that finds them. ``group`` None is
+    log mode.
     """
 
     url: str
@@ -56,13 +35,26 @@ class SourceOptions:
     pattern: str | None = None
     starting: Start = "earliest"
     starting_of: Mapping[str, Start] | None = None
+    ending: End = "latest"
+    ending_of: Mapping[str, End] | None = None
     max_entries_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     ignore_deletes: bool = False
+    columns: tuple[str, ...] | None = None
     codec: Codec = "fields"
     include_metadata: bool = False
     mode: Mode = "permissive"
+    infer_schema: bool = False
+    sampling_entries: int = 1000
+    pushdown: bool = False
+    archive: str | None = None
+    group: str | None = None
+    consumer_prefix: str = "spark"
+    min_idle_ms: int | None = None
+    max_deliveries: int | None = None
+    dead_letter_stream: str | None = None
 
     def __repr__(self) -> str:
         """The url without its password: this object travels in Spark's plans."""
@@ -79,6 +71,52 @@ class SourceOptions:
         """Where reading of ``stream`` begins."""
         return (self.starting_of or {}).get(stream, self.starting)
 
+    def end_of(self, stream: str) -> End:
+        """Where a batch's reading of ``stream`` ends."""
+        return (self.ending_of or {}).get(stream, self.ending)
+
+
+_READERS: Final[dict[str, tuple[str, Reader]]] = {
+    "maxEntriesPerTrigger": ("max_entries_per_trigger", values.count),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", values.count),
+    "minPartitions": ("min_partitions", values.count),
+    "failOnDataLoss": ("fail_on_data_loss", values.flag),
+    "ignoreDeletes": ("ignore_deletes", values.flag),
+    "columns": ("columns", values.names),
+    "codec": ("codec", values.word(*get_args(Codec))),
+    "includeMetadata": ("include_metadata", values.flag),
+    "mode": ("mode", values.word(*get_args(Mode))),
+    "inferSchema": ("infer_schema", values.flag),
+    "samplingEntries": ("sampling_entries", values.count),
+    "pushdown": ("pushdown", values.flag),
+    "archive": ("archive", values.name),
+    "group": ("group", values.name),
+    "consumerPrefix": ("consumer_prefix", values.name),
+    "minIdleTime": ("min_idle_ms", values.duration_ms),
+    "maxDeliveries": ("max_deliveries", values.count),
+    "deadLetterStream": ("dead_letter_stream", values.name),
+}
+
+_PLACES: Final[dict[str, tuple[str, Reader]]] = {
+    "startingId": ("starting", values.start),
+    "startingTimestamp": ("starting", values.starting_time),
+    "endingId": ("ending", values.end),
+    "endingTimestamp": ("ending", values.ending_time),
+}
+
+OPTIONS: Final = ("url", "stream", *_PLACES, *_READERS)
+"""Every option, in the spelling that is printed; Spark compares them without regard to case."""
+
+_OF_GROUPS: Final = ("consumerPrefix", "minIdleTime", "maxDeliveries", "deadLetterStream")
+_NOT_OF_GROUPS: Final = (
+    "endingId",
+    "endingTimestamp",
+    "ignoreDeletes",
+    "archive",
+    "pushdown",
+    "inferSchema",
+)
+
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """The options that Spark, or a pipeline's file, gives as text.
@@ -89,149 +127,44 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
     Raises `DeclarationError` naming option, value and remedy.
     """
-    known = {name.lower(): name for name in OPTIONS}
-    texts: dict[str, str] = {}
-    for name, text in given.items():
-        if name.lower() not in known:
-            raise DeclarationError(f"unknown option {name!r}. {nearest_option(name)}")
-        texts[known[name.lower()]] = text
-    made: dict[str, Any] = {"url": _url(texts.get("url"))}
-    made |= _streams(texts.get("stream"))
-    made |= _starting(texts.get("startingId"), made.get("streams"))
+    texts = values.recognised(given, OPTIONS)
+    made: dict[str, Any] = {"url": values.url("url", texts.get("url"))}
+    made["streams"], made["pattern"] = values.streams("stream", texts.get("stream"))
+    for pair in (("startingId", "startingTimestamp"), ("endingId", "endingTimestamp")):
+        made |= _places(texts, pair, made["streams"])
     for name, (field, read) in _READERS.items():
         if name in texts:
             made[field] = read(name, texts[name])
+    _check_together(texts)
     return SourceOptions(**made)
 
 
-def nearest_option(name: str) -> str:
-    """The sentence that helps whoever wrote an option that does not exist."""
-    lower = {option.lower(): option for option in OPTIONS}
-    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-    if near:
-        return f"Did you mean {lower[near[0]]!r}?"
-    return f"The options are {', '.join(OPTIONS)}."
+def _places(
+    texts: Mapping[str, str], pair: tuple[str, str], streams: tuple[str, ...]
+) -> dict[str, Any]:
+    named = [name for name in pair if name in texts]
+    if len(named) > 1:
+        raise DeclarationError(f"{pair[0]} and {pair[1]} exclude each other: both say one place")
+    made: dict[str, Any] = {}
+    for name in named:
+        field, read = _PLACES[name]
+        value, each = values.of_each(name, texts[name], read, streams)
+        made |= {field: value} if value is not None else {f"{field}_of": each}
+    return made
 
 
-def _url(text: str | None) -> str:
-    if not text:
-        raise DeclarationError(
-            'the option "url" is missing: .option("url", "redis://localhost:6379")'
-        )
-    scheme = urlsplit(text).scheme if "://" in text else ""
-    if scheme == "headwater":
-        raise DeclarationError(
-            "url: Spark's executors are other processes, which cannot share an embedded store "
-            f"({redacted(text)}). Serve the directory (headwater serve --dir DIRECTORY) and give "
-            "redis://127.0.0.1:6379."
-        )
-    if scheme not in _SCHEMES:
-        raise DeclarationError(
-            f"url: {redacted(text)!r} begins with none of "
-            f"{', '.join(f'{name}://' for name in _SCHEMES)}"
-        )
-    return text
-
-
-def _streams(text: str | None) -> dict[str, Any]:
-    """``stream`` as names or a pattern. A JSON list holds names as they are, so that a name with a
-    comma or a star can be given."""
-    if not text or not text.strip():
-        raise DeclarationError(
-            'the option "stream" is missing: a name ("orders"), a list ("orders,payments" or '
-            '["orders", "payments"]), or a pattern ("orders.*")'
-        )
-    if text.lstrip().startswith("["):
-        listed = _json(text)
-        if isinstance(listed, list) and listed and all(isinstance(n, str) and n for n in listed):
-            return {"streams": tuple(dict.fromkeys(listed))}
-    if _GLOB.search(text):
-        if "," in text:
-            raise DeclarationError(
-                f"stream: {text!r} is a pattern with a comma. A pattern stands alone; names that "
-                'hold a comma or a star are given as a JSON list: ["a,b", "c*"]'
-            )
-        return {"pattern": text.strip()}
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise DeclarationError(f"stream: {text!r} names an empty stream between its commas")
-    return {"streams": tuple(dict.fromkeys(names))}
-
-
-def _starting(text: str | None, streams: tuple[str, ...] | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    if not text.lstrip().startswith("{"):
-        return {"starting": _start(text)}
-    each = _json(text)
-    if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
-        raise DeclarationError(
-            f'startingId: {text!r} is no JSON object of stream to id, like {{"orders": "5-0"}}'
-        )
-    strangers = sorted(set(each) - set(streams)) if streams is not None else []
-    if strangers:
-        raise DeclarationError(
-            f"startingId names {', '.join(strangers)}, which the option stream does not"
-        )
-    return {"starting_of": {name: _start(value) for name, value in each.items()}}
-
-
-def _start(text: str) -> Start:
-    word = text.strip()
-    if word == "earliest":
-        return "earliest"
-    if word == "latest":
-        return "latest"
-    found = _ID.fullmatch(word)
-    if found is None:
-        raise DeclarationError(
-            f"startingId: {text!r} is none of earliest, latest, an id (1526569498055-0, the first "
-            'entry that is read), or JSON for each stream ({"orders": "latest"})'
-        )
-    start = StreamID(int(found[1]), int(found[2] or 0))
-    if max(start) > MAX_U64:
-        raise DeclarationError(f"startingId: each half of {text!r} must fit 64 bits")
-    return start
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def _count(name: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < 1:
-        raise DeclarationError(f"{name}: {text!r} is no whole number of at least 1")
-    return int(text)
-
-
-def _flag(name: str, text: str) -> bool:
-    word = text.strip().lower()
-    if word not in {"true", "false"}:
-        raise DeclarationError(f"{name}: {text!r} is neither true nor false")
-    return word == "true"
-
-
-def _word(*words: str) -> Callable[[str, str], str]:
-    def read(name: str, text: str) -> str:
-        word = text.strip().lower()
-        if word not in words:
-            near = get_close_matches(word, words, n=1)
-            hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise DeclarationError(f"{name}: {text!r} is none of {', '.join(words)}{hint}")
-        return word
-
-    return read
-
-
-_READERS: Final[dict[str, tuple[str, Callable[[str, str], object]]]] = {
-    "maxEntriesPerTrigger": ("max_entries_per_trigger", _count),
-    "minPartitions": ("min_partitions", _count),
-    "failOnDataLoss": ("fail_on_data_loss", _flag),
-    "ignoreDeletes": ("ignore_deletes", _flag),
-    "codec": ("codec", _word(*get_args(Codec))),
-    "includeMetadata": ("include_metadata", _flag),
-    "mode": ("mode", _word(*get_args(Mode))),
-}
+def _check_together(texts: Mapping[str, str]) -> None:
+    if "group" in texts:
+        for name in _NOT_OF_GROUPS:
+            if name in texts:
+                raise DeclarationError(
+                    f"{name} does nothing with group, whose members take what the group has not "
+                    "settled; leave one of the two out"
+                )
+    else:
+        for name in _OF_GROUPS:
+            if name in texts:
+                raise DeclarationError(
+                    f"{name} says how a member of a consumer group reads, and no group is named: "
+                    f'.option("group", "…"), or leave {name} out'
+                )

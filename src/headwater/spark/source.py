@@ -9,49 +9,93 @@
     )
 
 Spark looks for modules named ``pyspark_*`` and so finds it where Headwater is installed
-(``pyspark_headwater.py``); nothing needs to be registered. Options: options.py. Columns: columns.py.
+(``pyspark_headwater.py``); nothing needs to be registered. Options: options.py, and sink/options.py
+for writing. Columns: decoding/columns.py.
+
+This is the table of who reads and who writes; what each does stands in its own package.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from headwater.spark.options import parse_options
+from headwater.errors import DeclarationError
+from headwater.spark.options import SourceOptions, parse_options
 
 
 class HeadwaterSource(DataSource):
-    """Streams of Headwater, Redis (7.0 or later) or Valkey as tables.
-
-    Everything that can be said of the options without a connection is said when it is made.
-    """
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._parsed = parse_options(options)
+    """Streams of Headwater, Redis (7.0 or later) or Valkey as tables, and tables as streams."""
 
     @classmethod
     def name(cls) -> str:
         return "headwater"
 
-    def schema(self) -> str:
-        """The columns where none are asked for."""
-        from headwater.spark.columns import DEFAULT_SCHEMA
+    @cached_property
+    def _reading(self) -> SourceOptions:
+        return parse_options(self.options)
 
-        return DEFAULT_SCHEMA
+    def schema(self) -> StructType | str:
+        """The columns where none are asked for."""
+        if self._reading.infer_schema:
+            from headwater.spark.log_mode.inference import inferred_schema
+
+            inferred: StructType = inferred_schema(self._reading)
+            return inferred
+        from headwater.spark.decoding.columns import default_schema
+
+        return default_schema(self._reading)
 
     def reader(self, schema: StructType) -> Any:
         """For ``spark.read``."""
-        from headwater.spark.batch import BatchReader
-        from headwater.spark.columns import Shape
+        from headwater.spark.decoding.columns import Shape
 
-        return BatchReader(self._parsed, Shape.of(schema, self._parsed))
+        options, shape = self._reading, Shape.of(schema, self._reading)
+        if options.group is not None:
+            raise DeclarationError(
+                "group is for readStream: a batch read of a group would take entries from its "
+                "members and could not settle them. Leave group out, or use readStream."
+            )
+        if options.archive is not None:
+            from headwater.spark.archive.batch import ArchiveBatchReader
+
+            return ArchiveBatchReader(options, shape)
+        if options.pushdown:
+            from headwater.spark.log_mode.pushdown import PushdownReader
+
+            return PushdownReader(options, shape)
+        from headwater.spark.log_mode.batch import BatchReader
+
+        return BatchReader(options, shape)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """For ``spark.readStream``."""
-        from headwater.spark.columns import Shape
-        from headwater.spark.streaming import StreamReader
+        from headwater.spark.decoding.columns import Shape
 
-        return StreamReader(self._parsed, Shape.of(schema, self._parsed))
+        options, shape = self._reading, Shape.of(schema, self._reading)
+        if options.group is not None:
+            from headwater.spark.group_mode.streaming import GroupReader
+
+            return GroupReader(options, shape)
+        if options.archive is not None:
+            from headwater.spark.archive.streaming import ArchiveStreamReader
+
+            return ArchiveStreamReader(options, shape)
+        from headwater.spark.log_mode.streaming import StreamReader
+
+        return StreamReader(options, shape)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """For ``df.write``."""
+        from headwater.spark.sink.batch import BatchWriter
+
+        return BatchWriter.of(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """For ``df.writeStream``."""
+        from headwater.spark.sink.streaming import StreamWriter
+
+        return StreamWriter.of(self.options, schema, overwrite=overwrite)

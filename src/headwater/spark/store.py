@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import StreamID
-from headwater.spark.completeness import StreamState
+from headwater.spark.log_mode.completeness import StreamState
 from headwater.spark.options import SourceOptions
 
 if TYPE_CHECKING:

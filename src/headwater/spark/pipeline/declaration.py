@@ -218,7 +218,7 @@ class _Reader:
             self._problems.add(f"source.{name}", str(error))
             return
         if schema is not None:
-            from headwater.spark.columns import Shape
+            from headwater.spark.decoding.columns import Shape
 
             try:
                 Shape.of(schema, parsed)
@@ -340,7 +340,7 @@ class _Reader:
         if not isinstance(value, str):
             self._problems.add(key, "a text is expected, like 'order_id bigint, item string'")
             return None
-        from headwater.spark.pipeline.ddl import parse_schema
+        from headwater.spark.ddl import parse_schema
 
         try:
             return parse_schema(value)

@@ -18,7 +18,8 @@ from headwater import errors
 from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.pipeline.declaration import Pipeline, Table
 from headwater.spark.pipeline.graph import upstream
-from headwater.spark.pipeline.parquet import AppendTable, CompleteTable
+from headwater.spark.pipeline.sinks import BatchId
+from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.sessions import session
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class _Run:
         def add(batch: DataFrame, number: int) -> None:
             began = time.monotonic()
             try:
-                rows = table.write(batch, number)
+                rows = table.write(batch, BatchId(number))
             except Exception as error:
                 self._failures[name] = error  # on its way through the JVM it becomes a text
                 raise
@@ -189,7 +190,7 @@ class _Run:
         spark = self._batch
         self._register_inputs(spark)
         for name, kept in self._appends.items():
-            self._finished(name, [str(file) for file in kept.files()], kept)
+            kept.finished(spark, self._schemas[name]).createOrReplaceTempView(name)
         for table in self._pipeline.tables.values():
             if table.name not in self._completes:
                 continue
@@ -204,18 +205,7 @@ class _Run:
                 self._made[table.name] = Made(
                     table.name, rows, before.batches + 1, before.seconds + seconds
                 )
-            spark.read.parquet(str(target.path)).createOrReplaceTempView(table.name)
-
-    def _finished(self, name: str, files: list[str], kept: AppendTable) -> None:
-        spark = self._batch
-        schema = self._schemas[name]
-        if files:
-            # The schema is the query's, so that a column of partitions keeps its type.
-            frame = spark.read.schema(schema).option("basePath", str(kept.path)).parquet(*files)
-            frame = frame.select(*(f"`{column}`" for column in schema.names))
-        else:
-            frame = spark.createDataFrame([], schema)
-        frame.createOrReplaceTempView(name)
+            target.finished(spark).createOrReplaceTempView(table.name)
 
     # --- both -------------------------------------------------------------------------------------
 

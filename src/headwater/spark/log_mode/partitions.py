@@ -11,9 +11,9 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from headwater.model import MIN_ID, IDRange
-from headwater.spark.offsets import BEGINNING, Position, Span
+from headwater.spark.log_mode.offsets import BEGINNING, Position, Span
+from headwater.spark.log_mode.planning import Planner, before
 from headwater.spark.options import SourceOptions
-from headwater.spark.planning import Planner, before
 from headwater.spark.store import Store
 
 _log = logging.getLogger("headwater.spark")

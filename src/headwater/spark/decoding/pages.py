@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import IDRange, StreamID
-from headwater.spark.columns import Shape
-from headwater.spark.completeness import judge_range, report
-from headwater.spark.decode import Page, PageDecoder
+from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.page import Page, PageDecoder
+from headwater.spark.decoding.rows import RowBuilder
+from headwater.spark.log_mode.completeness import judge_range, report
+from headwater.spark.log_mode.partitions import EntryRange
+from headwater.spark.log_mode.planning import after, before
 from headwater.spark.options import SourceOptions
-from headwater.spark.partitions import EntryRange
-from headwater.spark.planning import after, before
-from headwater.spark.rows import RowBuilder
 from headwater.spark.store import Store, connect, patiently
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headwater.errors import DeclarationError
-from headwater.spark.columns import Shape
-from headwater.spark.offsets import Position, Span
+from headwater.spark.decoding.columns import Shape
+from headwater.spark.log_mode.offsets import Position, Span
+from headwater.spark.log_mode.partitions import EntryRange, cut_up, starting_positions
+from headwater.spark.log_mode.planning import planner
 from headwater.spark.options import SourceOptions
-from headwater.spark.partitions import EntryRange, cut_up, starting_positions
-from headwater.spark.planning import planner
 from headwater.spark.store import Store
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in an executor."""
-        from headwater.spark.pages import read_range
+        from headwater.spark.decoding.pages import read_range
 
         if not isinstance(partition, EntryRange):
             return iter(())  # Spark's own, where there is nothing to read

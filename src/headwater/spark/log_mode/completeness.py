@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from headwater.errors import DataLoss
 from headwater.model import MAX_ID, StreamID
-from headwater.spark.offsets import Position
+from headwater.spark.log_mode.offsets import Position
 from headwater.spark.options import SourceOptions
 
 _log = logging.getLogger("headwater.spark")

@@ -71,6 +71,11 @@ _PLAIN: Final = (
 )
 
 
+def default_schema(options: SourceOptions) -> str:  # noqa: ARG001 - metadata and codecs add columns
+    """The columns where no schema is given, as DDL."""
+    return DEFAULT_SCHEMA
+
+
 @dataclass(frozen=True)
 class Column:
     """One column: where it comes from and what it is to be."""

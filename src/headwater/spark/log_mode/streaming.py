@@ -20,9 +20,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from headwater.spark.columns import Shape
-from headwater.spark.completeness import judge, judge_range, report, set_back, was_set_back
-from headwater.spark.offsets import (
+from headwater.spark.decoding.columns import Shape
+from headwater.spark.log_mode.completeness import judge, judge_range, report, set_back, was_set_back
+from headwater.spark.log_mode.offsets import (
     BEGINNING,
     Offset,
     Position,
@@ -32,9 +32,9 @@ from headwater.spark.offsets import (
     positions_of,
     spans_of,
 )
+from headwater.spark.log_mode.partitions import EntryRange, cut_up, starting_positions
+from headwater.spark.log_mode.planning import Look, Planner, planner
 from headwater.spark.options import SourceOptions
-from headwater.spark.partitions import EntryRange, cut_up, starting_positions
-from headwater.spark.planning import Look, Planner, planner
 from headwater.spark.store import Store
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in an executor."""
-        from headwater.spark.pages import read_range
+        from headwater.spark.decoding.pages import read_range
 
         assert isinstance(partition, EntryRange), partition
         return read_range(self._options, self._shape, partition)

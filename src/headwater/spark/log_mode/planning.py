@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from headwater.errors import HeadwaterError
 from headwater.model import MAX_ID, IDRange, StreamID, id_after, id_before
-from headwater.spark.completeness import StreamState
-from headwater.spark.offsets import Position, Span
+from headwater.spark.log_mode.completeness import StreamState
+from headwater.spark.log_mode.offsets import Position, Span
 from headwater.spark.store import Command, Store
 
 

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from headwater.errors import DecodeError
 from headwater.messages import DATA_FIELD
-from headwater.spark.casting import Cast, Values, cast_column, caster
-from headwater.spark.columns import Column, Shape
-from headwater.spark.decode import Page
+from headwater.spark.decoding.casting import Cast, Values, cast_column, caster
+from headwater.spark.decoding.columns import Column, Shape
+from headwater.spark.decoding.page import Page
 
 _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 _SAFE_DIGITS: Final = len(str(_MAX_TIMESTAMP_MS)) - 1

@@ -34,9 +34,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.errors import PipelineError
+from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 STATE: Final = "_headwater"
 """Readers of Parquet directories pass over names that begin with an underscore."""
@@ -45,7 +47,7 @@ STATE: Final = "_headwater"
 class Batch(NamedTuple):
     """One line of a manifest. ``files`` are relative to the table's directory."""
 
-    number: int
+    id: BatchId
     query: str
     rows: int
     files: tuple[str, ...]
@@ -75,7 +77,7 @@ class AppendTable:
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self._staging, ignore_errors=True)
         batches = self.batches()
-        self._undo_move({batch.number for batch in batches})
+        self._undo_move({batch.id for batch in batches})
         query = self._query()
         if batches and query is None:
             raise PipelineError(
@@ -96,7 +98,12 @@ class AppendTable:
             return []
         whole = text[: text.rfind(b"\n") + 1]  # a killed write leaves no line, or half a line
         return [
-            Batch(line["batch"], line["query"], line["rows"], tuple(line["files"]))
+            Batch(
+                BatchId(line["batch"], line.get("series", "")),
+                line["query"],
+                line["rows"],
+                tuple(line["files"]),
+            )
             for line in map(json.loads, whole.splitlines())
         ]
 
@@ -104,33 +111,40 @@ class AppendTable:
         """The files of the table: what a reader is to read while a batch is being moved in."""
         return [self.path / name for batch in self.batches() for name in batch.files]
 
-    def write(self, frame: DataFrame, number: int) -> int:
-        """Add the batch ``number``; returns its rows. A batch that is there already is left alone,
-        and is -1 rows."""
-        done = self.batches()
-        if done and number <= done[-1].number:
-            return -1
+    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """What is in the table, with the query's schema: a column of partitions keeps its type."""
+        files = [str(file) for file in self.files()]
+        if not files:
+            return spark.createDataFrame([], schema)
+        frame = spark.read.schema(schema).option("basePath", str(self.path)).parquet(*files)
+        return frame.select(*(f"`{column}`" for column in schema.names))
+
+    def write(self, frame: DataFrame, batch: BatchId) -> int:
+        """Add a batch; returns its rows. One that is there already is left alone."""
+        done = [one.id.number for one in self.batches() if one.id.series == batch.series]
+        if done and batch.number <= max(done):
+            return THERE_ALREADY
         shutil.rmtree(self._staging, ignore_errors=True)
         writer = frame.write.mode("overwrite")
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         writer.parquet(str(self._staging))
-        rows, moves = self._plan_moves(number)
+        rows, moves = self._plan_moves(batch)
         _sync_all(source for source, _name in moves)
-        self._begin_move(number)
+        self._begin_move(batch)
         for source, name in moves:
             _move(source, self.path / name)
         _sync_all({self.path, *((self.path / name).parent for _source, name in moves)})
         query = self._query()
         assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
-        self._append(Batch(number, query, rows, tuple(name for _source, name in moves)))
+        self._append(Batch(batch, query, rows, tuple(name for _source, name in moves)))
         self._moving.unlink()
         shutil.rmtree(self._staging, ignore_errors=True)
         return rows
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _plan_moves(self, number: int) -> tuple[int, list[tuple[Path, str]]]:
+    def _plan_moves(self, batch: BatchId) -> tuple[int, list[tuple[Path, str]]]:
         """The rows that were written, and each file with its name in the table."""
         import pyarrow.parquet as pq
 
@@ -141,26 +155,28 @@ class AppendTable:
                 continue  # a task without rows writes an empty file
             rows += count
             place = source.relative_to(self._staging).parent
-            moves.append((source, str(place / f"batch-{number:08d}-{len(moves):05d}.parquet")))
+            moves.append((source, str(place / f"{_prefix(batch)}-{len(moves):05d}.parquet")))
         return rows, moves
 
-    def _begin_move(self, number: int) -> None:
+    def _begin_move(self, batch: BatchId) -> None:
         with _replacing(self._moving) as beside:
-            beside.write_text(json.dumps({"batch": number}))
+            beside.write_text(json.dumps({"batch": batch.number, "series": batch.series}))
 
-    def _undo_move(self, done: set[int]) -> None:
+    def _undo_move(self, done: set[BatchId]) -> None:
         try:
-            number = json.loads(self._moving.read_text())["batch"]
+            moving = json.loads(self._moving.read_text())
         except FileNotFoundError:
             return
-        if number not in done:
-            for file in self.path.rglob(f"batch-{number:08d}-*.parquet"):
+        batch = BatchId(moving["batch"], moving.get("series", ""))
+        if batch not in done:
+            for file in self.path.rglob(f"{_prefix(batch)}-*.parquet"):
                 file.unlink()
         self._moving.unlink()
 
     def _append(self, batch: Batch) -> None:
         line = {
-            "batch": batch.number,
+            "batch": batch.id.number,
+            "series": batch.id.series,
             "query": batch.query,
             "rows": batch.rows,
             "files": list(batch.files),
@@ -221,6 +237,10 @@ class CompleteTable:
             shutil.rmtree(old, ignore_errors=True)
         return rows
 
+    def finished(self, spark: SparkSession) -> DataFrame:
+        """What is in the table."""
+        return spark.read.parquet(str(self.path))
+
     def _old(self) -> list[Path]:
         """The versions that are whole, oldest first."""
         if not self._versions.is_dir():
@@ -231,6 +251,11 @@ class CompleteTable:
         return self.path.is_symlink() and (
             Path(os.readlink(self.path)).parent.name == self._versions.name  # noqa: PTH115
         )
+
+
+def _prefix(batch: BatchId) -> str:
+    """What the names of a batch's files begin with; a series has a name that a file can have."""
+    return f"{batch.series or 'batch'}-{batch.number:08d}"
 
 
 @contextmanager

@@ -1,0 +1,244 @@
+"""The values of options, from the text that Spark hands over: each reader says what would be right.
+
+A reader takes the option's name and its text, and returns the value or raises `DeclarationError`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from headwater.client.redaction import redacted
+from headwater.errors import DeclarationError
+from headwater.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
+
+Start = Literal["earliest", "latest"] | StreamID
+"""Where reading begins: the first entry there is, after the last one, or at an id (included)."""
+
+End = Literal["latest"] | StreamID
+"""Where a batch ends: at the last entry there is, or at an id (included)."""
+
+Reader = Callable[[str, str], Any]
+
+SCHEMES: Final = ("redis", "rediss", "unix", "headwater")
+_GLOB: Final = re.compile(r"(?<!\\)[*?\[]")
+_ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
+_DURATION: Final = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)?")
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """``given`` by the names as ``known`` spells them; Spark compares them without regard to case.
+
+    Raises `DeclarationError` for one that is not known, with the nearest that is: an option that was
+    misspelt and ignored would do something else than was asked for.
+    """
+    spelling = {name.lower(): name for name in known}
+    texts: dict[str, str] = {}
+    for name, text in given.items():
+        if name.lower() not in spelling:
+            raise DeclarationError(
+                f"unknown option {name!r}. {nearest_option(name, spelling.values())}"
+            )
+        texts[spelling[name.lower()]] = text
+    return texts
+
+
+def nearest_option(name: str, known: Iterable[str]) -> str:
+    """The sentence that helps whoever wrote an option that does not exist."""
+    lower = {option.lower(): option for option in known}
+    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    if near:
+        return f"Did you mean {lower[near[0]]!r}?"
+    return f"The options are {', '.join(lower.values())}."
+
+
+def url(name: str, text: str | None) -> str:
+    """Where the store is: a server's url, or an embedded store's."""
+    if not text:
+        raise DeclarationError(
+            f'the option "{name}" is missing: .option("{name}", "redis://localhost:6379")'
+        )
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme not in SCHEMES:
+        raise DeclarationError(
+            f"{name}: {redacted(text)!r} begins with none of "
+            f"{', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+        )
+    return text
+
+
+def streams(name: str, text: str | None) -> tuple[tuple[str, ...], str | None]:
+    """Names, or a pattern. A JSON list holds names as they are, so that a name with a comma or a
+    star can be given.
+
+    >>> streams("stream", "orders, payments"), streams("stream", "orders.*")
+    ((('orders', 'payments'), None), ((), 'orders.*'))
+    """
+    if not text or not text.strip():
+        raise DeclarationError(
+            f'the option "{name}" is missing: a name ("orders"), a list ("orders,payments" or '
+            '["orders", "payments"]), or a pattern ("orders.*")'
+        )
+    if text.lstrip().startswith("["):
+        listed = _json(text)
+        if isinstance(listed, list) and listed and all(isinstance(n, str) and n for n in listed):
+            return tuple(dict.fromkeys(listed)), None
+    if _GLOB.search(text):
+        if "," in text:
+            raise DeclarationError(
+                f"{name}: {text!r} is a pattern with a comma. A pattern stands alone; names that "
+                'hold a comma or a star are given as a JSON list: ["a,b", "c*"]'
+            )
+        return (), text.strip()
+    names = [part.strip() for part in text.split(",")]
+    if not all(names):
+        raise DeclarationError(f"{name}: {text!r} names an empty stream between its commas")
+    return tuple(dict.fromkeys(names)), None
+
+
+def of_each(
+    name: str, text: str, read: Reader, streams: tuple[str, ...]
+) -> tuple[Any, dict[str, Any]]:
+    """A value for all streams, or, as a JSON object, one for each: ``(None, {stream: value})``."""
+    if not text.lstrip().startswith("{"):
+        return read(name, text), {}
+    each = _json(text)
+    if not isinstance(each, dict) or not all(isinstance(v, str | int) for v in each.values()):
+        raise DeclarationError(
+            f'{name}: {text!r} is no JSON object of stream to value, like {{"orders": "5-0"}}'
+        )
+    strangers = sorted(set(each) - set(streams)) if streams else []
+    if strangers:
+        raise DeclarationError(
+            f"{name} names {', '.join(strangers)}, which the option stream does not"
+        )
+    return None, {stream: read(name, str(value)) for stream, value in each.items()}
+
+
+def start(name: str, text: str) -> Start:
+    """``earliest``, ``latest`` or an id."""
+    word = text.strip()
+    if word == "earliest":
+        return "earliest"
+    if word == "latest":
+        return "latest"
+    return _id(name, text, "none of earliest, latest, an id (1526569498055-0, the first entry that")
+
+
+def end(name: str, text: str) -> End:
+    """``latest`` or an id; one without a sequence number stands for the last of its millisecond."""
+    word = text.strip()
+    if word == "latest":
+        return "latest"
+    found = _id(name, text, "neither latest nor an id (1526569498055-0, the last entry that")
+    return found if "-" in word else StreamID(found.ms, MAX_U64)
+
+
+def starting_time(name: str, text: str) -> StreamID:
+    """The id at which reading begins: the first of the moment's millisecond."""
+    return StreamID(_milliseconds(name, text), 0)
+
+
+def ending_time(name: str, text: str) -> StreamID:
+    """The last id before the moment, so that one day's end is the next one's beginning."""
+    return StreamID(*id_before(_milliseconds(name, text), 0))
+
+
+def _id(name: str, text: str, expected: str) -> StreamID:
+    found = _ID.fullmatch(text.strip())
+    if found is None:
+        raise DeclarationError(
+            f"{name}: {text!r} is {expected} is read), or JSON for each stream "
+            '({"orders": "5-0"})'
+        )
+    id_ = StreamID(int(found[1]), int(found[2] or 0))
+    if max(id_) > MAX_U64:
+        raise DeclarationError(f"{name}: each half of {text!r} must fit 64 bits")
+    return id_
+
+
+def _milliseconds(name: str, text: str) -> int:
+    word = text.strip()
+    if re.fullmatch(r"[0-9]{1,20}", word):
+        moment = int(word)
+    else:
+        try:
+            time = dt.datetime.fromisoformat(word)
+        except ValueError:
+            raise DeclarationError(
+                f"{name}: {text!r} is no time: ISO 8601 (2026-11-21, 2026-11-21T14:30:00Z; UTC where "
+                "no zone is given) or milliseconds since 1970"
+            ) from None
+        aware = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+        moment = (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+    if not MIN_ID.ms < moment <= MAX_ID.ms:
+        raise DeclarationError(f"{name}: {text!r} is before 1970 or beyond what an id can hold")
+    return moment
+
+
+def count(name: str, text: str) -> int:
+    """A whole number of at least 1."""
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < 1:
+        raise DeclarationError(f"{name}: {text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def duration_ms(name: str, text: str) -> int:
+    """Milliseconds, from ``30s``, ``5m`` or a plain number of milliseconds, as Redis takes them."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not int(found[1]):
+        raise DeclarationError(
+            f"{name}: {text!r} is no duration like 500ms, 30s, 5m, 2h, or milliseconds"
+        )
+    return int(found[1]) * _UNITS_MS[found[2] or "ms"]
+
+
+def flag(name: str, text: str) -> bool:
+    """``true`` or ``false``."""
+    word = text.strip().lower()
+    if word not in {"true", "false"}:
+        raise DeclarationError(f"{name}: {text!r} is neither true nor false")
+    return word == "true"
+
+
+def name(option: str, text: str) -> str:
+    """A name: anything but nothing."""
+    if not text.strip():
+        raise DeclarationError(f"{option}: a name is expected, not {text!r}")
+    return text.strip()
+
+
+def names(option: str, text: str) -> tuple[str, ...]:
+    """Names by commas, or as a JSON list."""
+    found, pattern = streams(option, text)
+    if pattern is not None:
+        raise DeclarationError(f"{option}: {text!r} is a pattern; names are expected, by commas")
+    return found
+
+
+def word(*words: str) -> Reader:
+    """One of ``words``."""
+
+    def read(name: str, text: str) -> str:
+        lower = {one.lower(): one for one in words}
+        given = text.strip().lower()
+        if given not in lower:
+            near = get_close_matches(given, lower, n=1)
+            hint = f". Did you mean {lower[near[0]]!r}?" if near else ""
+            raise DeclarationError(f"{name}: {text!r} is none of {', '.join(words)}{hint}")
+        return lower[given]
+
+    return read
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
