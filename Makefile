@@ -16,7 +16,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice conform demo bench bench-scale peers docs clean
+.PHONY: help install build check format quick test plain slice conform chaos-spark demo bench bench-scale bench-spark peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -25,8 +25,10 @@ help:
 	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
 	@echo "make conform  500,000 random commands against real servers, 5 minutes of odd requests"
 	@echo "make check    format, rules, types, rooms, tidiness"
+	@echo "make chaos-spark  200 kills and more of drivers and executors, half an hour and more"
 	@echo "make bench    against a real Redis in the same run"
 	@echo "make bench-scale  how long one command holds the loop over a million entries"
+	@echo "make bench-spark  rows and latency of the Spark source, against its peers in the same run"
 	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
 	@echo "make install  create .venv (downloads about 650 MB with Spark)"
 	@echo "make build    compile the hot modules, where there is a compiler"
@@ -96,6 +98,11 @@ slice: build peers
 conform: build peers
 	$(PY) -m tests.conformance.campaign $(ARGS)
 
+# Appends to artifacts/chaos-spark.jsonl; the next run goes on with the next seed.
+# ARGS='--trials 5 --kinds driver' for a short one.
+chaos-spark: build peers
+	$(PY) -m tests.spark.campaign $(ARGS)
+
 demo: build
 	@$(BIN)/headwater demo $(ARGS)
 
@@ -104,6 +111,10 @@ bench: build peers
 
 bench-scale: build
 	$(PY) -m benchmarks.scale $(ARGS)
+
+# Writes artifacts/bench-spark.json. ARGS='--only throughput --rows 100000' for a part.
+bench-spark: build peers
+	$(PY) -m benchmarks.spark $(ARGS)
 
 docs: build
 	$(PY) tools/reference.py
