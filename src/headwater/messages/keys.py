@@ -60,3 +60,8 @@ def group_settings_key(stream: str, group: str) -> str:
 def due_key(stream: str, group: str) -> str:
     """The hash id → due time of parked entries: ``{orders}:hw:due:billing``."""
     return beside(stream, f":hw:due:{group}")
+
+
+def queries_key(stream: str) -> str:
+    """The hash query → how far it has read, of Spark's queries on a stream: ``{orders}:hw:queries``."""
+    return beside(stream, ":hw:queries")

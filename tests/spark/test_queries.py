@@ -1,0 +1,80 @@
+"""A query leaves at the server how far it has committed, where the server lets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.errors import HeadwaterError
+from headwater.model import StreamID
+from headwater.spark.log_mode.queries import RENEW_MS, Register, committed, forget
+from headwater.spark.options import parse_options
+from headwater.spark.store import Store
+from tests.spark.stores import Shop
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture
+def store(shop: Shop) -> Iterator[Store]:
+    opened = Store(parse_options({"url": shop.url, "stream": "s"}))
+    yield opened
+    opened.close()
+
+
+def test_those_furthest_behind_come_first_and_the_forgotten_not_at_all(
+    shop: Shop, store: Store
+) -> None:
+    Register(store, "ahead").record({"s": StreamID(9, 0), "t": StreamID(1, 1)}, now_ms=5)
+    Register(store, "behind").record({"s": StreamID(10, 0)}, now_ms=6)
+    Register(store, "behind").record({"s": StreamID(7, 3)}, now_ms=7)
+
+    found = committed(shop.client, "s")
+
+    assert [(one.query, one.id, one.at_ms) for one in found] == [
+        ("behind", StreamID(7, 3), 7),
+        ("ahead", StreamID(9, 0), 5),
+    ]
+    assert forget(shop.client, "s", "behind", "unknown") == 1
+    assert [one.query for one in committed(shop.client, "s")] == ["ahead"]
+    assert committed(shop.client, "none") == []
+
+
+def test_a_line_is_written_when_it_is_news_or_a_minute_old(shop: Shop, store: Store) -> None:
+    register = Register(store, "q")
+
+    def written_at(ms: int, now_ms: int) -> int:
+        register.record({"s": StreamID(ms, 0)}, now_ms=now_ms)
+        return committed(shop.client, "s")[0].at_ms
+
+    assert written_at(1, 1000) == 1000
+    assert written_at(1, 1000 + RENEW_MS - 1) == 1000
+    assert written_at(1, 1000 + RENEW_MS) == 1000 + RENEW_MS
+    assert written_at(2, 1001 + RENEW_MS) == 1001 + RENEW_MS
+
+
+def test_a_line_of_somebody_else_is_named(shop: Shop) -> None:
+    shop.client.hset("{s}:hw:queries", "mine", "5-0")
+
+    with pytest.raises(HeadwaterError, match=r"HDEL \{s\}:hw:queries mine"):
+        committed(shop.client, "s")
+
+
+def test_who_may_not_write_says_so_once_and_goes_on(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.client.execute_command("ACL SETUSER", "reader", "on", "nopass", "~*", "+@read")
+    try:
+        url = shop.url.replace("://", "://reader:x@")
+        store = Store(parse_options({"url": url, "stream": "s"}))
+        register = Register(store, "q")
+        for ms in (1, 2, 3):
+            register.record({"s": StreamID(ms, 0)})
+        store.close()
+    finally:
+        shop.client.execute_command("ACL DELUSER", "reader")
+
+    assert len(warned.messages) == 1
+    assert "HSET on {s}:hw:queries" in warned.messages[0]
+    assert committed(shop.client, "s") == []
