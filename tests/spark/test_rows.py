@@ -16,7 +16,8 @@ import pytest
 from headwater.errors import DeclarationError, DecodeError
 from headwater.spark.ddl import parse_schema
 from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape
-from headwater.spark.decoding.page import Page, PageDecoder
+from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.options import parse_options
 
@@ -98,10 +99,10 @@ def test_the_servers_error_is_raised_and_an_empty_page_is_a_page() -> None:
 def test_columns_are_the_same_for_regular_and_irregular_entries(bodies: list[list[bytes]]) -> None:
     page = page_of(*bodies)
 
-    assert page.column(b"a") == [b"1", b"3"]
-    assert page.column(b"b") == [b"2", b"4"]
-    assert page.column(b"c") == [None, None]
-    starts, names, values = page.pairs(reserved=False)
+    assert page.column(b"a").to_pylist() == [b"1", b"3"]
+    assert page.column(b"b").to_pylist() == [b"2", b"4"]
+    assert page.column(b"c").to_pylist() == [None, None]
+    starts, names, values = (column.to_pylist() for column in page.pairs(reserved=False))
     assert [
         dict(zip(names[s:e], values[s:e], strict=True)) for s, e in itertools.pairwise(starts)
     ] == [{b"a": b"1", b"b": b"2"}, {b"a": b"3", b"b": b"4"}]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Final, TypedDict, cast
 
 import msgspec
@@ -37,7 +37,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-Values = Sequence[bytes | None]
 Cast = Callable[[pa.Array], pa.Array]
 """Casts a column of binary; raises `ValueError` (which `pa.ArrowInvalid` is) for a bad value."""
 
@@ -50,15 +49,18 @@ _BITS: Final[dict[type[DataType], int]] = {
 }
 
 
-def cast_column(values: Values, cast: Cast, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
+def cast_column(
+    values: pa.BinaryArray, cast: Cast, type_: pa.DataType
+) -> tuple[pa.Array, list[int]]:
     """``values`` as ``type_``, and the places of those that did not fit, which are null.
 
-    >>> column, bad = cast_column([b"17", b"x", None], caster(LongType()), pa.int64())
+    >>> texts = pa.array([b"17", b"x", None])
+    >>> column, bad = cast_column(texts, caster(LongType()), pa.int64())
     >>> column.to_pylist(), bad
     ([17, None, None], [1])
     """
     bad: list[int] = []
-    column = _halving(pa.array(values, pa.binary()), cast, type_, 0, bad)
+    column = _halving(values, cast, type_, 0, bad)
     if column.type != type_:
         column = column.cast(type_)
     return column, bad

@@ -8,6 +8,8 @@ each field of the message, of the type asked for, and beside them any of
     timestamp timestamp  the id's milliseconds
     fields map<…>        the raw fields, values as string or binary
     _rescued string      the raw fields as JSON, where a value did not fit its column; else null
+    _delivery_count int  in group mode: how often the entry was delivered, this time included
+    _consumer string     in group mode: the consumer that it was delivered to
 
 These names mean these columns, whatever fields the message has: a field that is called ``id`` is
 read from ``fields['id']``.
@@ -44,7 +46,9 @@ from headwater.spark.options import Codec, Mode, SourceOptions
 
 DEFAULT_SCHEMA: Final = "stream string, id string, timestamp timestamp, fields map<string, string>"
 
-Kind = Literal["stream", "id", "timestamp", "fields", "rescued", "value"]
+Kind = Literal[
+    "stream", "id", "timestamp", "fields", "rescued", "delivery_count", "consumer", "value"
+]
 
 _METADATA: Final[dict[str, tuple[Kind, tuple[type[DataType], ...], str]]] = {
     "stream": ("stream", (StringType,), "string"),
@@ -52,6 +56,8 @@ _METADATA: Final[dict[str, tuple[Kind, tuple[type[DataType], ...], str]]] = {
     "timestamp": ("timestamp", (TimestampType,), "timestamp"),
     "fields": ("fields", (MapType,), "map<string, string> or map<string, binary>"),
     "_rescued": ("rescued", (StringType,), "string"),
+    "_delivery_count": ("delivery_count", (IntegerType,), "int"),
+    "_consumer": ("consumer", (StringType,), "string"),
 }
 
 _PLAIN: Final = (
@@ -71,9 +77,47 @@ _PLAIN: Final = (
 )
 
 
-def default_schema(options: SourceOptions) -> str:  # noqa: ARG001 - metadata and codecs add columns
-    """The columns where no schema is given, as DDL."""
-    return DEFAULT_SCHEMA
+_OF_GROUPS: Final = ("_delivery_count", "_consumer")
+
+
+def default_schema(options: SourceOptions) -> str:
+    """The columns where no schema is given, as DDL.
+
+    >>> from headwater.spark.options import parse_options
+    >>> given = {"url": "redis://localhost", "stream": "orders"}
+    >>> default_schema(parse_options(given))
+    'stream string, id string, timestamp timestamp, fields map<string, string>'
+    >>> default_schema(parse_options(given | {"columns": "id, item"}))
+    '`id` string, `item` string'
+    """
+    if options.columns is not None:
+        return ", ".join(_spelled(name, options) for name in options.columns)
+    schema = DEFAULT_SCHEMA
+    if options.codec == "bytes":
+        schema = schema.removesuffix("map<string, string>") + "map<string, binary>"
+    if options.include_metadata and options.group is not None:
+        schema += "".join(f", {name} {_METADATA[name][2]}" for name in _OF_GROUPS)
+    return schema
+
+
+def _spelled(name: str, options: SourceOptions) -> str:
+    quoted = f"`{name.replace('`', '``')}`"
+    raw = "binary" if options.codec == "bytes" else "string"
+    if name == "fields":
+        return f"{quoted} map<string, {raw}>"
+    return f"{quoted} {_METADATA[name][2] if name in _METADATA else raw}"
+
+
+def narrowed(schema: StructType, options: SourceOptions) -> StructType:
+    """Of ``schema``, which was found and not declared, what the option ``columns`` names; a field
+    that was not found is a column of its own kind or of text."""
+    if options.columns is None:
+        return schema
+    from headwater.spark.ddl import parse_schema
+
+    found = {field.name: field for field in schema.fields}
+    spelled = parse_schema(default_schema(options))
+    return StructType([found.get(field.name, field) for field in spelled.fields])
 
 
 @dataclass(frozen=True)
@@ -99,6 +143,7 @@ class Shape:
     @classmethod
     def of(cls, schema: StructType, options: SourceOptions) -> Shape:
         """The shape that ``schema`` asks for; raises `DeclarationError` naming the column."""
+        _check_columns(schema, options)
         return cls(
             schema=schema,
             columns=tuple(
@@ -111,6 +156,17 @@ class Shape:
         )
 
 
+def _check_columns(schema: StructType, options: SourceOptions) -> None:
+    """A schema decides alone: Spark takes exactly its columns from a reader."""
+    if options.columns is None or set(options.columns) == set(schema.fieldNames()):
+        return
+    raise DeclarationError(
+        f"columns names {', '.join(options.columns)}, and the schema has "
+        f"{', '.join(schema.fieldNames())}. A schema names its columns itself: leave columns out, or "
+        "leave the schema out to have each of columns as a string"
+    )
+
+
 def _column(name: str, type_: DataType, options: SourceOptions, *, nullable: bool) -> Column:
     if name in _METADATA:
         kind, types, spelled = _METADATA[name]
@@ -120,11 +176,22 @@ def _column(name: str, type_: DataType, options: SourceOptions, *, nullable: boo
                 f"{type_.simpleString()}. A field of the message with that name is read from "
                 f"fields['{name}']: add a column `fields map<string, string>`."
             )
+        if name in _OF_GROUPS and options.group is None:
+            raise DeclarationError(
+                f"schema: {name!r} tells of a delivery to a member of a group, and no group is named: "
+                "set the option group, or leave the column out"
+            )
         return Column(name, kind, type_, nullable)
     if is_reserved(name) and not options.include_metadata:
         raise DeclarationError(
             f"schema: {name!r} is one of the framework's own fields; set includeMetadata=true to "
             "read it"
+        )
+    if options.codec == "bytes" and not isinstance(type_, (BinaryType, StringType)):
+        raise DeclarationError(
+            f"schema: the column {name!r} has the type {type_.simpleString()}, and codec=bytes takes "
+            "fields as they are: binary, or string where they are text. codec=fields reads numbers, "
+            "times and the rest from text."
         )
     unsupported = _unsupported(type_)
     if unsupported is not None:

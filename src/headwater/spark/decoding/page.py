@@ -1,91 +1,107 @@
-"""From the bytes of a page to columns: the only module that knows how a reply is laid out.
+"""Entries by column: what every part of decoding is made from, wherever the entries came from.
 
-A page is the reply to one XRANGE. `PageDecoder` is fed what the socket gives and says when the
-reply is whole; `Page` answers by column. hiredis parses; where every entry has the same field names
-in the same order, which is how a typed producer writes, columns are cut out of the flat list of all
-fields in steps that run in C.
+A `Page` is made from lists, as hiredis parses a reply and as a group's reader puts its entries
+together; reply.py makes the same from the bytes of a regular reply without an object for each value.
+Columns are Arrow's, so casting and rows are written once.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate, chain
-from typing import Any, Final
+from typing import Final
 
-import hiredis
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.messages import is_reserved
 
-_MORE: Final = object()
+MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
+"""The last time that Spark knows, in the year 294247: it counts microseconds."""
 
-
-class PageDecoder:
-    """Takes the bytes of replies as they arrive.
-
-    >>> decoder = PageDecoder()
-    >>> decoder.feed(b"*1\\r\\n*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb")
-    >>> decoder.feed(b"\\r\\n").column(b"a")
-    [b'b']
-    """
-
-    def __init__(self) -> None:
-        self._reader = hiredis.Reader(notEnoughData=_MORE)
-
-    def feed(self, data: bytes) -> Page | None:
-        """The page, when ``data`` was the last of it. Raises the server's error reply."""
-        self._reader.feed(data)
-        reply = self._reader.gets()
-        if reply is _MORE:
-            return None
-        if isinstance(reply, hiredis.ReplyError):
-            raise reply
-        return Page(reply)
+SAFE_DIGITS: Final = len(str(MAX_TIMESTAMP_MS)) - 1
+INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class Page:
-    """Entries in the order of their ids.
+    """Entries in the order in which they were given.
 
     ``ids`` are as the server wrote them, ``bodies`` the fields of each as a flat list of names and
     values. A name that an entry repeats stands for its last value.
+
+    >>> page = Page([b"5-1", b"6-0"], [[b"a", b"b"], [b"c", b"d"]])
+    >>> page.column(b"a").to_pylist()
+    [b'b', None]
     """
 
-    def __init__(self, entries: list[Any]) -> None:
-        self.ids: list[bytes] = [entry[0] for entry in entries]
-        self.bodies: list[list[bytes]] = [entry[1] for entry in entries]
-        self._names: list[bytes] | None = None
+    def __init__(self, ids: list[bytes], bodies: list[list[bytes]]) -> None:
+        assert len(ids) == len(bodies), f"{len(ids)} ids for {len(bodies)} bodies"
+        self._ids = ids
+        self._bodies = bodies
+        self._searched = False
+        self._names: list[bytes] | None = None  # those of every entry, in their order
         self._flat: list[bytes] = []
         self._dicts: list[dict[bytes, bytes]] | None = None
-        if entries:
-            self._find_regular()
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._ids)
+
+    @property
+    def ids(self) -> list[bytes]:
+        return self._ids
+
+    @property
+    def bodies(self) -> list[list[bytes]]:
+        return self._bodies
 
     def _find_regular(self) -> None:
-        names = self.bodies[0][::2]
+        """Where every entry has the same names in the same order, which is how a typed producer
+        writes, columns are cut out of the flat list of all fields in steps that run in C."""
+        if self._searched or not self._bodies:
+            return
+        self._searched = True
+        names = self._bodies[0][::2]
         if len(set(names)) < len(names):
             return
-        flat = list(chain.from_iterable(self.bodies))
+        flat = list(chain.from_iterable(self._bodies))
         if len(flat) == 2 * len(names) * len(self) and flat[::2] == names * len(self):
             self._names, self._flat = names, flat
 
-    def column(self, name: bytes) -> list[bytes | None]:
-        """The value of field ``name`` in each entry, None where it is missing."""
+    def id_column(self) -> pa.StringArray:
+        """The ids."""
+        return pa.array(self.ids, pa.string())
+
+    def moments(self) -> pa.TimestampArray:
+        """The ids' milliseconds; null beyond `MAX_TIMESTAMP_MS`."""
+        texts = self.id_column()
+        dashes = pc.min_max(pc.find_substring(texts, "-"))
+        first, last = dashes["min"].as_py(), dashes["max"].as_py()
+        if first == last and first is not None and first <= SAFE_DIGITS:
+            moments = pc.utf8_slice_codeunits(texts, 0, first).cast(pa.int64())
+            return moments.cast(pa.timestamp("ms", "UTC")).cast(INSTANT)
+        numbers = (int(id_[: id_.index(b"-")]) for id_ in self.ids)
+        kept = [ms * 1000 if ms <= MAX_TIMESTAMP_MS else None for ms in numbers]
+        return pa.array(kept, pa.int64()).cast(INSTANT)
+
+    def column(self, name: bytes) -> pa.BinaryArray:
+        """The value of field ``name`` in each entry, null where it is missing."""
+        self._find_regular()
         if self._names is not None:
             if name not in self._names:
-                return [None] * len(self)
+                return pa.nulls(len(self), pa.binary())
             place = self._names.index(name)
-            return list(self._flat[2 * place + 1 :: 2 * len(self._names)])
+            return pa.array(self._flat[2 * place + 1 :: 2 * len(self._names)], pa.binary())
         if self._dicts is None:
             self._dicts = [dict(zip(body[::2], body[1::2], strict=True)) for body in self.bodies]
-        return [values.get(name) for values in self._dicts]
+        return pa.array([values.get(name) for values in self._dicts], pa.binary())
 
-    def pairs(self, *, reserved: bool) -> tuple[list[int], list[bytes], list[bytes]]:
+    def pairs(self, *, reserved: bool) -> tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]:
         """All fields as one column of maps: where each entry's begin (and the end of all), names,
         values. Reserved fields are left out unless ``reserved``."""
+        self._find_regular()
         if self._names is not None and (reserved or not any(map(is_reserved, self._names))):
             step = len(self._names)
             starts = list(range(0, step * len(self) + 1, step)) if step else [0] * (len(self) + 1)
-            return starts, self._flat[::2], self._flat[1::2]
+            return _pairs(starts, self._flat[::2], self._flat[1::2])
         dicts = [
             {
                 name: value
@@ -96,4 +112,10 @@ class Page:
         ]
         starts = list(accumulate(map(len, dicts), initial=0))
         names = list(chain.from_iterable(dicts))
-        return starts, names, [value for values in dicts for value in values.values()]
+        return _pairs(starts, names, [value for values in dicts for value in values.values()])
+
+
+def _pairs(
+    starts: list[int], names: list[bytes], values: list[bytes]
+) -> tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]:
+    return pa.array(starts, pa.int32()), pa.array(names, pa.binary()), pa.array(values, pa.binary())

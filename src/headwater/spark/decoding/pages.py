@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import IDRange, StreamID
 from headwater.spark.decoding.columns import Shape
-from headwater.spark.decoding.page import Page, PageDecoder
+from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.log_mode.completeness import judge_range, report
 from headwater.spark.log_mode.partitions import EntryRange

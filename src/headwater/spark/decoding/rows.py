@@ -8,22 +8,32 @@ too, and cannot be kept.
 
 from __future__ import annotations
 
+import bisect
 import json
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import DecodeError
-from headwater.messages import DATA_FIELD
-from headwater.spark.decoding.casting import Cast, Values, cast_column, caster
+from headwater.spark.decoding.casting import Cast, cast_column, caster
 from headwater.spark.decoding.columns import Column, Shape
+from headwater.spark.decoding.documents import IN_BASE64, Documents, Texts, cut
 from headwater.spark.decoding.page import Page
 
-_MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
-_SAFE_DIGITS: Final = len(str(_MAX_TIMESTAMP_MS)) - 1
-_SHOWN: Final = 100
+
+class _Delivered(NamedTuple):
+    """What group mode knows of a page beside its entries."""
+
+    deliveries: Sequence[int] | None
+    consumer: str | None
+
+    def counts(self, rows: int) -> pa.Int32Array:
+        if self.deliveries is None:
+            return pa.nulls(rows, pa.int32())
+        assert len(self.deliveries) == rows, f"{len(self.deliveries)} counts for {rows} entries"
+        return pa.array(self.deliveries, pa.int32())
 
 
 class RowBuilder:
@@ -40,22 +50,34 @@ class RowBuilder:
         self.schema: pa.Schema = to_arrow_schema(shape.schema, timezone="UTC")
         self.bad_rows = 0
         self.first_bad: str | None = None
-        in_json = shape.codec == "json"
+        in_base64 = shape.codec in IN_BASE64
         self._casts: dict[str, Cast] = {
-            column.name: caster(column.type, base64=in_json)
+            column.name: caster(column.type, base64=in_base64)
             for column in shape.columns
             if column.kind == "value"
         }
+        self._documents = Documents(shape.codec, list(self._casts))
 
-    def build(self, page: Page) -> pa.RecordBatch:
-        """The page's entries as rows; raises `DecodeError` where ``mode`` does not accept them."""
-        bad: dict[int, str] = {}
-        texts = self._texts(page, bad)
+    def build(
+        self,
+        page: Page,
+        *,
+        deliveries: Sequence[int] | None = None,
+        consumer: str | None = None,
+    ) -> pa.RecordBatch:
+        """The page's entries as rows; raises `DecodeError` where ``mode`` does not accept them.
+
+        ``deliveries``, one for each entry of ``page``, and ``consumer`` are those of group mode, for
+        the columns ``_delivery_count`` and ``_consumer``; without them these are null.
+        """
+        texts, no_documents = self._documents.texts(page)
+        bad = {place: f"{self._entry(page, place)}: {why}" for place, why in no_documents.items()}
+        delivered = _Delivered(deliveries, consumer)
         arrays: dict[str, pa.Array] = {}
         for column in self.shape.columns:
             if column.kind == "rescued":
                 continue
-            array, places = self._array(column, page, texts)
+            array, places = self._array(column, page, texts, delivered)
             for place in places:
                 bad.setdefault(place, self._say(page, place, column, texts))
             if not column.nullable and array.null_count:
@@ -79,47 +101,39 @@ class RowBuilder:
     # --- columns ----------------------------------------------------------------------------------
 
     def _array(
-        self, column: Column, page: Page, texts: dict[str, Values]
+        self, column: Column, page: Page, texts: Texts, delivered: _Delivered
     ) -> tuple[pa.Array, list[int]]:
+        """One column, and the places of values that did not fit."""
         if column.kind == "value":
             arrow = self.schema.field(column.name).type
             return cast_column(texts[column.name], self._casts[column.name], arrow)
-        if column.kind == "stream":
-            return pa.repeat(pa.scalar(self.stream, pa.string()), len(page)), []
+        if column.kind == "fields":
+            return self._maps(page, self.schema.field(column.name).type)
         if column.kind == "id":
-            return pa.array(page.ids, pa.string()), []
+            return page.id_column(), []
         if column.kind == "timestamp":
-            return _timestamps(page.ids), []
-        return self._maps(page, self.schema.field(column.name).type)
-
-    def _texts(self, page: Page, bad: dict[int, str]) -> dict[str, Values]:
-        """The text of each message field that is a column."""
-        names = list(self._casts)
-        if self.shape.codec == "fields":
-            return {name: page.column(name.encode()) for name in names}
-        columns: dict[str, list[bytes | None]] = {name: [None] * len(page) for name in names}
-        for place, document in enumerate(page.column(DATA_FIELD)):
-            try:
-                for name, text in _attributes(document, columns):
-                    columns[name][place] = text
-            except (ValueError, TypeError) as error:
-                shown = "no field 'data'" if document is None else f"data={_cut(document)}: {error}"
-                bad[place] = f"{self._entry(page, place)}: {shown}"
-        return dict(columns)
+            return page.moments(), []
+        if column.kind == "delivery_count":
+            return delivered.counts(len(page)), []
+        given = self.stream if column.kind == "stream" else delivered.consumer
+        return pa.repeat(pa.scalar(given, pa.string()), len(page)), []
 
     def _maps(self, page: Page, type_: pa.MapType) -> tuple[pa.Array, list[int]]:
         starts, names, values = page.pairs(reserved=self.shape.include_metadata)
         try:
-            keys = pa.array(names, pa.string())
+            keys = names.cast(pa.string())
         except pa.ArrowInvalid:
             # A key cannot be null; what is no UTF-8 in it is shown as \xff.
-            keys = pa.array([name.decode("utf-8", "backslashreplace") for name in names])
+            keys = pa.array(
+                [name.decode("utf-8", "backslashreplace") for name in names.to_pylist()],
+                pa.string(),
+            )
         bad: list[int] = []
-        items = pa.array(values, pa.binary())
+        items = values
         if type_.item_type != pa.binary():
             items, wrong = cast_column(values, lambda part: part.cast(pa.string()), pa.string())
             bad = _entries_of(wrong, starts)
-        return pa.MapArray.from_arrays(pa.array(starts, pa.int32()), keys, items).cast(type_), bad
+        return pa.MapArray.from_arrays(starts, keys, items).cast(type_), bad
 
     # --- bad rows ---------------------------------------------------------------------------------
 
@@ -143,10 +157,10 @@ class RowBuilder:
             "nullable, or leave such entries out by mode=dropmalformed."
         )
 
-    def _say(self, page: Page, place: int, column: Column, texts: dict[str, Values]) -> str:
+    def _say(self, page: Page, place: int, column: Column, texts: Texts) -> str:
         if column.kind == "value":
-            value = texts[column.name][place]
-            shown = _cut(value) if value is not None else "nothing"
+            value = texts[column.name][place].as_py()
+            shown = cut(value) if value is not None else "nothing"
         else:
             shown = "a value that is no UTF-8"
         kind = column.type.simpleString()
@@ -159,43 +173,12 @@ class RowBuilder:
         return f"stream {self.stream!r}, entry {page.ids[place].decode()}"
 
 
-def _attributes(document: bytes | None, wanted: Any) -> list[tuple[str, bytes | None]]:
-    """The wanted top-level attributes of a JSON document, each as the text that `fields` would
-    hold: strings without their quotes, everything else as JSON. Null is as if absent."""
-    if document is None:
-        raise ValueError("missing")
-    found: list[tuple[str, bytes | None]] = []
-    for name, raw in _ATTRIBUTES.decode(document).items():
-        if name in wanted:
-            text = bytes(raw).strip()
-            if text.startswith(b'"'):
-                text = _STRING.decode(text).encode()
-            found.append((name, None if text == b"null" else text))
-    return found
-
-
-_ATTRIBUTES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_STRING: Final = msgspec.json.Decoder(str)
-
-
-def _timestamps(ids: list[bytes]) -> pa.Array:
-    texts = pa.array(ids, pa.string())
-    dashes = pc.min_max(pc.find_substring(texts, "-"))
-    first, last = dashes["min"].as_py(), dashes["max"].as_py()
-    if first == last and first is not None and first <= _SAFE_DIGITS:
-        moments = pc.utf8_slice_codeunits(texts, 0, first).cast(pa.int64())
-        return moments.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
-    # Ids of different lengths, or beyond the last time that Spark knows (the year 294247).
-    numbers = (int(id_[: id_.index(b"-")]) for id_ in ids)
-    kept = [ms * 1000 if ms <= _MAX_TIMESTAMP_MS else None for ms in numbers]
-    return pa.array(kept, pa.int64()).cast(pa.timestamp("us", "UTC"))
-
-
-def _entries_of(values: list[int], starts: list[int]) -> list[int]:
+def _entries_of(values: list[int], starts: pa.Int32Array) -> list[int]:
     """The entries to which values belong that are numbered through all entries."""
-    import bisect
-
-    return sorted({bisect.bisect_right(starts, value) - 1 for value in values})
+    if not values:
+        return []
+    begins = starts.to_pylist()
+    return sorted({bisect.bisect_right(begins, value) - 1 for value in values})
 
 
 def _rescued(page: Page, bad: dict[int, str]) -> pa.Array:
@@ -205,8 +188,3 @@ def _rescued(page: Page, bad: dict[int, str]) -> pa.Array:
         fields = dict(zip(body[::2], body[1::2], strict=True))
         kept[place] = json.dumps(fields, ensure_ascii=False)
     return pa.array(kept, pa.string())
-
-
-def _cut(value: bytes) -> str:
-    text = value.decode("utf-8", "backslashreplace")
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

@@ -1,0 +1,112 @@
+"""What a codec makes of entries: the text of each column, as codec ``fields`` would hold it.
+
+    fields      each field is its column's text
+    bytes       likewise; columns.py allows columns of binary and string only, so nothing is converted
+    json        the attributes of the JSON document in the field ``data``
+    msgpack     likewise, packed
+    faststream  the attributes of the JSON document that FastStream's ``__data__`` holds
+
+An attribute's text is what messages write for its value (ADR 6): text as it is, numbers as decimal
+text, nested values as JSON; null is as if absent. So casting.py is the same for all codecs, and only
+binary differs: in JSON it is base64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypedDict, cast
+
+import msgspec
+import pyarrow as pa
+
+from headwater.errors import DecodeError
+from headwater.messages import DATA_FIELD
+from headwater.messages.faststream import FASTSTREAM_FIELD, faststream_body
+from headwater.messages.fields import text
+from headwater.spark.decoding.page import Page
+from headwater.spark.options import Codec
+
+Texts = dict[str, pa.BinaryArray]
+Attributes = Callable[[bytes], Iterable[tuple[str, bytes | None]]]
+"""The wanted attributes of one document, each as text; raises `ValueError` if it is none."""
+
+SHOWN: Final = 100
+
+IN_BASE64: Final[frozenset[Codec]] = frozenset({"json", "faststream"})
+"""Codecs whose documents carry binary as text."""
+
+_FIELDS: Final[dict[Codec, bytes]] = {
+    "json": DATA_FIELD,
+    "msgpack": DATA_FIELD,
+    "faststream": FASTSTREAM_FIELD,
+}
+
+
+class Documents:
+    """Takes the columns ``names`` out of entries of one codec.
+
+    >>> page = Page([b"1-0"], [[b"data", b'{"id": 17, "item": "tea"}']])
+    >>> texts, bad = Documents("json", ["item"]).texts(page)
+    >>> texts["item"].to_pylist(), bad
+    ([b'tea'], {})
+    """
+
+    def __init__(self, codec: Codec, names: list[str]) -> None:
+        self._names = names
+        self._field = _FIELDS.get(codec)
+        self._attributes = _msgpack(names) if codec == "msgpack" else _json(names)
+        self._body = faststream_body if codec == "faststream" else bytes
+
+    def texts(self, page: Page) -> tuple[Texts, dict[int, str]]:
+        """The text of each column, and the entries that hold no document, with the reason."""
+        if self._field is None:
+            return {name: page.column(name.encode()) for name in self._names}, {}
+        columns: dict[str, list[bytes | None]] = {name: [None] * len(page) for name in self._names}
+        bad: dict[int, str] = {}
+        field = self._field.decode()
+        for place, document in enumerate(page.column(self._field).to_pylist()):
+            if document is None:
+                bad[place] = f"no field {field!r}"
+                continue
+            try:
+                for name, value in self._attributes(self._body(document)):
+                    columns[name][place] = value
+            except (ValueError, TypeError, RecursionError, DecodeError) as error:
+                bad[place] = f"{field}={cut(document)}: {error}"
+        return {name: pa.array(values, pa.binary()) for name, values in columns.items()}, bad
+
+
+def cut(value: bytes) -> str:
+    """A value as an error shows it: enough to recognise it, too little to leak a document."""
+    shown = value.decode("utf-8", "backslashreplace")
+    return repr(shown if len(shown) <= SHOWN else shown[:SHOWN] + "…")
+
+
+def _json(names: list[str]) -> Attributes:
+    decode = msgspec.json.Decoder(_wanted(names, msgspec.Raw)).decode
+    unquote = msgspec.json.Decoder(str).decode
+
+    def attributes(document: bytes) -> Iterable[tuple[str, bytes | None]]:
+        for name, raw in decode(document).items():
+            value = bytes(raw).strip()
+            if value.startswith(b'"'):
+                yield name, unquote(value).encode()
+            else:
+                yield name, None if value == b"null" else value
+
+    return attributes
+
+
+def _msgpack(names: list[str]) -> Attributes:
+    decode = msgspec.msgpack.Decoder(_wanted(names, Any)).decode
+
+    def attributes(document: bytes) -> Iterable[tuple[str, bytes | None]]:
+        for name, value in decode(document).items():
+            yield name, None if value is None else text(value)
+
+    return attributes
+
+
+def _wanted(names: list[str], kind: Any) -> Any:
+    """A document of which only the attributes ``names`` are decoded."""
+    return cast("Any", TypedDict)("Wanted", dict.fromkeys(names, kind), total=False)
