@@ -57,6 +57,12 @@ def group_settings_key(stream: str, group: str) -> str:
     return beside(stream, f":hw:group:{group}")
 
 
+def reader_key(stream: str, group: str, consumer: str) -> str:
+    """The lease of a consumer that one query at a time reads as:
+    ``{orders}:hw:reader:billing:spark``."""
+    return beside(stream, f":hw:reader:{group}:{consumer}")
+
+
 def due_key(stream: str, group: str) -> str:
     """The hash id → due time of parked entries: ``{orders}:hw:due:billing``."""
     return beside(stream, f":hw:due:{group}")
@@ -65,3 +71,13 @@ def due_key(stream: str, group: str) -> str:
 def queries_key(stream: str) -> str:
     """The hash query → how far it has read, of Spark's queries on a stream: ``{orders}:hw:queries``."""
     return beside(stream, ":hw:queries")
+
+
+def sink_key(stream: str, query: str) -> str:
+    """The hash that says what a query of Spark has written to ``stream``: ``{orders}:hw:sink:<query>``."""
+    return beside(stream, f":hw:sink:{query}")
+
+
+def stage_key(stream: str, query: str, uuid: str) -> str:
+    """The stream of what a task wrote and nobody sees yet: ``{orders}:hw:stage:<query>:<uuid>``."""
+    return beside(stream, f":hw:stage:{query}:{uuid}")

@@ -42,7 +42,7 @@ SINKS: Final[Mapping[str, SinkKind]] = {
 table, ``<path>/_headwater/checkpoint``, unless delta is told another."""
 
 
-def append_sink(  # noqa: PLR0913 - each is a key of a declaration
+def append_sink(
     *,
     name: str,
     mode: Mode,
