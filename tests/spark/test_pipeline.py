@@ -377,7 +377,7 @@ def test_the_command_runs_a_file_and_says_what_it_made(
     file.write_text(FILE + '\n[trigger]\ninterval = "1h"\n')
     fill(shop, range(1, 6))
 
-    result = command("run", str(file), "--once", "--set", "source.raw.stream=s,none")
+    result = command("run", str(file), "--once", "--set", "source.raw.stream=s*")
 
     assert result.exit_code == 0, result.output
     assert "sales: batch 0, 5 rows in " in result.output

@@ -7,8 +7,10 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headwater.errors import DeclarationError
+from headwater.spark.log_mode.limiting import shares
+from headwater.spark.log_mode.offsets import positions_of, query_of
 from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.streaming import shares
+from headwater.spark.log_mode.queries import committed
 from headwater.spark.source import HeadwaterSource
 from headwater.testing.server import server_process
 from tests.spark.queries import SCHEMA, Query
@@ -46,7 +48,8 @@ def test_max_entries_per_trigger_is_dealt_out_among_streams(shop: Shop) -> None:
     query = Query(shop, stream="a,b,c", maxEntriesPerTrigger="11")
     query.plan()
 
-    assert {name: at["added_to"] for name, at in query.log[0].items()} == {"a": 4, "b": 3, "c": 4}
+    ends = positions_of(query.log[0])
+    assert {name: at.added for name, at in ends.items()} == {"a": 4, "b": 3, "c": 4}
     assert len(query.read()) == 11
     assert sum(map(len, query.batches())) == 203 - 11
 
@@ -157,18 +160,40 @@ def test_a_stream_that_appears_later_under_a_pattern_is_read_from_its_beginning(
     assert sorted(query.batches()[0]) == [2, 3, 4]
 
 
-def test_a_stream_that_is_not_there_yet_is_waited_for(
-    shop: Shop, warned: pytest.LogCaptureFixture
-) -> None:
-    query = Query(shop, startingId="latest")
-    assert "does not exist yet" in warned.messages[0]
+def test_a_stream_that_is_not_there_is_refused_with_the_nearest_that_is(shop: Shop) -> None:
+    shop.add("orders", [1])
+    shop.client.xadd("{orders}:hw:stage:1", {"n": 1})
+
+    for read in (
+        lambda: Query(shop, stream="order"),
+        HeadwaterSource({"url": shop.url, "stream": "order"}).reader(SCHEMA).partitions,
+    ):
+        with pytest.raises(DeclarationError, match=r"no stream 'order' at .*Did you mean 'orders'"):
+            read()
+    with pytest.raises(DeclarationError, match=r"found by a pattern, like 'x\*'"):
+        Query(shop, stream="x")
+
+
+def test_a_stream_that_is_not_there_yet_is_waited_for_under_a_pattern(shop: Shop) -> None:
+    query = Query(shop, stream="s*", startingId="latest")
     query.plan()
     shop.add("s", [1, 2])
 
     assert query.batches() == [[1, 2]]
 
 
-def test_a_stream_that_is_no_longer_asked_for_keeps_its_place(shop: Shop) -> None:
+def test_an_empty_stream_is_waited_for(shop: Shop) -> None:
+    shop.client.xgroup_create("s", "g", mkstream=True)
+    query = Query(shop)
+    query.plan()
+    shop.add("s", [1, 2])
+
+    assert query.batches() == [[1, 2]]
+
+
+def test_a_stream_that_is_no_longer_asked_for_keeps_its_place(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
     shop.add("a", [1])
     shop.add("b", [2])
     both = Query(shop, stream="a,b")
@@ -178,14 +203,61 @@ def test_a_stream_that_is_no_longer_asked_for_keeps_its_place(shop: Shop) -> Non
     shop.add("b", [4])
 
     assert only_a.batches() == [[3]]
+    assert ["a place in b" in said for said in warned.messages] == [True]
     assert Query(shop, log=only_a.log, stream="a,b").batches() == [[4]]
+
+
+def test_a_stream_that_is_added_to_the_list_begins_where_the_options_say(shop: Shop) -> None:
+    shop.add("a", [1])
+    query = Query(shop, stream="a")
+    query.plan()
+    shop.add("b", range(1, 11))
+    shop.client.xtrim("b", maxlen=3, approximate=False)
+
+    longer = Query(shop, log=query.log, stream="a,b")
+
+    assert longer.batches() == [[8, 9, 10]]
+
+
+@pytest.mark.parametrize("asked", ["b", "b*"])
+def test_a_checkpoint_of_another_stream_is_refused(shop: Shop, asked: str) -> None:
+    shop.add("a", [1])
+    shop.add("b", [2])
+    query = Query(shop, stream="a")
+    query.plan()
+
+    for step in ("plan", "read"):  # what Spark asks first after a batch that was done, or was not
+        with pytest.raises(DeclarationError, match="the checkpoint is of a, and none of them"):
+            getattr(Query(shop, log=query.log, stream=asked), step)()
+
+
+def test_a_query_leaves_its_place_at_the_server_when_it_is_committed(shop: Shop) -> None:
+    shop.add("s", range(1, 31))
+    query = Query(shop, maxEntriesPerTrigger="10")
+
+    def places() -> list[tuple[str, str]]:
+        return [(one.query, str(one.id)) for one in committed(shop.client, "s")]
+
+    query.plan()
+    name = query_of(query.log[0])
+    assert places() == [(name, "0-0")]
+    query.plan()
+    assert places() == [(name, "11-0")]
+    again = Query(shop, log=query.log, maxEntriesPerTrigger="10")
+    again.read()
+    assert places() == [(name, "11-0")]
+    again.batches()
+    assert places() == [(name, "30-1")]
+    other = Query(shop)
+    other.plan()
+    assert [name for name, _at in places()] == [query_of(other.log[0]), name]
 
 
 def test_a_batch_reads_what_is_there(shop: Shop) -> None:
     shop.add("a", range(1, 3001))
     shop.add("b", [5])
     shop.delete("a", 7)
-    source = HeadwaterSource({"url": shop.url, "stream": "a,b,none", "minPartitions": "4"})
+    source = HeadwaterSource({"url": shop.url, "stream": "a,b", "minPartitions": "4"})
 
     reader = source.reader(SCHEMA)
     rows = [

@@ -118,7 +118,6 @@ def test_a_narrow_schema_and_an_empty_stream_read_alike(spark: SparkSession, sho
     assert batch(spark, shop, "n int").collect()[0].asDict() == {"n": 1}
     shop.client.xtrim("s", maxlen=0, approximate=False)
     assert batch(spark, shop, "n int").count() == 0
-    assert batch(spark, shop, "n int", stream="nothing").count() == 0
 
 
 @BOTH_WAYS

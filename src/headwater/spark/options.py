@@ -16,6 +16,7 @@ from headwater.client.redaction import redacted
 from headwater.commands.globs import matches
 from headwater.errors import DeclarationError
 from headwater.spark import option_values as values
+from headwater.spark.log_mode.offsets import QUERY
 from headwater.spark.option_values import End, Reader, Start
 
 Codec = Literal["fields", "json", "msgpack", "bytes", "faststream"]
@@ -130,6 +131,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     texts = values.recognised(given, OPTIONS)
     made: dict[str, Any] = {"url": values.url("url", texts.get("url"))}
     made["streams"], made["pattern"] = values.streams("stream", texts.get("stream"))
+    if QUERY in made["streams"]:
+        raise DeclarationError(f"stream: {QUERY!r} is a name that offsets keep for themselves")
     for pair in (("startingId", "startingTimestamp"), ("endingId", "endingTimestamp")):
         made |= _places(texts, pair, made["streams"])
     for name, (field, read) in _READERS.items():

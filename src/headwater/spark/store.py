@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.redaction import redacted
@@ -35,6 +36,10 @@ _TIMEOUT_SECONDS: Final = 60.0
 
 _OWN_KEYS: Final = ":hw:"
 """What the framework keeps beside a stream (ADR 6) is not what a pattern asks for."""
+
+_SEARCH_CALLS: Final = 20
+_SEARCH_KEYS: Final = 1000
+"""Where a name was misspelt, so many keys are looked at for the one that was meant: some 20 ms."""
 
 
 def connect(url: str) -> redis.Redis:
@@ -183,6 +188,39 @@ class Store:
             entries_added=int(values["entries-added"]),
             first_id=StreamID.parse(values["recorded-first-entry-id"]),
         )
+
+    def unknown(self, stream: str) -> DeclarationError:
+        """The error for a stream that is named and not there, with the nearest that is."""
+        near = get_close_matches(stream, self._some_streams(), n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return DeclarationError(
+            f"stream: there is no stream {stream!r} at {redacted(self.options.url)}.{hint} One that "
+            f"appears later is found by a pattern, like {stream + '*'!r}; an empty one is made by "
+            f"XGROUP CREATE {stream} <group> $ MKSTREAM."
+        )
+
+    def _some_streams(self) -> list[str]:
+        """Names of streams, of those that a bounded search comes across."""
+        found: list[str] = []
+        cursor = 0
+        try:
+            for _call in range(_SEARCH_CALLS):
+                cursor, keys = self.ask("SCAN", cursor, "COUNT", _SEARCH_KEYS, "TYPE", "stream")
+                found += [_text(key) for key in keys]
+                if not int(cursor):
+                    break
+        except HeadwaterError:
+            pass  # an access list that forbids SCAN: no hint then
+        return [name for name in found if _OWN_KEYS not in name]
+
+    def entry_bytes(self, stream: str, length: int) -> int:
+        """About how many bytes an entry weighs in a stream of ``length`` entries, at least 1.
+
+        The key's memory, shared out among its entries: one look-up in a stream of any length. What
+        groups remember counts too.
+        """
+        memory = self.ask("MEMORY USAGE", stream)
+        return max(1, int(memory or 0) // max(1, length))
 
 
 def _map(reply: Any) -> dict[str, Any]:

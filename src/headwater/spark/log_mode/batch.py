@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headwater.errors import DeclarationError
+from headwater.model import MAX_ID, StreamID
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.log_mode.offsets import Position, Span
 from headwater.spark.log_mode.partitions import EntryRange, cut_up, starting_positions
-from headwater.spark.log_mode.planning import planner
+from headwater.spark.log_mode.planning import Planner, planner
 from headwater.spark.options import SourceOptions
 from headwater.spark.store import Store
 
@@ -36,15 +37,14 @@ class BatchReader(DataSourceReader):
         self._shape = shape
 
     def partitions(self) -> list[InputPartition]:
-        """Everything from ``startingId`` to each stream's last id, as ranges of ids."""
-        store = Store(self._options)
+        """Everything from each stream's start to its end, as ranges of ids."""
+        store, plans = self._connect()
         try:
-            plans = planner(store)
             spans: dict[str, Span] = {}
             for stream, at in starting_positions(self._options, store, plans).items():
-                look = plans.look(stream, at, None)
-                if look and look.taken:
-                    spans[stream] = Span(at, Position(look.to, at.added + look.taken))
+                span = self._span(plans, stream, at)
+                if span is not None and span.entries:
+                    spans[stream] = span
             return [
                 EntryRange(stream, ids, count)
                 for stream, span, parts in cut_up(spans, self._options.min_partitions)
@@ -52,6 +52,28 @@ class BatchReader(DataSourceReader):
             ]
         finally:
             store.close()
+
+    def _connect(self) -> tuple[Store, Planner]:
+        """What is asked about the streams; a reader that has an archive asks of both."""
+        store = Store(self._options)
+        return store, planner(store)
+
+    def _span(self, plans: Planner, stream: str, at: Position) -> Span | None:
+        """What is read of ``stream``; nothing where its end is before its start."""
+        start, end = self._range(stream, at.id)
+        look = plans.look(stream, at, None)
+        if look is None:
+            return None
+        taken = look.taken
+        if start != at.id or end < look.to:
+            end = min(end, look.to)
+            taken = plans.count(stream, start, end)
+        return Span(Position(start, at.added), Position(end, at.added + taken))
+
+    def _range(self, stream: str, start: StreamID) -> tuple[StreamID, StreamID]:
+        """What the options ask for after ``start``: a start (excluded) and an end (included)."""
+        end = self._options.end_of(stream)
+        return start, MAX_ID if end == "latest" else end
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in an executor."""

@@ -9,6 +9,11 @@ after it, was removed before it was read. Whether that is loss is judged by what
     no such key                       deleted                                              loss
     max-deleted-entry-id > from       XDEL, trimming, or both: cannot be told              untold
 
+A stream that was deleted and made anew, or set back, cannot hide it but by counters that fit: as
+many entries added up to our place, and a last id behind it. So a running query also remembers what
+the stream said at the last look (`Memory`): its counters, its last id, its greatest deleted id and
+its first entry only ever rise.
+
 Loss is an error, or a counted warning with ``failOnDataLoss=false``; what cannot be told is an
 error too, or a counted warning with ``ignoreDeletes=true`` (or with ``failOnDataLoss=false``).
 """
@@ -16,11 +21,11 @@ error too, or a counted warning with ``ignoreDeletes=true`` (or with ``failOnDat
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwater.errors import DataLoss
-from headwater.model import MAX_ID, StreamID
-from headwater.spark.log_mode.offsets import Position
+from headwater.model import MAX_ID, MIN_ID, StreamID
+from headwater.spark.log_mode.offsets import BEGINNING, Position
 from headwater.spark.options import SourceOptions
 
 _log = logging.getLogger("headwater.spark")
@@ -51,8 +56,40 @@ class Finding(NamedTuple):
 
 def was_set_back(position: Position, state: StreamState | None) -> bool:
     """Whether the stream is another one than was read: gone, or its last id before ours."""
-    last = state.last_id if state else StreamID(0, 0)
-    return last < position.id
+    return position != BEGINNING if state is None else state.last_id < position.id
+
+
+class Memory:
+    """What each stream said at the last look of this run."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, StreamState] = {}
+
+    def compare(self, stream: str, state: StreamState | None) -> str | None:
+        """In which way ``state`` cannot be of the stream that was seen last; None if it can be.
+
+        It is what is remembered from now on.
+        """
+        then = self._states.pop(stream, None)
+        if state is not None:
+            self._states[stream] = state
+        if then is None:
+            return None
+        if state is None:
+            gone = then.entries_added or then.last_id != MIN_ID
+            return f"the key is gone, which counted {then.entries_added} added" if gone else None
+        first_then = then.first_id if then.length else then.last_id
+        pairs: list[tuple[str, Any, Any]] = [
+            ("entries-added", then.entries_added, state.entries_added),
+            ("last-generated-id", then.last_id, state.last_id),
+            ("max-deleted-entry-id", then.max_deleted_id, state.max_deleted_id),
+            ("the number of removed entries", then.removed, state.removed),
+            ("the first entry", first_then, state.first_id if state.length else first_then),
+        ]
+        for name, before, now in pairs:
+            if now < before:
+                return f"{name} went back from {before} to {now}"
+        return None
 
 
 def set_back(stream: str, position: Position, state: StreamState | None) -> Finding:
@@ -70,19 +107,28 @@ def set_back(stream: str, position: Position, state: StreamState | None) -> Find
     )
 
 
-def judge(stream: str, position: Position, state: StreamState, live: int) -> Finding | None:
-    """What is missing after ``position``, where ``live`` entries are left; None if nothing is."""
+def judge(
+    stream: str, position: Position, state: StreamState, live: int, *, changed: str | None = None
+) -> Finding | None:
+    """What is missing after ``position``, where ``live`` entries are left; None if nothing is.
+
+    ``changed`` is what `Memory` said of the stream.
+    """
     expected = state.entries_added - position.added
-    if expected == live:
-        return None
-    if expected < live:
+    if expected < live or changed is not None:
+        why = changed or (
+            f"{live} entries follow {position.id}, where {expected} were added ({position.added} "
+            f"before, {state.entries_added} now)"
+        )
         return Finding(
             stream,
             told=True,
-            text=f"stream {stream!r} was made anew or set back (DEL, XSETID): {live} entries follow "
-            f"{position.id}, where {expected} were added ({position.added} before, "
-            f"{state.entries_added} now)",
+            text=f"stream {stream!r} was made anew or set back (DEL, XSETID): {why}. What was added "
+            f"in between and not read is lost; of what is there now, {live} entries after "
+            f"{position.id} are read and {state.length - live} before it are not",
         )
+    if expected == live:
+        return None
     return _removed(
         stream,
         missing=expected - live,

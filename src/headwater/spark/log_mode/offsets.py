@@ -7,12 +7,15 @@ where the query began: with ``startingId=latest`` that answer would have changed
 
 The offset before the first batch has no ``from``. It differs from every later one, so the first
 batch is always logged, even when it is empty, and "latest" is settled once for all runs.
+
+Beside the streams stands the query's own id (`QUERY`): Spark does not tell a reader which query it
+serves. It is drawn with the first offset and handed on from one to the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headwater.errors import DeclarationError
 from headwater.model import MIN_ID, StreamID
@@ -46,23 +49,26 @@ class Span(NamedTuple):
 Offset = dict[str, Any]
 """An offset as Spark keeps it: a dict that is written as JSON."""
 
+QUERY: Final = ":hw:query"
+"""The name in an offset that is no stream's: the option ``stream`` refuses it."""
 
-def initial_offset(positions: Mapping[str, Position]) -> Offset:
+
+def initial_offset(positions: Mapping[str, Position], *, query: str | None = None) -> Offset:
     """The offset before the first batch."""
-    return {
+    return _signed(query) | {
         stream: {"to": str(position.id), "added_to": position.added}
         for stream, position in positions.items()
     }
 
 
-def end_offset(spans: Mapping[str, Span]) -> Offset:
+def end_offset(spans: Mapping[str, Span], *, query: str | None = None) -> Offset:
     """The offset at the end of a batch.
 
     >>> at = Position(StreamID(5, 1), 7)
     >>> end_offset({"orders": Span(at, at)})
     {'orders': {'from': '5-1', 'added_from': 7, 'to': '5-1', 'added_to': 7}}
     """
-    return {
+    return _signed(query) | {
         stream: {
             "from": str(span.start.id),
             "added_from": span.start.added,
@@ -73,9 +79,24 @@ def end_offset(spans: Mapping[str, Span]) -> Offset:
     }
 
 
+def _signed(query: str | None) -> Offset:
+    return {} if query is None else {QUERY: query}
+
+
+def query_of(offset: Offset) -> str | None:
+    """The id of the query that the offset is of."""
+    found = offset.get(QUERY)
+    return found if isinstance(found, str) else None
+
+
+def streams_of(offset: Offset) -> list[str]:
+    """The streams that the offset is of."""
+    return [name for name in offset if name != QUERY]
+
+
 def positions_of(offset: Offset) -> dict[str, Position]:
     """Up to where an offset has read, for each stream."""
-    return {stream: _position(offset, stream, "to", "added_to") for stream in offset}
+    return {stream: _position(offset, stream, "to", "added_to") for stream in streams_of(offset)}
 
 
 def spans_of(offset: Offset) -> dict[str, Span]:
@@ -85,8 +106,8 @@ def spans_of(offset: Offset) -> dict[str, Span]:
             _position(offset, stream, "from", "added_from"),
             _position(offset, stream, "to", "added_to"),
         )
-        for stream, values in offset.items()
-        if not (isinstance(values, dict) and "from" not in values)
+        for stream in streams_of(offset)
+        if not (isinstance(offset[stream], dict) and "from" not in offset[stream])
     }
 
 
@@ -96,6 +117,7 @@ def _position(offset: Offset, stream: str, name: str, added: str) -> Position:
         return Position(StreamID.parse(values[name]), int(values[added]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeclarationError(
-            f"the checkpoint holds an offset that is not of this source, at stream {stream!r}: "
-            f"{offset[stream]!r}. A query keeps its own checkpointLocation; give this one another."
+            f"the checkpoint holds an offset that no query in log mode has written, at {stream!r}: "
+            f"{offset[stream]!r}. Was it written with the option group, or by another source? A query "
+            "keeps its own checkpointLocation; give this one another."
         ) from error

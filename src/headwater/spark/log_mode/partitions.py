@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,8 +14,6 @@ from headwater.spark.log_mode.offsets import BEGINNING, Position, Span
 from headwater.spark.log_mode.planning import Planner, before
 from headwater.spark.options import SourceOptions
 from headwater.spark.store import Store
-
-_log = logging.getLogger("headwater.spark")
 
 _ENTRIES_WORTH_A_TASK: Final = 10_000
 """Below that a task's start (some 10 ms) costs more than the entries' reading."""
@@ -32,15 +29,22 @@ class EntryRange(InputPartition):
 
 
 def starting_positions(options: SourceOptions, store: Store, plans: Planner) -> dict[str, Position]:
-    """Where each stream's reading begins, with what was ever added up to there."""
-    return {stream: _starting(options, store, plans, stream) for stream in store.streams()}
+    """Where each stream's reading begins, with what was ever added up to there.
+
+    Raises `DeclarationError` for a stream that is named and not there.
+    """
+    return {stream: starting_position(options, store, plans, stream) for stream in store.streams()}
 
 
-def _starting(options: SourceOptions, store: Store, plans: Planner, stream: str) -> Position:
+def starting_position(
+    options: SourceOptions, store: Store, plans: Planner, stream: str
+) -> Position:
+    """Where the options begin to read ``stream``."""
     state = store.state(stream)
     if state is None:
-        _log.warning("stream %r does not exist yet; whatever is added to it is read.", stream)
-        return BEGINNING
+        if options.pattern is None:
+            raise store.unknown(stream)
+        return BEGINNING  # it was there when the pattern was looked up
     start = options.start_of(stream)
     if start == "latest":
         return Position(state.last_id, state.entries_added)

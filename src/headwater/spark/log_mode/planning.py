@@ -55,6 +55,9 @@ class Planner(Protocol):
     def cut(self, stream: str, span: Span, parts: int) -> Cut:
         """What ``span`` reads, in at most ``parts`` parts."""
 
+    def count(self, stream: str, start: StreamID, to: StreamID) -> int:
+        """How many entries live after ``start``, up to ``to``."""
+
 
 def planner(store: Store) -> Planner:
     """The planner for what the server can do."""
@@ -150,6 +153,11 @@ class SplitPlanner:
         sizes = part_sizes(live, len(starts) + 1)
         return Cut(self._store.read_state(stream, info), _parts(start, to, starts, sizes))
 
+    def count(self, stream: str, start: StreamID, to: StreamID) -> int:
+        if start >= to:
+            return 0
+        return _cuts(self._store.ask("XSPLIT", stream, f"({start}", str(to), 1))[0]
+
 
 def _cuts(reply: Any) -> tuple[int, list[StreamID]]:
     if isinstance(reply, Exception):
@@ -236,6 +244,9 @@ class LuaPlanner:
         counted = [end - start for start, end in itertools.pairwise(edges)]
         return Cut(self._store.state(stream), _parts(start, to, starts, counted))
 
+    def count(self, stream: str, start: StreamID, to: StreamID) -> int:
+        return self._walk(stream, start, to)[0]
+
     def _unharmed(self, stream: str, state: StreamState) -> bool:
         then = self._complete.get(stream)
         return (
@@ -244,6 +255,8 @@ class LuaPlanner:
             and state.first_id == then.first_id
             and state.entries_added >= then.entries_added
             and state.last_id >= then.last_id
+            # What is added has a new last id; one without the other is another stream.
+            and (state.entries_added == then.entries_added) == (state.last_id == then.last_id)
         )
 
     def _walk(

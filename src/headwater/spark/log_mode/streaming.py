@@ -9,19 +9,31 @@ run after a SIGKILL of the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
+from headwater.errors import DeclarationError
 from headwater.spark.decoding.columns import Shape
-from headwater.spark.log_mode.completeness import judge, judge_range, report, set_back, was_set_back
+from headwater.spark.log_mode.completeness import (
+    Memory,
+    judge,
+    judge_range,
+    report,
+    set_back,
+    was_set_back,
+)
+from headwater.spark.log_mode.limiting import allowances
 from headwater.spark.log_mode.offsets import (
     BEGINNING,
     Offset,
@@ -30,15 +42,44 @@ from headwater.spark.log_mode.offsets import (
     end_offset,
     initial_offset,
     positions_of,
+    query_of,
     spans_of,
+    streams_of,
 )
-from headwater.spark.log_mode.partitions import EntryRange, cut_up, starting_positions
+from headwater.spark.log_mode.partitions import (
+    EntryRange,
+    cut_up,
+    starting_position,
+    starting_positions,
+)
 from headwater.spark.log_mode.planning import Look, Planner, planner
+from headwater.spark.log_mode.queries import Register
 from headwater.spark.options import SourceOptions
 from headwater.spark.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger("headwater.spark")
+
+_BATCH_ONLY: Final = {
+    "endingId or endingTimestamp": "a streaming query has no end; leave it out, or use read",
+    "inferSchema": "a query's columns must not change when it starts again. Infer them once, from a "
+    "batch read, and give what it found to readStream by .schema(…)",
+    "pushdown": "Spark pushes no filters into a streaming read; leave it out",
+}
+
+
+def refuse_batch_options(options: SourceOptions) -> None:
+    """Raise `DeclarationError` for an option that only a batch read can follow."""
+    asked = {
+        "endingId or endingTimestamp": options.ending != "latest" or bool(options.ending_of),
+        "inferSchema": options.infer_schema,
+        "pushdown": options.pushdown,
+    }
+    for name, given in asked.items():
+        if given:
+            raise DeclarationError(f"{name} is for batch reads: {_BATCH_ONLY[name]}")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,6 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, options: SourceOptions, shape: Shape) -> None:
+        refuse_batch_options(options)
         self._options = options
         self._shape = shape
         self._store: Store | None = None
@@ -55,6 +97,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None
         self._targets: dict[str, Position] | None = None
         self._latest: dict[str, Span] = {}
+        self._memory = Memory()
+        self._register: Register | None = None
+        self._checked = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_shape": self._shape}
@@ -68,14 +113,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the query begins; the same answer however often it is asked."""
         if self._initial is None:
             store, plans = self._open()
-            self._initial = initial_offset(starting_positions(self._options, store, plans))
+            positions = starting_positions(self._options, store, plans)
+            self._initial = initial_offset(positions, query=str(uuid.uuid4()))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most ``maxEntriesPerTrigger`` entries a batch."""
-        if self._options.max_entries_per_trigger is None:
-            return ReadAllAvailable()
-        return ReadMaxRows(self._options.max_entries_per_trigger)
+        """At most ``maxEntriesPerTrigger`` entries a batch, or ``maxBytesPerTrigger`` bytes.
+
+        Spark has no limit of both kinds; where both are given, `latestOffset` adds the second.
+        """
+        if self._options.max_entries_per_trigger is not None:
+            return ReadMaxRows(self._options.max_entries_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember how far each stream reaches now: this run reads no further."""
@@ -84,6 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for stream in store.streams():
             state = store.state(stream)
             if state is not None:
+                self._memory.compare(stream, state)
                 self._targets[stream] = Position(state.last_id, state.entries_added)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
@@ -91,15 +143,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises `DataLoss` where entries were removed before they were read (completeness.py).
         """
+        self._check_is_ours(start)
         store, plans = self._open()
-        new = [stream for stream in store.streams() if stream not in start]
-        positions = positions_of(start) | dict.fromkeys(new, BEGINNING)
+        query = query_of(start) or str(uuid.uuid4())
+        self._register_committed(store, query, start)
+        positions = positions_of(start)
+        for stream in store.streams():
+            if stream not in positions:
+                positions[stream] = self._appeared(store, plans, stream)
         looks = {
             stream: self._look(plans, stream, at) if self._options.asks_for(stream) else (at, None)
             for stream, at in positions.items()
         }
-        if isinstance(limit, ReadMaxRows):
-            self._hold_to(limit.max_rows, plans, looks)
+        self._hold_to(limit, store, plans, looks)
         spans = {
             stream: Span(at, Position(look.to, at.added + look.taken)) if look else Span(at, at)
             for stream, (at, look) in looks.items()
@@ -110,8 +166,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if look
         }
         ends = {stream: span.end for stream, span in spans.items()}
-        settled = set(start) == set(spans_of(start)) and ends == positions_of(start)
-        return start if settled else end_offset(spans)
+        settled = set(streams_of(start)) == set(spans_of(start)) and ends == positions_of(start)
+        return start if settled and query_of(start) else end_offset(spans, query=query)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """How far each stream reached when the last batch was planned, for Spark's progress."""
@@ -119,6 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # noqa: ARG002
         """The batch that ends at ``end``, as ranges of ids; ``start`` is not looked at."""
+        self._check_is_ours(end)
         _store, plans = self._open()
         spans = {stream: span for stream, span in spans_of(end).items() if span.entries}
         partitions: list[InputPartition] = []
@@ -154,39 +211,104 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[Store, Planner]:
         if self._store is None or self._planner is None:
-            self._store = Store(self._options)
-            self._planner = planner(self._store)
+            self._store, self._planner = self._connect()
         return self._store, self._planner
+
+    def _connect(self) -> tuple[Store, Planner]:
+        """What is asked about the streams; a reader that has an archive asks of both."""
+        store = Store(self._options)
+        return store, planner(store)
+
+    def _anew(self, stream: str) -> Position:  # noqa: ARG002 - where there is an archive, it is asked
+        """Where a stream is read from that is not the one that was read before."""
+        return BEGINNING
+
+    def _check_is_ours(self, offset: Offset) -> None:
+        """Refuse a checkpoint of other streams than are asked for, before anything is read."""
+        if self._checked:
+            return
+        held = list(positions_of(offset))
+        strangers = [stream for stream in held if not self._options.asks_for(stream)]
+        if strangers and len(strangers) == len(held):
+            asked = self._options.pattern or ", ".join(self._options.streams)
+            raise DeclarationError(
+                f"stream: the checkpoint is of {', '.join(strangers)}, and none of them is asked for "
+                f"by {asked!r}. Give this query a checkpointLocation of its own, or name the stream "
+                "that it read before."
+            )
+        if strangers:
+            _log.warning(
+                "the checkpoint has a place in %s, which the option stream no longer asks for; the "
+                "place is kept and nothing is read there.",
+                ", ".join(strangers),
+            )
+        self._checked = True
+
+    def _register_committed(self, store: Store, query: str, start: Offset) -> None:
+        """Leave at the server what ``start`` says: Spark has committed the batch that ends there."""
+        if self._register is None:
+            self._register = Register(store, query)
+        positions = positions_of(start).items()
+        self._register.record(
+            {stream: at.id for stream, at in positions if self._options.asks_for(stream)}
+        )
+
+    def _appeared(self, store: Store, plans: Planner, stream: str) -> Position:
+        """Where reading begins in a stream that the checkpoint does not know: under a pattern it is
+        new, and read from its beginning; else the list was made longer, and the options say it."""
+        if self._options.pattern is not None:
+            return BEGINNING
+        return starting_position(self._options, store, plans, stream)
 
     def _look(self, plans: Planner, stream: str, at: Position) -> tuple[Position, Look | None]:
         """The stream from ``at``, or from where it must be read after what was found missing."""
         upto = None if self._targets is None else self._targets.get(stream, BEGINNING)
         look = plans.look(stream, at, upto)
         state = look.state if look else None
-        if was_set_back(at, state):
+        changed = self._memory.compare(stream, state)
+        if was_set_back(at, state) or (state is None and changed):
             report(set_back(stream, at, state), self._options)
-            at = BEGINNING
+            at, changed = self._anew(stream), None
             if state is not None:
                 at = Position(at.id, state.entries_added - state.length)
                 look = plans.look(stream, at, upto)
-        if look is None or (upto is not None and upto.id <= at.id):
+        if look is None or (upto is not None and upto.id <= at.id and not changed):
             return at, None
-        return self._judged(stream, at, look)
+        return self._judged(stream, at, look, changed=changed)
 
-    def _judged(self, stream: str, at: Position, look: Look) -> tuple[Position, Look | None]:
+    def _judged(
+        self, stream: str, at: Position, look: Look, *, changed: str | None = None
+    ) -> tuple[Position, Look | None]:
         """What is missing is reported here, once: the position counts it from now on."""
-        finding = judge(stream, at, look.state, look.total)
+        finding = judge(stream, at, look.state, look.total, changed=changed)
         if finding:
             report(finding, self._options)
         return Position(at.id, look.state.entries_added - look.total), look
 
     def _hold_to(
-        self, limit: int, plans: Planner, looks: dict[str, tuple[Position, Look | None]]
+        self,
+        limit: ReadLimit,
+        store: Store,
+        plans: Planner,
+        looks: dict[str, tuple[Position, Look | None]],
     ) -> None:
-        """Cut ``looks`` down to ``limit`` entries in all."""
+        """Cut ``looks`` down to what one batch may hold."""
+        if isinstance(limit, ReadAllAvailable):
+            return
         wanted = {stream: look.taken for stream, (_at, look) in looks.items() if look}
         first = sorted(wanted, key=lambda stream: looks[stream][0].id)
-        for stream, share in shares({stream: wanted[stream] for stream in first}, limit).items():
+
+        def weigh(stream: str) -> int:
+            look = looks[stream][1]
+            return store.entry_bytes(stream, look.state.length if look else 0)
+
+        allowed = allowances(
+            {stream: wanted[stream] for stream in first},
+            entries=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            size=self._options.max_bytes_per_trigger,
+            weigh=weigh,
+        )
+        for stream, share in allowed.items():
             at, look = looks[stream]
             if look is None or share >= look.taken:
                 continue
@@ -198,24 +320,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 looks[stream] = at, None  # the next batch will say so
             else:
                 looks[stream] = self._judged(stream, at, shorter)
-
-
-def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
-    """``limit`` entries dealt out among streams: evenly, and what one does not want to the others.
-
-    No stream waits for another, however long the other's backlog is; where there are fewer entries
-    than streams, those named first get one.
-
-    >>> shares({"a": 100, "b": 2, "c": 100}, 10)
-    {'a': 4, 'b': 2, 'c': 4}
-    """
-    dealt = dict.fromkeys(wanted, 0)
-    left = min(limit, sum(wanted.values()))
-    while left:
-        hungry = [stream for stream, want in wanted.items() if dealt[stream] < want]
-        portion = max(1, left // len(hungry))
-        for stream in hungry[:left]:
-            given = min(portion, wanted[stream] - dealt[stream])
-            dealt[stream] += given
-            left -= given
-    return dealt
