@@ -36,6 +36,7 @@ WORDS = {
     "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
     "dead": Word("headwater.cli.dead", "app", "Look at dead letters, replay them, drop them."),
     "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
+    "spark": Word("headwater.cli.spark", "app", "Bring Headwater to the executors of a cluster."),
     "demo": Word("headwater.cli.demo", "demo", "Run the whole path on 336,776 real flights."),
     "info": Word("headwater.cli.info", "info", "Say what is installed, and what is compiled."),
 }

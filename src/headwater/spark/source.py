@@ -36,7 +36,9 @@ class HeadwaterSource(DataSource):
 
     @cached_property
     def _reading(self) -> SourceOptions:
-        return parse_options(self.options)
+        options = parse_options(self.options)
+        _refuse_embedded(options.url)
+        return options
 
     def schema(self) -> StructType | str:
         """The columns where none are asked for."""
@@ -92,10 +94,20 @@ class HeadwaterSource(DataSource):
         """For ``df.write``."""
         from headwater.spark.sink.batch import BatchWriter
 
+        _refuse_embedded(self.options.get("url", ""))
         return BatchWriter.of(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         """For ``df.writeStream``."""
         from headwater.spark.sink.streaming import StreamWriter
 
+        _refuse_embedded(self.options.get("url", ""))
         return StreamWriter.of(self.options, schema, overwrite=overwrite)
+
+
+def _refuse_embedded(url: str) -> None:
+    """A store of the user's process cannot be reached from here, which is one of Spark's."""
+    if url.startswith("headwater:"):
+        from headwater.spark.embedded import refuse_unserved
+
+        refuse_unserved(url)

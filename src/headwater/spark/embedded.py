@@ -1,0 +1,338 @@
+"""Lets Spark reach a store of this process: by a unix socket that only this user can open.
+
+    driver process                                   Spark's Python processes
+    your clients ── Store ── Node ── unix socket ──▶ planning, and the tasks of local[*]
+                      Rule 1           Rule 2
+
+An embedded store belongs to one process, and Spark runs the source in others.
+
+Rule 1. It is the same store: what this process adds is read by Spark at once. Serving it counts as one
+        client more, so it stays open while Spark may read from it.
+Rule 2. The socket has mode 0600 and lies in a new directory of mode 0700. There is no port.
+Rule 3. It is served on local[*] only: a socket in this machine's file system reaches no other.
+Rule 4. It ends with the block of `serving`, with Spark (`spark.stop()`) or with the process, and takes
+        the directory along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import select
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from headwater.client.address import SCHEME, parse
+from headwater.client.connect import enter
+from headwater.client.stores import SHORTEST_PAUSE_S, Store
+from headwater.client.turns import INSIDE
+from headwater.errors import ConfigError, HeadwaterError
+from headwater.server.config import Config
+from headwater.server.driver import Driver
+from headwater.server.listener import bind_all
+from headwater.server.loop import EpollLoop, ReaderLoop
+from headwater.server.session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("headwater.spark")
+
+MAX_SOCKET_PATH_BYTES: Final = 103
+"""The shortest that a system's sockaddr_un allows, without its final zero: macOS 104, Linux 108."""
+
+_LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether Spark has stopped; py4j tells nobody."""
+
+_ENDING_SECONDS: Final = 10.0
+
+
+def is_embedded(url: str) -> bool:
+    """Whether ``url`` names a store of one process.
+
+    >>> is_embedded("headwater:///var/lib/orders"), is_embedded("redis://localhost")
+    (True, False)
+    """
+    return url.startswith(f"{SCHEME}:")
+
+
+def reachable(url: str, spark: SparkSession) -> str:
+    """``url`` as Spark's other processes can use it: a socket's for an embedded store, which is
+    opened in this process and served until Spark stops.
+
+    Raises `HeadwaterError` on a cluster, and what `headwater.connect` raises.
+    """
+    if not is_embedded(url):
+        return url
+    refuse_cluster(url, _master(spark))
+    return _served(url, spark)
+
+
+def reachable_options(options: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
+    """``options`` with a url that Spark's other processes can use."""
+    return {
+        name: reachable(value, spark) if name.lower() == "url" else value
+        for name, value in options.items()
+    }
+
+
+def refuse_cluster(url: str, master: str) -> None:
+    """Raises `HeadwaterError` where Spark's executors are not on this machine."""
+    if is_embedded(url) and not master.startswith("local"):
+        raise HeadwaterError(
+            f"{_shown(url)} is a store within this process, and {master} runs tasks on other machines, "
+            f"which cannot reach it. Serve it ({_serve_command(url)}) and give "
+            "url=redis://this-host:6379; or run Spark here, with master local[*]."
+        )
+
+
+def refuse_unserved(url: str) -> None:
+    """Raises `HeadwaterError` for an embedded url in a process of Spark's: nobody serves it here."""
+    if is_embedded(url):
+        raise HeadwaterError(
+            f"{_shown(url)} is a store within one process, and Spark runs the source in another. Read it "
+            'with headwater.spark.read(spark, "orders", url=…) or read_stream, write and write_stream, '
+            "which let Spark reach the store of your process; or use the url of "
+            "headwater.spark.serving(url), a unix:// one; or serve the store "
+            f"({_serve_command(url)}) and give url=redis://localhost:6379."
+        )
+
+
+@contextmanager
+def serving(url: str) -> Iterator[str]:
+    """Serve an embedded store to processes of this machine and this user while the block runs.
+
+    The value is the url that reaches it.
+
+    >>> import headwater, redis
+    >>> with headwater.connect("headwater://memory/shop") as shop:
+    ...     _ = shop.xadd("orders", {"item": "tea"})
+    ...     with serving("headwater://memory/shop") as url:
+    ...         print(url.partition(":")[0], redis.Redis.from_url(url).xlen("orders"))
+    unix 1
+
+    Raises what `headwater.connect` raises, and `ConfigError` for a memory that has no name, which no
+    one else could have filled.
+    """
+    served = _Served(url)
+    try:
+        yield served.url
+    finally:
+        served.end()
+
+
+_all_served: dict[str, _Served] = {}
+_lock = threading.Lock()
+
+
+def _served(url: str, spark: SparkSession) -> str:
+    key = f"{os.getpid()} {url}"
+    with _lock:
+        served = _all_served.get(key)
+        if served is None or served.ended:
+            served = _all_served[key] = _Served(url)
+        served.spark = spark
+        return served.url
+
+
+def _end_all() -> None:
+    """The process ends; only what it started itself is its to end."""
+    for served in list(_all_served.values()):
+        served.end()
+
+
+def _forget_after_fork() -> None:
+    _all_served.clear()
+
+
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+class _Served:
+    """One store with its socket, and the thread that serves it."""
+
+    def __init__(self, url: str) -> None:
+        address = parse(url)
+        if address.key is None:
+            raise ConfigError(
+                f"{address.shown} is a store of one client's own, so Spark would find it empty. Give it "
+                "a name: headwater://memory/orders"
+            )
+        self.spark: SparkSession | None = None
+        """Whose end is the end of this, too."""
+        self.ended = False
+        self._door, options = enter(url, None, None)
+        try:
+            self._directory = _private_directory()
+        except BaseException:
+            self._door.leave()
+            raise
+        path = self._directory / "s"
+        database = f"?db={options['db']}" if options.get("db") else ""
+        self.url = f"unix://{quote(str(path))}{database}"
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(path,), name="headwater-spark", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._started.result()
+        except BaseException:
+            self._clean()
+            raise
+
+    def end(self) -> None:
+        """Serve no more, and leave the store; ending twice does nothing."""
+        if not self.ended and not self._started.exception():
+            loop, stop = self._started.result()
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(stop.set)
+            self._thread.join(_ENDING_SECONDS)
+
+    def _run(self, path: Path) -> None:
+        try:
+            asyncio.run(self._serve(path))
+        except Exception:
+            log.exception("%s is served no more", self._door.store.address)
+        finally:
+            if self._started.done() and not self._started.exception():
+                self._clean()
+
+    async def _serve(self, path: Path) -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        store = self._door.store
+        config = Config(bind=(), unixsocket=str(path), unixsocketperm="600")
+        try:
+            listeners = bind_all(config)
+            driver = _driver(store, stop)
+            for listener in listeners:
+                listener.listen(driver, backlog=config.tcp_backlog)
+        except BaseException as error:
+            self._started.set_exception(error)
+            return
+        watch = _Watch(store, driver, loop)
+        self._started.set_result((loop, stop))
+        try:
+            while not (stop.is_set() or store.closed or self._spark_stopped()):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), _LOOK_SECONDS)
+        finally:
+            for listener in listeners:
+                listener.close()
+            watch.stop()
+            driver.stop()
+
+    def _spark_stopped(self) -> bool:
+        # None as soon as `spark.stop()` is called.
+        return self.spark is not None and self.spark.sparkContext._jsc is None  # noqa: SLF001
+
+    def _clean(self) -> None:
+        self.ended = True
+        shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            self._door.leave()
+        except HeadwaterError:
+            log.exception("%s could not be ended cleanly", self._door.store.address)
+
+
+class _Quiet(Driver):
+    """A driver among embedded clients: what the garbage collector finds in a turn is closed after it
+    (client/turns.py, rule 2)."""
+
+    def run_turn(self, ready: list[Session]) -> None:
+        with INSIDE:
+            super().run_turn(ready)
+
+    def tick(self) -> None:
+        with INSIDE:
+            super().tick()
+
+
+class _EpollLoop(_Quiet, EpollLoop):
+    pass
+
+
+class _ReaderLoop(_Quiet, ReaderLoop):
+    pass
+
+
+def _driver(store: Store, stop: asyncio.Event) -> Driver:
+    kind = _EpollLoop if hasattr(select, "epoll") else _ReaderLoop
+    return kind(store.node, on_stop=stop.set)
+
+
+class _Watch:
+    """Ticks at deadlines that turns of other threads have set: a driver knows those of its own."""
+
+    def __init__(self, store: Store, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+        self._store, self._driver, self._loop = store, driver, loop
+        self._timer: asyncio.TimerHandle | None = None
+        with INSIDE, store.node.lock:
+            store.add_sleeper(self)
+        self._look()
+
+    def wake(self) -> None:
+        """The next deadline is earlier; called under the node's lock, in any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._look)
+
+    def stop(self) -> None:
+        with INSIDE, self._store.node.lock:
+            self._store.remove_sleeper(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        with INSIDE, self._store.node.lock:
+            pause = None if self._store.closed else self._store.pause()
+        if pause is not None:
+            self._timer = self._loop.call_later(max(pause, SHORTEST_PAUSE_S), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._driver.tick()
+        self._look()
+
+
+def _private_directory() -> Path:
+    """A new directory of mode 0700 whose path leaves room for a socket's name."""
+    for parent in (None, "/tmp"):  # noqa: S108 - mkdtemp's own mode and name
+        with suppress(OSError):
+            made = Path(tempfile.mkdtemp(prefix="hw-", dir=parent))
+            if len(os.fsencode(made / "s")) <= MAX_SOCKET_PATH_BYTES:
+                return made
+            made.rmdir()
+    raise HeadwaterError(
+        f"no temporary directory has a path short enough for a unix socket ({MAX_SOCKET_PATH_BYTES} "
+        "bytes): set TMPDIR to a shorter one, such as /tmp"
+    )
+
+
+def _master(spark: SparkSession) -> str:
+    try:
+        master: Any = spark.sparkContext.master
+    except Exception:  # Spark Connect has no context here
+        return "Spark Connect"
+    return str(master)
+
+
+def _shown(url: str) -> str:
+    return parse(url).shown
+
+
+def _serve_command(url: str) -> str:
+    directory = parse(url).directory
+    return f"headwater serve --dir {directory}" if directory else "headwater serve --dir DIRECTORY"

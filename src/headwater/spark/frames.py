@@ -1,0 +1,252 @@
+"""Streams as frames in one call, for notebooks and programs: read, read_stream, write, write_stream.
+
+    orders = headwater.spark.read(spark, "orders", schema="order_id bigint, item string")
+
+Rule 1. The options are those of the source and of the sink in Python's spelling (``starting_id`` for
+        ``startingId``); one that is not known is refused with the nearest that is.
+Rule 2. Values are Python's: a list, a dictionary for each stream, a datetime, a timedelta, a bool.
+        One of a kind that no option has is refused here, by its name.
+Rule 3. A store of this process is served to Spark's processes, on local[*] only (embedded.py).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.errors import DeclarationError
+from headwater.model import StreamID
+from headwater.spark.embedded import reachable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+ENVIRONMENT: Final = "HEADWATER_URL"
+"""The variable that names the store where no url is given, as for the command line."""
+
+_FIRST_UPPER: Final = re.compile(r"(?<!^)([A-Z])")
+
+
+def read(
+    spark: SparkSession,
+    stream: str | Sequence[str],
+    *,
+    schema: str | StructType | None = None,
+    url: str | None = None,
+    **options: Any,
+) -> DataFrame:
+    """What ``stream`` holds when the frame is evaluated, as rows; as ``spark.read`` does it.
+
+        orders = read(spark, "orders", schema="order_id bigint, item string", starting_id="5-0")
+        week = read(spark, ["eu", "us"], starting_timestamp=datetime(2026, 11, 16, tzinfo=UTC))
+
+    ``stream`` is a name, a list of names or a pattern (``orders.*``); ``schema`` a DDL text or a
+    `StructType`, without one the columns are ``stream, id, timestamp, fields``; ``url`` a server's or
+    an embedded store's, by default what HEADWATER_URL holds. ``options`` are the source's
+    (docs/guide/spark.md).
+
+    Raises `DeclarationError` for options, and `HeadwaterError` for an embedded store on a cluster.
+    """
+    texts = _source_options(spark, stream, url, options)
+    reader = spark.read.format("headwater").options(**texts)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def read_stream(
+    spark: SparkSession,
+    stream: str | Sequence[str],
+    *,
+    schema: str | StructType | None = None,
+    url: str | None = None,
+    **options: Any,
+) -> DataFrame:
+    """The same as an unbounded frame, as ``spark.readStream`` does it.
+
+        orders = read_stream(spark, "orders", schema="order_id bigint", group="tables",
+                             max_entries_per_trigger=100_000)
+
+    Raises what `read` raises.
+    """
+    texts = _source_options(spark, stream, url, options)
+    reader = spark.readStream.format("headwater").options(**texts)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def write(
+    frame: DataFrame,
+    stream: str,
+    *,
+    url: str | None = None,
+    **options: Any,
+) -> None:
+    """Add each row of ``frame`` to ``stream`` as an entry, as ``frame.write`` does it.
+
+        write(totals, "totals", maxlen=10_000)
+
+    Columns become fields (docs/guide/spark.md, the sink). Raises what `read` raises.
+    """
+    texts = _sink_options(frame.sparkSession, stream, url, options, streaming=False)
+    frame.write.format("headwater").mode("append").options(**texts).save()
+
+
+def write_stream(
+    frame: DataFrame,
+    stream: str,
+    *,
+    checkpoint: str | os.PathLike[str],
+    url: str | None = None,
+    name: str | None = None,
+    output_mode: str | None = None,
+    available_now: bool = False,
+    interval: float | str | dt.timedelta | None = None,
+    **options: Any,
+) -> StreamingQuery:
+    """Start a query that adds each row of an unbounded ``frame`` to ``stream``, exactly once.
+
+        query = write_stream(big_orders, "orders.big", checkpoint="checkpoints/big", interval=10)
+        query.awaitTermination()
+
+    ``checkpoint`` is the query's directory: it goes on from there when it is started again.
+    ``available_now`` takes what is there and ends; ``interval`` (seconds, a timedelta or Spark's words)
+    is the time between batches, by default none. Raises what `read` raises.
+    """
+    if available_now and interval is not None:
+        raise DeclarationError(
+            "available_now and interval exclude each other: both are the trigger"
+        )
+    texts = _sink_options(frame.sparkSession, stream, url, options, streaming=True)
+    writer = frame.writeStream.format("headwater").options(**texts)
+    writer = writer.option("checkpointLocation", os.fspath(checkpoint))
+    if name is not None:
+        writer = writer.queryName(name)
+    if output_mode is not None:
+        writer = writer.outputMode(output_mode)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif interval is not None:
+        writer = writer.trigger(processingTime=_interval(interval))
+    return writer.start()
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def _source_options(
+    spark: SparkSession, stream: str | Sequence[str], url: str | None, options: Mapping[str, Any]
+) -> dict[str, str]:
+    from headwater.spark.options import OPTIONS, parse_options
+
+    texts = _place(stream, url) | option_texts(options, OPTIONS)
+    parse_options(texts)  # before Spark starts a process to say the same
+    return texts | {"url": reachable(texts["url"], spark)}
+
+
+def _sink_options(
+    spark: SparkSession,
+    stream: str,
+    url: str | None,
+    options: Mapping[str, Any],
+    *,
+    streaming: bool,
+) -> dict[str, str]:
+    from headwater.spark.sink.options import OPTIONS, parse_options
+
+    # As a list: a comma or a star in it is part of the name.
+    texts = _place([stream], url) | option_texts(options, OPTIONS)
+    parse_options(texts, streaming=streaming)
+    return texts | {"url": reachable(texts["url"], spark)}
+
+
+def _place(stream: str | Sequence[str], url: str | None) -> dict[str, str]:
+    place = url or os.environ.get(ENVIRONMENT)
+    if not place:
+        raise DeclarationError(
+            'no store is named: give url="redis://localhost:6379", or set HEADWATER_URL'
+        )
+    return {"url": place, "stream": option_text("stream", stream)}
+
+
+def option_texts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:
+    """Options in Python's spelling as the source spells them, with their values as texts.
+
+    >>> option_texts({"starting_id": {"eu": "5-0"}, "failOnDataLoss": False}, ["startingId", "failOnDataLoss"])
+    {'startingId': '{"eu": "5-0"}', 'failOnDataLoss': 'false'}
+
+    One that is None is left out. Raises `DeclarationError` for one that is not ``known``, or whose
+    value is of a kind that no option has.
+    """
+    spelling = {snake(name): name for name in known} | {name: name for name in known}
+    texts: dict[str, str] = {}
+    for name, value in given.items():
+        if name not in spelling:
+            raise DeclarationError(f"unknown option {name!r}. {_nearest(name, known)}")
+        if spelling[name] in texts:
+            raise DeclarationError(f"{spelling[name]} is given twice, in both of its spellings")
+        if value is not None:
+            texts[spelling[name]] = option_text(name, value)
+    return texts
+
+
+def snake(name: str) -> str:
+    """The spelling of Python.
+
+    >>> snake("maxEntriesPerTrigger")
+    'max_entries_per_trigger'
+    """
+    return _FIRST_UPPER.sub(r"_\1", name).lower()
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    names = [snake(one) for one in known]
+    near = get_close_matches(snake(name), names, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]!r}?" if near else f"The options are {', '.join(names)}."
+
+
+def option_text(name: str, value: object) -> str:
+    """A value as the text that the source reads.
+
+    >>> option_text("starting_timestamp", dt.datetime(2026, 11, 21, 14, 30, tzinfo=dt.UTC))
+    '2026-11-21T14:30:00+00:00'
+    >>> option_text("stream", ["eu", "us"]), option_text("min_idle_time", dt.timedelta(seconds=30))
+    ('["eu", "us"]', '30000')
+
+    A datetime without a zone is UTC, as in the source's own texts.
+    """
+    if isinstance(value, Mapping):
+        return json.dumps({str(key): option_text(name, one) for key, one in value.items()})
+    for kind, text in _TEXTS:
+        if isinstance(value, kind):
+            return text(value)
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        items = sorted(value) if isinstance(value, set | frozenset) else value
+        return json.dumps([option_text(name, one) for one in items])
+    raise DeclarationError(
+        f"{name}: {value!r} is of type {type(value).__name__}; an option is a text, a number, a bool, a "
+        "datetime, a timedelta, a list, or a dictionary of stream to value"
+    )
+
+
+_TEXTS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
+    (str, str),
+    (bool, lambda value: str(value).lower()),
+    (int, str),
+    (StreamID, str),
+    (dt.date, lambda value: value.isoformat()),
+    (dt.timedelta, lambda value: str(value // dt.timedelta(milliseconds=1))),
+    (os.PathLike, os.fspath),
+)
+"""In this order: a bool is an int, a `StreamID` a tuple, a datetime a date."""
+
+
+def _interval(value: float | str | dt.timedelta) -> str:
+    if isinstance(value, str):
+        return value
+    seconds = value.total_seconds() if isinstance(value, dt.timedelta) else value
+    return f"{round(seconds * 1000)} milliseconds"

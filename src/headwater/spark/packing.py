@@ -1,0 +1,219 @@
+"""What executors need of Headwater, in one file: an environment for ``--archives``, or a module for
+``--py-files``.
+
+    headwater-env.tar.gz              ./environment/ in the directory of each executor
+      bin/headwater-python            starts the machine's own Python with site-packages on its path
+      bin/python                      the same, under the name that Spark's documentation uses
+      site-packages/headwater/…       compiled, as it is installed here
+      site-packages/{redis,pyarrow,…}
+
+Rule 1. Files are taken from where they are installed here: no network, no second resolution, and what
+        runs here runs there. So executors need the same kind of machine and the same Python: 3.11 here,
+        3.11 there. Python itself and Spark are theirs.
+Rule 2. Nothing depends on where the archive is unpacked: there is no link and no absolute path in it.
+Rule 3. The same files make the same archive, byte by byte.
+Rule 4. The file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from headwater.errors import HeadwaterError
+
+ENVIRONMENT: Final = "environment"
+"""The directory in which executors find what was packed: the archive's fragment, ``#environment``."""
+
+LAUNCHER: Final = "headwater-python"
+"""What starts Python in it."""
+
+NEEDED: Final = ("redis", "hiredis", "msgspec", "google-crc32c", "pyarrow")
+"""The distributions that reading and writing in executors imports."""
+
+_OWN: Final = ("headwater", "pyspark_headwater")
+_LEFT_OUT: Final = re.compile(
+    r"(^|/)(__pycache__|tests|include)/|\.(pyc|pyx|pxd|pxi|h|hpp|c|cpp|cc)$"
+)
+_COMPRESSION: Final = 6
+
+_EARLIEST: Final = {(3, 11): 3}
+"""redis-py needs another package on Python 3.11.0 to 3.11.2, which is not installed on later ones."""
+
+_SCRIPT: Final = """#!/bin/sh
+# Made by `headwater spark pack`: Python {version} with what is packed beside it.
+here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd) || exit
+python=${{HEADWATER_PYTHON:-python{version}}}
+"$python" -c 'import sys; sys.exit(not ({earliest} <= sys.version_info[:3] < {beyond}))' || {{
+  echo "headwater: this environment needs Python {version}{patch}, and \\"$python\\" is none. Install it, or" \\
+    "name it: spark.executorEnv.HEADWATER_PYTHON=/path/to/python{version}" >&2
+  exit 127
+}}
+PYTHONPATH="$here/site-packages${{PYTHONPATH:+:$PYTHONPATH}}" exec "$python" "$@"
+"""
+
+
+class Packed(NamedTuple):
+    """What was written: where, its size, and how many files are in it."""
+
+    path: Path
+    bytes: int
+    files: int
+
+
+class _File(NamedTuple):
+    name: str
+    """Its path within site-packages, with slashes."""
+    source: Path
+
+
+def pack_environment(
+    output: str | os.PathLike[str] = "headwater-env.tar.gz", *, also: Sequence[str] = ()
+) -> Packed:
+    """Write an environment for executors: Headwater as it is installed here, and what it needs there.
+
+        packed = pack_environment("headwater-env.tar.gz", also=["pandas"])
+        spark = session(master="spark://host:7077", environment=packed.path)
+
+    ``also`` names further distributions that are installed here, for functions of your own; what they
+    require is packed as well. Raises `HeadwaterError` for one that is not installed.
+    """
+    packages = sorted({*_own_files(compiled=True), *_distribution_files((*NEEDED, *also))})
+    script = _script().encode()
+    with (
+        _written_whole(Path(output)) as (path, raw),
+        gzip.GzipFile("", "wb", compresslevel=_COMPRESSION, fileobj=raw, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name in (LAUNCHER, "python"):
+            archive.addfile(_member(f"bin/{name}", len(script), 0o755), io.BytesIO(script))
+        for file in packages:
+            mode = 0o755 if os.access(file.source, os.X_OK) else 0o644
+            with file.source.open("rb") as content:
+                size = os.fstat(content.fileno()).st_size
+                archive.addfile(_member(f"site-packages/{file.name}", size, mode), content)
+    return Packed(path, path.stat().st_size, len(packages) + 2)
+
+
+def pack_module(output: str | os.PathLike[str] = "headwater.zip") -> Packed:
+    """Write Headwater alone, as plain Python, for ``--py-files``.
+
+    What is compiled cannot be imported from a zip, so executors decode with the plain code. redis,
+    hiredis, msgspec, google-crc32c and pyarrow must be installed there.
+    """
+    files = sorted(_own_files(compiled=False))
+    with (
+        _written_whole(Path(output)) as (path, raw),
+        zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for file in files:
+            # ZipInfo's own time is 1980: the same files make the same archive.
+            entry = zipfile.ZipInfo(file.name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, file.source.read_bytes())
+    return Packed(path, path.stat().st_size, len(files))
+
+
+def _script() -> str:
+    major, minor = sys.version_info[:2]
+    patch = _EARLIEST.get((major, minor), 0)
+    return _SCRIPT.format(
+        version=f"{major}.{minor}",
+        earliest=f"({major}, {minor}, {patch})",
+        beyond=f"({major}, {minor + 1})",
+        patch=f".{patch} or later" if patch else "",
+    )
+
+
+def _own_files(*, compiled: bool) -> Iterator[_File]:
+    """This package's files, from where it was imported: also of an editable installation."""
+    wanted = {".py", ".lua", ".toml", ".typed", *({".so"} if compiled else set())}
+    for name in _OWN:
+        spec = find_spec(name)
+        assert spec is not None, name
+        assert spec.origin is not None, name
+        source = Path(spec.origin)
+        if source.stem != "__init__":
+            yield _File(source.name, source)
+            continue
+        for path in source.parent.rglob("*"):
+            if path.suffix in wanted and path.is_file():
+                yield _File(path.relative_to(source.parent.parent).as_posix(), path)
+
+
+def _distribution_files(names: Sequence[str]) -> Iterator[_File]:
+    """The files of distributions and of what they require, where that is installed."""
+    found: dict[str, metadata.Distribution] = {}
+    asked = [(name, True) for name in names]
+    while asked:
+        name, demanded = asked.pop()
+        key = re.sub(r"[-_.]+", "-", name).lower()
+        if key in found:
+            continue
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            if demanded:
+                raise HeadwaterError(
+                    f"{name} is not installed here, so it cannot be packed: pip install {name}"
+                ) from None
+            continue  # required on other systems, or on other versions of Python
+        found[key] = distribution
+        asked += [(required, False) for required in _required(distribution)]
+    for name, distribution in found.items():
+        if distribution.files is None:
+            raise HeadwaterError(
+                f"{name} does not say which files it has, so it cannot be packed: install it with pip"
+            )
+        for file in distribution.files:
+            place = file.as_posix()
+            source = Path(str(distribution.locate_file(file)))
+            # Scripts and data outside of site-packages name this machine's Python.
+            if (
+                not place.startswith(("..", "/"))
+                and not _LEFT_OUT.search(place)
+                and source.is_file()
+            ):
+                yield _File(place, source)
+
+
+def _required(distribution: metadata.Distribution) -> Iterator[str]:
+    """The names that it requires without an extra being asked for."""
+    for requirement in distribution.requires or ():
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        if name is not None and not re.search(r";.*\bextra\b", requirement):
+            yield name[0]
+
+
+def _member(name: str, size: int, mode: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, mode
+    return member
+
+
+@contextmanager
+def _written_whole(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """A file that takes its name when it is complete."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as raw:
+            yield path, raw
+        beside.replace(path)
+    except OSError as error:
+        raise HeadwaterError(
+            f"{path} cannot be written: {error.strerror or error}; choose another --output"
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
