@@ -1,0 +1,75 @@
+"""The driver that a campaign kills: it follows a stream into a sink until it is told to finish.
+
+    python -m tests.spark.chaos.driver '{"url": …, "directory": …, "way": "parquet"}'
+
+On standard output it says one JSON object a line: ``up`` with the JVM's process id when its session
+stands, ``failed`` when a query ended by an error and is started again, ``done`` at its end. A line
+on its standard input, or the input's end, lets it read what there still is and leave.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import Any
+
+from headwater.spark.sessions import session
+from tests.spark.chaos.errands import Errand
+from tests.spark.chaos.ways import WAYS
+from tests.spark.stores import QUICK_JVM
+
+MOST_FAILURES = 200
+"""A query may be ended so often by kills of what belongs to it. More is an error that stays."""
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def main() -> None:
+    errand = Errand.parse(sys.argv[1])
+    quick = {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.shuffle.partitions": "2"}
+    spark = session(app="chaos", master=errand.master, config=quick | errand.conf)
+    spark.sparkContext.setLogLevel("FATAL")
+    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    way = WAYS[errand.way]
+    if errand.die_after is not None:
+        way.die_between_sink_and_commit(errand, jvm)
+    finish = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        finish.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    say(up=jvm)
+    for _ in range(MOST_FAILURES):
+        try:
+            if not finish.is_set():
+                way.follow(spark, errand, finish)
+            way.follow(spark, errand, None)
+            break
+        except Exception as error:
+            if sys.exc_info()[0] is not None and not _alive(spark):
+                raise
+            say(failed=str(error)[:500])
+    else:
+        sys.exit(1)
+    executors = spark.sparkContext._jsc.sc().statusStore().executorList(False)
+    failed = sum(executors.apply(number).failedTasks() for number in range(executors.size()))
+    say(done=True, failed_tasks=failed)
+    spark.stop()
+
+
+def _alive(spark: Any) -> bool:
+    """Whether the JVM still answers."""
+    try:
+        spark.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""One life of a query: a stream that grows, one checkpoint, one sink, and what is killed meanwhile.
+
+kinds     driver     the JVM, the Python that started it, or both, at random moments
+          executor   Python workers and planners of local[*]; executors' JVMs of a real cluster
+          commit     the driver, when a sink has a batch and Spark has not logged that
+verdict   the sink holds the id of each entry that was added, once (I10)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import redis
+
+from tests.spark.chaos.errands import ENTRIES_A_BATCH, STREAM, VICTIMS, Errand
+from tests.spark.chaos.processes import PATIENCE_SECONDS, Driver, DriverLost, busy
+from tests.spark.chaos.ways import WAYS, Way
+from tests.spark.cluster import Cluster, standalone_cluster
+
+Kind = Literal["driver", "executor", "commit"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+KILLS_OF: Final[dict[Kind, int]] = {"driver": 4, "executor": 20, "commit": 4}
+"""Kills in one life: a driver's costs a session's start, an executor's costs a task."""
+
+SPREAD_SECONDS: Final = 0.7
+"""A kill comes so long after a batch's beginning, at most: it may hit any step of that batch."""
+
+BURSTS_A_SECOND: Final = 20
+ENTRIES_A_BURST: Final = (5, 120)
+BATCHES_AHEAD: Final = 5
+"""What waits in the stream at most, so that the last driver is soon through."""
+
+
+@dataclass
+class Life:
+    """What was done in one life and what became of it."""
+
+    kind: Kind
+    way: str
+    store: str
+    seed: int
+    entries: int = 0
+    moments: list[str] = field(default_factory=list)
+    """Of each kill: what was hit, and where the query stood."""
+    queries_failed: int = 0
+    tasks_failed: int = 0
+    left_over: int = 0
+    """Processes that outlived the driver that started them, until they were ended at the end."""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def trials(self) -> int:
+        return len(self.moments)
+
+
+def live(kind: Kind, way: str, *, store: str, url: str, seed: int, kills: int) -> Life:
+    """One life with ``kills`` kills, and its verdict."""
+    life = Life(kind, way, store, seed)
+    directory = Path(tempfile.mkdtemp(prefix="hw-chaos-"))
+    try:
+        with redis.Redis.from_url(url, protocol=2) as client:
+            client.flushall()
+            trial = _Trial(life, WAYS[way], client, directory, url)
+            try:
+                {"driver": trial.drivers, "executor": trial.executors, "commit": trial.commits}[
+                    kind
+                ](kills)
+            except DriverLost as lost:
+                life.failures.append(str(lost))
+            finally:
+                trial.clear()
+            trial.judge()
+    finally:
+        # What failed stays to be looked at.
+        if life.failures:
+            life.failures.append(f"kept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    return life
+
+
+class _Trial:
+    def __init__(
+        self, life: Life, way: Way, client: redis.Redis, directory: Path, url: str
+    ) -> None:
+        self._life, self._way, self._client = life, way, client
+        self._directory, self._url = directory, url
+        self._chance = random.Random(life.seed)
+        self._added: list[str] = []
+        self._drivers: list[Driver] = []
+
+    # --- kinds ------------------------------------------------------------------------------------
+
+    def drivers(self, kills: int) -> None:
+        """Each driver lives for a few batches, is killed and followed by the next at once."""
+        for _ in range(kills):
+            driver = self._start()
+            with self._growing():
+                self._await_moment(driver, batches=self._chance.randint(0, 4))
+                where = self._standing()
+                victim = self._chance.choice(VICTIMS)
+                driver.strike(victim)
+            self._life.moments.append(f"{victim} {where}")
+        self._finish()
+
+    def commits(self, kills: int) -> None:
+        """Each driver dies when its sink has a batch, the first or one of the next."""
+        for _ in range(kills):
+            victim = self._chance.choice(VICTIMS)
+            after = self._logged("commits") + self._chance.randint(1, 4)
+            driver = self._start(die_after=after, victim=victim)
+            with self._growing():
+                driver.await_end()
+            if self._logged("offsets") == self._logged("commits"):
+                raise DriverLost(f"the driver died too early or too late\n{driver.errors()}")
+            self._life.moments.append(f"{victim} {self._standing()}")
+        self._finish()
+
+    def executors(self, kills: int) -> None:
+        """One driver, whose helpers are killed one after the other."""
+        with ExitStack() as stack:
+            cluster = None
+            if self._chance.random() < 0.5:
+                cluster = stack.enter_context(standalone_cluster(workers=2, cores=1))
+            driver = self._start(**_on_cluster(cluster))
+            with self._growing():
+                for _ in range(kills):
+                    self._await_moment(driver, batches=self._chance.randint(0, 1))
+                    hit = self._strike_helper(driver, cluster)
+                    self._life.moments.append(f"{hit} {self._standing()}")
+            self._finish(driver)
+
+    def _strike_helper(self, driver: Driver, cluster: Cluster | None) -> str:
+        """Kill one of what works for the driver, rather one that is at work; what it was."""
+        finds: dict[str, Callable[[], list[int]]] = {"planner": driver.planners}
+        if cluster is None:
+            finds["worker"] = driver.running_workers
+        else:
+            finds["executor"] = cluster.executors
+        what = self._chance.choices(list(finds), (1, 4))[0]
+        at_work = self._chance.random() < 0.7
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            driver.said()
+            pids = finds[what]()
+            found = [pid for pid in pids if busy(pid)] if at_work else pids
+            if found:
+                with suppress(ProcessLookupError):
+                    os.kill(self._chance.choice(found), signal.SIGKILL)
+                    return what
+            time.sleep(0.001)  # nothing says that a worker has begun
+        raise DriverLost(f"there was no {what} to kill\n{driver.errors()}")
+
+    # --- drivers ----------------------------------------------------------------------------------
+
+    def _start(self, **orders: Any) -> Driver:
+        driver = Driver(Errand(self._url, str(self._directory), self._way.name, **orders))
+        self._drivers.append(driver)
+        driver.await_up()
+        return driver
+
+    def _finish(self, driver: Driver | None = None) -> None:
+        """A driver that nobody kills reads what there is."""
+        driver = driver or self._start()
+        self._life.tasks_failed += driver.finish()
+
+    def clear(self) -> None:
+        """End what is left."""
+        for driver in self._drivers:
+            with suppress(DriverLost):
+                driver.said()
+            self._life.queries_failed += len(driver.failed)
+            self._life.left_over += driver.clear()
+
+    # --- moments ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _growing(self) -> Iterator[None]:
+        """Entries come all the time, in bursts."""
+        ended = threading.Event()
+
+        def add() -> None:
+            chance = random.Random(self._chance.random())
+            while not ended.wait(chance.uniform(0, 2 / BURSTS_A_SECOND)):
+                if len(self._added) < (self._logged("offsets") + BATCHES_AHEAD) * ENTRIES_A_BATCH:
+                    self._add(chance, chance.randint(*ENTRIES_A_BURST))
+
+        self._add(self._chance, 100)
+        thread = threading.Thread(target=add)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _add(self, chance: random.Random, count: int) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        for _ in range(count):
+            text = "x" * chance.choice((0, 10, 1000))
+            pipeline.xadd(STREAM, {"n": len(self._added), "text": text})
+        self._added += [id_.decode() for id_ in pipeline.execute()]
+        self._life.entries = len(self._added)
+
+    def _await_moment(self, driver: Driver, *, batches: int) -> None:
+        """A random moment after the beginning of one of the next batches."""
+        begun = self._logged("offsets") + batches
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._logged("offsets") < begun:
+            driver.said()
+            if time.monotonic() > deadline:
+                raise DriverLost(f"no batch began\n{driver.errors()}")
+            time.sleep(0.002)  # nothing tells of a file in another process's directory
+        time.sleep(self._chance.uniform(0, SPREAD_SECONDS))
+
+    def _logged(self, log: str) -> int:
+        """The number of the last batch in one of the checkpoint's logs; -1 before the first."""
+        place = self._way.checkpoint(self._directory) / log
+        names = [path.name for path in place.iterdir()] if place.is_dir() else []
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _standing(self) -> str:
+        """Where the query stands."""
+        begun, done = self._logged("offsets"), self._logged("commits")
+        return f"in batch {begun}" if begun > done else f"after batch {done}"
+
+    # --- verdict ----------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """What the sink holds against what was added."""
+        held = self._way.ids(self._directory, self._client)
+        self._life.failures += verdict(Counter(self._added), held)
+
+
+def verdict(added: Counter[str], held: Counter[str]) -> list[str]:
+    """What a sink lacks of the ids that were added, and what it has more."""
+    lost, more = added - held, held - added
+    found = []
+    if lost:
+        found.append(f"lost {lost.total()}: {sorted(lost)[:20]}")
+    if more:
+        found.append(f"too many {more.total()}: {sorted(more)[:20]}")
+    return found
+
+
+def _on_cluster(cluster: Cluster | None) -> dict[str, Any]:
+    """What a driver is told to use the cluster, on which any number of executors may die."""
+    if cluster is None:
+        return {}
+    path = os.pathsep.join(str(Path(__file__).resolve().parents[3] / room) for room in ("src", ""))
+    conf = {
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.task.maxFailures": "100",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executorEnv.PYTHONPATH": path,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    return {"master": cluster.master, "conf": conf}
