@@ -62,9 +62,10 @@ class HeadwaterSource(DataSource):
                 "members and could not settle them. Leave group out, or use readStream."
             )
         if options.archive is not None:
-            from headwater.spark.archive.batch import ArchiveBatchReader
+            from headwater.spark.archive.batch import ArchiveBatchReader, ArchivePushdownReader
 
-            return ArchiveBatchReader(options, shape)
+            kind = ArchivePushdownReader if options.pushdown else ArchiveBatchReader
+            return kind(options, shape)
         if options.pushdown:
             from headwater.spark.log_mode.pushdown import PushdownReader
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,9 +47,9 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
     """
     builder = RowBuilder(shape, part.stream)
     found = 0
-    pages = _pages(options, part)
+    pages = pages_of(options, part)
     while True:
-        with _collector_off():
+        with collector_off():
             page = next(pages, None)
             if page is None:
                 break
@@ -64,7 +64,7 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """A page is lists in lists by the thousand, none of them in a cycle: the search for cycles
     would take a third of the time."""
     collecting = gc.isenabled()
@@ -93,7 +93,8 @@ def _judge(options: SourceOptions, part: EntryRange, found: int) -> None:
         report(finding, options)
 
 
-def _pages(options: SourceOptions, part: EntryRange) -> Iterator[Page]:
+def pages_of(options: SourceOptions, part: EntryRange) -> Generator[Page, None, None]:
+    """The entries that the stream holds of ``part`` now, page by page in the order of their ids."""
     source = _PageSource(options.url)
     start, count = part.ids.start, FIRST_PAGE
     try:

@@ -48,10 +48,11 @@ def starting_position(
     start = options.start_of(stream)
     if start == "latest":
         return Position(state.last_id, state.entries_added)
-    if start == "earliest" or start == MIN_ID:
-        return Position(MIN_ID, state.entries_added - state.length)
+    if start == "earliest":
+        start = MIN_ID
     assert not isinstance(start, str)
-    after = before(start)
+    # With an archive, what comes after the beginning is more than the stream's length: ask.
+    after = MIN_ID if start == MIN_ID else before(start)
     if after >= state.last_id:
         # An id past the end is "latest": an offset must not name an id that the stream never had,
         # for that is how a stream looks that was made anew.

@@ -100,14 +100,13 @@ def run_archive(
     Spark's executors read and write; without a session this process does. ``report`` gets a line
     for each stream. Raises `DataLoss` where entries went before they were archived.
     """
-    from headwater.spark.archive.archiver import Archiver, Trimming
+    from headwater.spark.archive.archiver import Archiver
+    from headwater.spark.archive.trimming import Trimming
 
     trimming = Trimming(archive.keep_ms, archive.forget_queries_after_ms) if archive.trim else None
     done: list[Archived] = []
     for source in archive.sources:
-        archiver = Archiver(
-            parse_options(_without_reading(source.options)), source.schema, archive.path, trimming
-        )
+        archiver = Archiver(parse_options(source.options), source.schema, archive.path, trimming)
         for archived in archiver.run(spark):
             report(str(archived))
             done.append(archived)
@@ -117,40 +116,17 @@ def run_archive(
 def archive_status(archive: Archive) -> list[Status]:
     """Of each stream: how far it is archived, in how much, up to where it may be trimmed, and who
     holds that back. It reads manifests and asks the servers; nothing is written."""
-    from headwater.spark.archive.archiver import Archiver, Trimming
+    from headwater.spark.archive.archiver import Archiver
+    from headwater.spark.archive.trimming import Trimming
 
     trimming = Trimming(archive.keep_ms, archive.forget_queries_after_ms) if archive.trim else None
     return [
         status
         for source in archive.sources
         for status in Archiver(
-            parse_options(_without_reading(source.options)), source.schema, archive.path, trimming
+            parse_options(source.options), source.schema, archive.path, trimming
         ).status()
     ]
-
-
-_OF_READING: Final = (
-    "archive",
-    "group",
-    "consumerprefix",
-    "minidletime",
-    "maxdeliveries",
-    "deadletterstream",
-    "startingid",
-    "startingtimestamp",
-    "endingid",
-    "endingtimestamp",
-    "columns",
-    "pushdown",
-    "inferschema",
-    "samplingentries",
-    "mode",
-)
-"""Options of one reader of the stream: the archive holds all of it, for every reader."""
-
-
-def _without_reading(options: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in options.items() if name.lower() not in _OF_READING}
 
 
 def _path(problems: Problems, value: object, base: Path) -> Path | None:

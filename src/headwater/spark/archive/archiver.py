@@ -1,0 +1,277 @@
+"""Archives streams: a step of entries into files, then a line of the manifest, then the trim.
+
+Rule 1. A step is files first (synced), then the line that names them (synced). Killed before the line,
+        it never was: the next run removes its files and does it again. Killed after, it is done.
+Rule 2. Nothing is trimmed that no line names.
+Rule 3. What is archived is counted as a reader of the stream counts (log_mode/completeness.py): what
+        went before it was archived is an error, or a warning where the options accept it.
+Rule 4. One archiver at a time has a stream's directory, by a lock on a file in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql.types import StructType
+
+from headwater import errors
+from headwater.errors import DataLoss, HeadwaterError, StoreInUse
+from headwater.model import StreamID
+from headwater.spark.archive.files import PartWriter, typed_columns
+from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment, total
+from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
+from headwater.spark.decoding.pages import pages_of
+from headwater.spark.log_mode.completeness import judge, judge_range, report, was_set_back
+from headwater.spark.log_mode.offsets import Position, Span
+from headwater.spark.log_mode.partitions import EntryRange
+from headwater.spark.log_mode.planning import Look, Planner, planner
+from headwater.spark.options import SourceOptions
+from headwater.spark.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEP_ENTRIES: Final = 2_000_000
+"""Entries of one step: what a crash costs at most."""
+
+_ENTRIES_WORTH_A_TASK: Final = 20_000
+
+
+class Archived(NamedTuple):
+    """What a run did to one stream: ``entries`` archived up to ``end``, ``trimmed`` of the stream."""
+
+    stream: str
+    entries: int
+    bytes: int
+    end: StreamID
+    trimmed: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"archive of {self.stream}: {self.entries:,} entries ({self.bytes:,} bytes) in "
+            f"{self.seconds:.1f} s, up to {self.end}; {self.trimmed:,} trimmed"
+        )
+
+
+class Status(NamedTuple):
+    """How a stream's archive stands. ``waiting`` entries of the stream are not in it yet. ``holds``
+    says who needs what, the first of which bounds a trim; empty where nothing is ever trimmed.
+    """
+
+    stream: str
+    end: StreamID
+    entries: int
+    bytes: int
+    waiting: int
+    holds: tuple[Hold, ...]
+
+    @property
+    def bound(self) -> StreamID | None:
+        """The smallest id that somebody needs: entries below it can go."""
+        return self.holds[0].first if self.holds else None
+
+
+class Archiver:
+    """Archives the streams of ``options`` at ``path``, with typed columns by ``schema``.
+
+    Without ``trimming`` the streams stay as they are.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType | None,
+        path: Path,
+        trimming: Trimming | None = None,
+        *,
+        step_entries: int = STEP_ENTRIES,
+    ) -> None:
+        # All of the stream is archived, for every reader, however one of them reads it.
+        self._options = replace(options, mode="permissive", columns=None, archive=None)
+        self._typed = typed_columns(schema, self._options)
+        self._path = path.absolute()
+        self._trimming = trimming
+        self._step_entries = step_entries
+
+    def run(self, spark: SparkSession | None = None) -> Iterator[Archived]:
+        """Archive what each stream holds now, then trim it; what was done, stream by stream.
+
+        ``spark``'s executors read and write; without it this process does. Raises `DataLoss` for
+        what went before it was archived, `StoreInUse` while another archiver is at it.
+        """
+        store = Store(self._options)
+        try:
+            for stream in store.streams():
+                began = time.monotonic()
+                manifest = Manifest(self._path, stream)
+                plans = planner(store)
+                if not manifest.segments() and store.state(stream) is None:
+                    continue  # nothing was ever there
+                with _locked(manifest):
+                    manifest.remove_strangers()
+                    segments = [*self._steps(store, plans, manifest, spark)]
+                    trimmed = 0
+                    if self._trimming is not None and manifest.segments():
+                        trimmed = Trimmer(store, manifest, self._trimming).trim()
+                entries, size = total(segments)
+                seconds = time.monotonic() - began
+                yield Archived(stream, entries, size, manifest.end.id, trimmed, seconds)
+        finally:
+            store.close()
+
+    def status(self) -> Iterator[Status]:
+        """How the archive of each stream stands; nothing is written."""
+        store = Store(self._options)
+        try:
+            for stream in store.streams():
+                manifest = Manifest(self._path, stream)
+                state, end = store.state(stream), manifest.end.id
+                waiting = planner(store).count(stream, end, state.last_id) if state else 0
+                holds: list[Hold] = []
+                if self._trimming is not None:
+                    holds = Trimmer(store, manifest, self._trimming).holds()
+                entries, size = total(manifest.segments())
+                yield Status(stream, end, entries, size, waiting, tuple(holds))
+        finally:
+            store.close()
+
+    # --- one stream -------------------------------------------------------------------------------
+
+    def _steps(
+        self, store: Store, plans: Planner, manifest: Manifest, spark: SparkSession | None
+    ) -> Iterator[Segment]:
+        """Archive step by step up to the stream's last id now; each step is durable when it comes."""
+        position, look = self._begin(plans, manifest)
+        if look is None:
+            return
+        target = Position(look.to, position.added + look.taken)
+        while position.id < target.id and (
+            position.added < target.added or position != manifest.end
+        ):
+            left = target.added - position.added
+            end = target
+            if left > self._step_entries:
+                ahead = look._replace(total=left, taken=left)
+                shorter = plans.limit(manifest.stream, position, ahead, self._step_entries)
+                if shorter is None:
+                    raise DataLoss(f"stream {manifest.stream!r} was deleted while it was archived")
+                end = Position(shorter.to, position.added + shorter.taken)
+            segment = self._step(store, plans, manifest, Span(position, end), spark)
+            manifest.append(segment)
+            yield segment
+            position = end
+
+    def _begin(self, plans: Planner, manifest: Manifest) -> tuple[Position, Look | None]:
+        """Where to go on, with what is missing there judged."""
+        stream, fresh = manifest.stream, not manifest.segments()
+        end = manifest.end
+        look = plans.look(stream, end, None)
+        if was_set_back(end, look.state if look else None):
+            now = "the key is gone" if look is None else f"its last id is {look.state.last_id}"
+            raise DataLoss(
+                f"stream {stream!r} was deleted, made anew or set back: it is archived up to {end.id} "
+                f"({manifest.directory}), and now {now}. Ids that came twice cannot be kept apart in "
+                "one archive: give it another path, or move the old archive away."
+            )
+        if look is None:
+            return end, None
+        finding = None if fresh else judge(stream, end, look.state, look.total)
+        if finding:
+            report(finding, self._options)
+        return Position(end.id, look.state.entries_added - look.total), look
+
+    def _step(
+        self,
+        store: Store,
+        plans: Planner,
+        manifest: Manifest,
+        span: Span,
+        spark: SparkSession | None,
+    ) -> Segment:
+        stream = manifest.stream
+        parts: list[EntryRange] = []
+        if span.entries:
+            tasks = spark.sparkContext.defaultParallelism if spark else 1
+            tasks = max(1, min(tasks, span.entries // _ENTRIES_WORTH_A_TASK))
+            cut = plans.cut(stream, span, tasks).parts
+            parts = [EntryRange(stream, ids, count) for ids, count in cut]
+        files = self._write(parts, manifest.directory, spark)
+        finding = judge_range(
+            stream,
+            span.start.id,
+            span.end.id,
+            expected=span.entries,
+            found=sum(file.entries for file in files),
+            state=store.state(stream),
+        )
+        if finding:
+            report(finding, self._options)
+        schema = self._typed.json() if self._typed.fields else None
+        return Segment(span.start, span.end, schema, self._options.codec, tuple(files))
+
+    def _write(
+        self, parts: Sequence[EntryRange], directory: Path, spark: SparkSession | None
+    ) -> list[ArchiveFile]:
+        tasks = [_Task(self._options, self._typed, str(directory), part) for part in parts]
+        if spark is None or not tasks:
+            results = [write_part(task) for task in tasks]
+        else:
+            results = spark.sparkContext.parallelize(tasks, len(tasks)).map(write_part).collect()
+        for result in results:
+            if isinstance(result, _Failed):
+                kind: type[HeadwaterError] = getattr(errors, result.kind, HeadwaterError)
+                raise kind(result.text)
+        files = [file for result in results if isinstance(result, list) for file in result]
+        return sorted(files, key=lambda file: file.groups[0].first)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What an executor is sent."""
+
+    options: SourceOptions
+    typed: StructType
+    directory: str
+    part: EntryRange
+
+
+class _Failed(NamedTuple):
+    """What an executor sends back instead of an exception, of which the JVM would make a page."""
+
+    kind: str
+    text: str
+
+
+def write_part(task: _Task) -> list[ArchiveFile] | _Failed:
+    """Write the entries of one range to files, in an executor."""
+    try:
+        writer = PartWriter(Path(task.directory), task.part.stream, task.typed, task.options)
+        return writer.write(pages_of(task.options, task.part))
+    except HeadwaterError as error:
+        return _Failed(type(error).__name__, str(error))
+    except OSError as error:
+        return _Failed(
+            "HeadwaterError",
+            f"the archive at {task.directory} cannot be written: {error.strerror or error}. It must "
+            "be a directory that every executor can write to.",
+        )
+
+
+@contextmanager
+def _locked(manifest: Manifest) -> Iterator[None]:
+    manifest.state.mkdir(parents=True, exist_ok=True)
+    with (manifest.state / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreInUse(
+                f"another run archives to {manifest.directory} now; wait for it to end"
+            ) from None
+        yield

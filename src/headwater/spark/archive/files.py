@@ -1,0 +1,268 @@
+"""What an archive's Parquet file holds, and how it is written.
+
+    id string                     the entry's id
+    timestamp timestamp           its milliseconds
+    <a column a field>            of the source's schema, cast as the source casts it; null for what
+                                  is missing or does not fit
+    fields map<binary, binary>    the raw fields in their order, repeated names and all
+
+``fields`` is the entry, the same bytes that the stream held; the typed columns are made from it, so
+that a reader with that schema casts nothing. Nothing rests on a cast that could be undone: a column
+that was declared wrongly, or a caster that is corrected one day, costs speed and no data.
+
+Files are sorted by id, of one day each, and closed at some `FILE_BYTES`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import StringType, StructField, StructType
+
+from headwater.messages import is_reserved
+from headwater.model import StreamID
+from headwater.spark.archive.manifest import ArchiveFile, RowGroup
+from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.rows import RowBuilder
+from headwater.spark.durable import sync, sync_all
+from headwater.spark.options import SourceOptions
+
+GROUP_ENTRIES: Final = 128 * 1024
+"""Entries of a row group: what is read for one id, and what a reader can skip."""
+
+GROUP_BYTES: Final = 64 * 1024 * 1024
+"""What a row group weighs in memory before it is written, where entries are big."""
+
+FILE_BYTES: Final = 256 * 1024 * 1024
+"""A file is closed beyond that: few enough to list, small enough to copy again."""
+
+FIELDS: Final = pa.map_(pa.binary(), pa.binary())
+_RESCUED: Final = "_rescued"
+_DAY_MS: Final = 86_400_000
+_NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What readers of partitioned directories take for null: an id beyond the year 9999."""
+
+
+def typed_columns(schema: StructType | None, options: SourceOptions) -> StructType:
+    """The columns of ``schema`` that are fields of the message, each of which may be null."""
+    if schema is None:
+        return StructType([])
+    shape = Shape.of(schema, options)
+    return StructType(
+        [StructField(one.name, one.type) for one in shape.columns if one.kind == "value"]
+    )
+
+
+def day_of(ms: int) -> str:
+    """The day of a moment, in UTC, as the name of its directory has it."""
+    try:
+        return str(dt.date(1970, 1, 1) + dt.timedelta(days=ms // _DAY_MS))
+    except OverflowError:
+        return _NO_DAY
+
+
+class PartWriter:
+    """Writes entries that come in the order of their ids, to files beneath ``directory``.
+
+    The names are new ones, so a task that runs twice writes twice, and the manifest names one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        stream: str,
+        typed: StructType,
+        options: SourceOptions,
+        *,
+        group_entries: int = GROUP_ENTRIES,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
+        self._directory = directory
+        self._group_entries = group_entries
+        self._file_bytes = file_bytes
+        self._shape = StructType([*typed.fields, StructField(_RESCUED, StringType())])
+        self._builder = RowBuilder(Shape.of(self._shape, options), stream)
+        typed_fields = [self._builder.schema.field(name) for name in typed.names]
+        self._schema = pa.schema(
+            [
+                pa.field("id", pa.string(), nullable=False),
+                pa.field("timestamp", pa.timestamp("us", "UTC")),
+                *typed_fields,
+                pa.field("fields", FIELDS, nullable=False),
+            ]
+        )
+        self._day: str | None = None
+        self._file: _OpenFile | None = None
+        self._group: list[pa.RecordBatch] = []
+        self._marks: list[tuple[int, bool]] = []  # of each batch: bad entries, whether it is plain
+        self._done: list[ArchiveFile] = []
+
+    def write(self, pages: Iterable[Page]) -> list[ArchiveFile]:
+        """The files that hold ``pages``, synced."""
+        try:
+            for page in pages:
+                self._add(page)
+            self._close()
+        except BaseException:
+            if self._file is not None:
+                self._file.abandon()
+            raise
+        paths = [self._directory / file.name for file in self._done]
+        sync_all({*paths, *(path.parent for path in paths)})
+        sync(self._directory)
+        return self._done
+
+    def _add(self, page: Page) -> None:
+        batch, bad = self._batch(page)
+        plain = _is_plain(page.bodies)
+        for day, start, stop in _days(page.ids):
+            if day != self._day:
+                self._close()
+                self._day = day
+            part = batch.slice(start, stop - start)
+            self._group.append(part)
+            self._marks.append((sum(start <= place < stop for place in bad), plain))
+            entries = sum(one.num_rows for one in self._group)
+            weight = sum(one.get_total_buffer_size() for one in self._group)
+            if entries >= self._group_entries or weight >= GROUP_BYTES:
+                self._flush()
+
+    def _batch(self, page: Page) -> tuple[pa.RecordBatch, list[int]]:
+        """The page as the file has it, and the places of the entries that did not fit."""
+        rows = self._builder.build(page)
+        rescued = rows.column(_RESCUED)
+        bad = [place for place in range(len(page)) if rescued[place].is_valid]
+        if rescued.null_count == len(page):
+            bad = []
+        columns = {name: rows.column(name) for name in rows.schema.names if name != _RESCUED}
+        columns |= {
+            "id": page.id_column(),
+            "timestamp": page.moments(),
+            "fields": _raw(page.bodies),
+        }
+        arrays = [columns[name] for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema), bad
+
+    def _flush(self) -> None:
+        if not self._group:
+            return
+        if self._file is None:
+            assert self._day is not None
+            self._file = _OpenFile(self._directory, self._day, self._schema)
+        table = pa.Table.from_batches(self._group, self._schema)
+        ids = table.column("id")
+        self._file.add(
+            table,
+            RowGroup(
+                first=StreamID.parse(ids[0].as_py()),
+                last=StreamID.parse(ids[-1].as_py()),
+                entries=table.num_rows,
+                bad=sum(bad for bad, _plain in self._marks),
+                plain=all(plain for _bad, plain in self._marks),
+            ),
+        )
+        self._group, self._marks = [], []
+        if self._file.bytes >= self._file_bytes:
+            self._close()
+
+    def _close(self) -> None:
+        self._flush()
+        if self._file is not None:
+            self._done.append(self._file.close())
+            self._file = None
+
+
+class _OpenFile:
+    """A file that row groups are added to; it has its name only when it is whole."""
+
+    def __init__(self, directory: Path, day: str, schema: pa.Schema) -> None:
+        self._name = f"day={day}/{uuid.uuid4().hex}.parquet"
+        self._path = directory / self._name
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._sink = self._path.open("wb")
+        self._groups: list[RowGroup] = []
+        typed = [field.name for field in schema if field.name not in {"id", "timestamp", "fields"}]
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            # Every id is another one; of values, names of fields and times many are alike.
+            use_dictionary=[*typed, "timestamp", "fields.key_value.key"],
+            write_page_checksum=True,
+        )
+
+    @property
+    def bytes(self) -> int:
+        return self._sink.tell()
+
+    def add(self, table: pa.Table, group: RowGroup) -> None:
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._groups.append(group)
+
+    def close(self) -> ArchiveFile:
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        return ArchiveFile(self._name, size, tuple(self._groups))
+
+    def abandon(self) -> None:
+        self._sink.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _raw(bodies: list[list[bytes]]) -> pa.MapArray:
+    starts = list(accumulate((len(body) // 2 for body in bodies), initial=0))
+    flat = list(chain.from_iterable(bodies))
+    return pa.MapArray.from_arrays(
+        pa.array(starts, pa.int32()),
+        pa.array(flat[::2], pa.binary()),
+        pa.array(flat[1::2], pa.binary()),
+    )
+
+
+def bodies_of(fields: pa.MapArray) -> list[list[bytes]]:
+    """The fields of each entry as a flat list of names and values: what `_raw` was made from."""
+    offsets: list[int] = fields.offsets.to_pylist()
+    first, last = offsets[0], offsets[-1]
+    pairs: list[Any] = [b""] * (2 * (last - first))
+    pairs[::2] = fields.keys.slice(first, last - first).to_pylist()
+    pairs[1::2] = fields.items.slice(first, last - first).to_pylist()
+    return [
+        pairs[2 * (start - first) : 2 * (stop - first)]
+        for start, stop in pairwise(offsets)
+    ]
+
+
+def _is_plain(bodies: list[list[bytes]]) -> bool:
+    """Whether ``fields`` of these entries is the same map however it is read (`RowGroup.plain`)."""
+    for names in {tuple(body[::2]) for body in bodies}:
+        if len(set(names)) < len(names) or any(map(is_reserved, names)):
+            return False
+        try:
+            b"".join(names).decode()
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def _days(ids: list[bytes]) -> Iterator[tuple[str, int, int]]:
+    """The days of ``ids``, which rise, each with the places of its first and past its last."""
+    moments = [int(id_[: id_.index(b"-")]) for id_ in (ids[0], ids[-1])]
+    if moments[0] // _DAY_MS == moments[1] // _DAY_MS:
+        yield day_of(moments[0]), 0, len(ids)
+        return
+    start = 0
+    days = [int(id_[: id_.index(b"-")]) // _DAY_MS for id_ in ids]
+    for place in range(1, len(ids) + 1):
+        if place == len(ids) or days[place] != days[start]:
+            yield day_of(days[start] * _DAY_MS), start, place
+            start = place

@@ -1,0 +1,254 @@
+"""The manifest of one archived stream: what is in the archive, and nothing else is.
+
+    archive/orders/
+      day=2026-11-21/00000012-5f0c….parquet
+      _headwater/
+        manifest.jsonl     a first line that names the stream, then one line a segment; fsynced
+        lock               held by whoever archives
+
+A segment is what one step of archiving added: the entries after ``start`` up to ``end``, in files
+that are each of one day (UTC, by the ids' milliseconds), in row groups whose first and last ids and
+counts stand here. So planning opens no file.
+
+Rule 1. Segments follow one another: each starts where the one before ended. The end of the last
+        is the archive's end, and every entry up to it that was there to be archived is in it.
+Rule 2. A file that no line names is not part of the archive (a killed step left it), whatever
+        lists the directory.
+Rule 3. Positions count as the stream does (log_mode/offsets.py): ``added`` is how many entries had
+        ever been added, so reading goes on in the stream with nothing to convert.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from headwater.errors import DataLoss, DeclarationError
+from headwater.model import StreamID
+from headwater.spark.durable import append_line, sync, whole_lines
+from headwater.spark.log_mode.offsets import BEGINNING, Position
+
+STATE: Final = "_headwater"
+_FORMAT: Final = 1
+_LONGEST_NAME: Final = 200
+"""Bytes; file systems take 255."""
+
+
+class RowGroup(NamedTuple):
+    """Entries of one file that are read together. ``bad``: so many of them did not fit the schema.
+    ``plain``: in none does a field's name come twice, belong to the framework, or break UTF-8.
+    """
+
+    first: StreamID
+    last: StreamID
+    entries: int
+    bad: int
+    plain: bool
+
+
+class ArchiveFile(NamedTuple):
+    """A Parquet file; ``name`` is relative to the stream's directory."""
+
+    name: str
+    bytes: int
+    groups: tuple[RowGroup, ...]
+
+    @property
+    def entries(self) -> int:
+        return sum(group.entries for group in self.groups)
+
+
+class Segment(NamedTuple):
+    """What one step of archiving added. ``schema`` (as Spark writes it in JSON) and ``codec`` are
+    what the typed columns of its files were made by; None: there are none."""
+
+    start: Position
+    end: Position
+    schema: str | None
+    codec: str
+    files: tuple[ArchiveFile, ...]
+
+    @property
+    def entries(self) -> int:
+        return sum(file.entries for file in self.files)
+
+
+def directory_of(path: Path | str, stream: str) -> Path:
+    """The directory of ``stream`` in the archive at ``path``; raises `DeclarationError` for a url.
+
+    >>> directory_of("archive", "orders:eu/1").name
+    'orders%3Aeu%2F1'
+    """
+    if "://" in str(path):
+        raise DeclarationError(
+            f"archive: {str(path)!r} is a url; a directory on a file system that the driver and all "
+            "executors share is expected"
+        )
+    name = quote(stream, safe=" ")
+    if name[0] in "._":  # readers of Parquet directories pass over such names
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}~{hashlib.sha256(stream.encode()).hexdigest()[:16]}"
+    return Path(path) / name
+
+
+class Manifest:
+    """The manifest of ``stream`` in the archive at ``path``, read again when it has grown."""
+
+    def __init__(self, path: Path | str, stream: str) -> None:
+        self.stream = stream
+        self.directory = directory_of(path, stream)
+        self.state = self.directory / STATE
+        self._file = self.state / "manifest.jsonl"
+        self._size = -1
+        self._segments: tuple[Segment, ...] = ()
+
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments there are now, in order. What has not changed is not read again.
+
+        Raises `DataLoss` for a manifest that is damaged, `DeclarationError` for another stream's.
+        """
+        try:
+            size = self._file.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size != self._size:
+            # The size is taken first: what comes between the two is only read once more.
+            self._segments, self._size = self._read(), size
+        return self._segments
+
+    @property
+    def end(self) -> Position:
+        """Up to where the stream is archived; the beginning where it is not."""
+        segments = self.segments()
+        return segments[-1].end if segments else BEGINNING
+
+    def append(self, segment: Segment) -> None:
+        """Add ``segment``, whose files are on the disk; when this returns, so is the line."""
+        segments = self.segments()
+        assert not segments or segments[-1].end.id == segment.start.id, (segments[-1].end, segment)
+        self.state.mkdir(parents=True, exist_ok=True)
+        if not whole_lines(self._file):
+            first = {"archive": self.stream, "format": _FORMAT}
+            append_line(self._file, json.dumps(first).encode())
+            for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
+                sync(directory)
+        append_line(self._file, json.dumps(_written(segment)).encode())
+
+    def remove_strangers(self) -> list[str]:
+        """Remove the files that no segment names; only whoever holds the lock may ask for it."""
+        known = {file.name for segment in self.segments() for file in segment.files}
+        strangers = [
+            file
+            for file in self.directory.glob("day=*/*.parquet")
+            if str(file.relative_to(self.directory)) not in known
+        ]
+        for file in strangers:
+            file.unlink()
+        return sorted(str(file.relative_to(self.directory)) for file in strangers)
+
+    def _read(self) -> tuple[Segment, ...]:
+        segments: list[Segment] = []
+        for number, line in enumerate(whole_lines(self._file), 1):
+            try:
+                values = json.loads(line)
+                if number == 1:
+                    self._check_first(values)
+                    continue
+                segment = _read_segment(values)
+                if segments and segment.start.id != segments[-1].end.id:
+                    raise ValueError(f"it starts at {segment.start.id}, the line before ends at "
+                                     f"{segments[-1].end.id}")  # fmt: skip
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DataLoss(
+                    f"the archive's manifest {self._file} is damaged at line {number} "
+                    f"({type(error).__name__}: {error}). Restore it from a copy; the Parquet files "
+                    "beside it hold the entries."
+                ) from error
+            segments.append(segment)
+        return tuple(segments)
+
+    def _check_first(self, values: Any) -> None:
+        if values["format"] != _FORMAT:
+            raise DeclarationError(
+                f"archive: {self._file} has the format {values['format']!r}; this version of "
+                f"Headwater reads {_FORMAT}. Install the version that wrote it, or a later one."
+            )
+        if values["archive"] != self.stream:
+            raise DeclarationError(
+                f"archive: {self.directory} is the archive of {values['archive']!r}, "
+                f"not of {self.stream!r}"
+            )
+
+
+def archived_streams(path: Path | str) -> list[str]:
+    """The streams that have an archive at ``path``."""
+    found: list[str] = []
+    for file in Path(path).glob(f"*/{STATE}/manifest.jsonl"):
+        lines = whole_lines(file)
+        if lines:
+            name = json.loads(lines[0])["archive"]
+            assert isinstance(name, str), file
+            found.append(name)
+    return sorted(found)
+
+
+def _written(segment: Segment) -> dict[str, Any]:
+    return {
+        "from": str(segment.start.id),
+        "added_from": segment.start.added,
+        "to": str(segment.end.id),
+        "added_to": segment.end.added,
+        "entries": segment.entries,
+        "codec": segment.codec,
+        "schema": segment.schema,
+        "files": [
+            {
+                "name": file.name,
+                "bytes": file.bytes,
+                "groups": [
+                    [str(group.first), str(group.last), group.entries, group.bad, group.plain]
+                    for group in file.groups
+                ],
+            }
+            for file in segment.files
+        ],
+    }
+
+
+def _read_segment(values: dict[str, Any]) -> Segment:
+    segment = Segment(
+        start=Position(StreamID.parse(values["from"]), int(values["added_from"])),
+        end=Position(StreamID.parse(values["to"]), int(values["added_to"])),
+        schema=values["schema"],
+        codec=values["codec"],
+        files=tuple(_read_file(file) for file in values["files"]),
+    )
+    if segment.entries != values["entries"]:
+        raise ValueError(f"its files hold {segment.entries} entries, not {values['entries']}")
+    return segment
+
+
+def _read_file(values: dict[str, Any]) -> ArchiveFile:
+    groups = tuple(
+        RowGroup(StreamID.parse(first), StreamID.parse(last), int(entries), int(bad), bool(plain))
+        for first, last, entries, bad, plain in values["groups"]
+    )
+    name = values["name"]
+    if not _is_inside(name):
+        raise ValueError(f"the file {name!r} lies outside of the archive")
+    return ArchiveFile(name, int(values["bytes"]), groups)
+
+
+def _is_inside(name: str) -> bool:
+    return not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
+def total(segments: Iterable[Segment]) -> tuple[int, int]:
+    """Entries and bytes of all ``segments``."""
+    files = [file for segment in segments for file in segment.files]
+    return sum(file.entries for file in files), sum(file.bytes for file in files)

@@ -1,0 +1,143 @@
+"""Planning over archive and stream: the same questions, answered for both as one.
+
+The archive has everything up to its end, the stream is asked for what comes after. The stream is
+asked between two looks at the manifest: when its end is the same in both, nothing after it had been
+trimmed when the stream answered, for entries are trimmed only when the manifest has them. Otherwise
+the question is put again.
+
+Entries up to the archive's end that the stream still holds (a group has not settled them, or nothing
+was trimmed yet) are the archive's, so each entry is counted once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from headwater.errors import HeadwaterError
+from headwater.model import IDRange, StreamID
+from headwater.spark.archive.index import Index
+from headwater.spark.archive.stores import ArchiveStore, archived_state
+from headwater.spark.log_mode.completeness import StreamState
+from headwater.spark.log_mode.offsets import Position, Span
+from headwater.spark.log_mode.planning import Cut, Look, Planner, after, part_sizes, planner
+
+T = TypeVar("T")
+
+_ATTEMPTS: Final = 100
+"""An archive grows once in a while; between two looks that are milliseconds apart, hardly ever."""
+
+
+class ArchivePlanner:
+    """`Planner` for archive and stream."""
+
+    def __init__(self, store: ArchiveStore) -> None:
+        self._store = store
+        self._stream: Planner = planner(store)
+        self._indexes: dict[str, Index] = {}
+
+    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
+        def ask(index: Index, end: Position) -> Look | None:
+            begin = max(position, end, key=lambda one: one.id)
+            look = self._stream.look(stream, begin, upto)
+            if look is None:
+                state = archived_state(self._store.manifest(stream))
+                if state is None:
+                    return None
+                look = Look(state, state.last_id, 0, 0)
+            archived = index.count(position.id, end.id)
+            if upto is None or upto.id >= end.id:
+                return look._replace(total=look.total + archived, taken=look.taken + archived)
+            to = max(position.id, upto.id)
+            taken = index.count(position.id, to)
+            return look._replace(to=upto.id, total=look.total + archived, taken=taken)
+
+        return self._at_rest(stream, ask)
+
+    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
+        def ask(index: Index, end: Position) -> Look | None:
+            archived = index.count(position.id, min(end.id, look.to))
+            if archived >= count:
+                to = index.id_at(index.rank(position.id) + count)
+                return look._replace(to=to, taken=count)
+            begin = max(position, end, key=lambda one: one.id)
+            shorter = self._stream.limit(stream, begin, look, count - archived)
+            if shorter is None:
+                return None
+            return shorter._replace(
+                total=shorter.total + index.count(position.id, end.id),
+                taken=shorter.taken + archived,
+            )
+
+        return self._at_rest(stream, ask)
+
+    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+        start, to = span.start.id, span.end.id
+
+        def ask(index: Index, end: Position) -> Cut:
+            archived = index.count(start, min(to, end.id))
+            rest = max(0, span.entries - archived)
+            state: StreamState | None = None
+            cuts: list[tuple[IDRange, int]] = []
+            if archived:
+                share = parts if not rest else max(1, parts * archived // span.entries)
+                cuts = _archived_parts(index, start, min(to, end.id), share)
+            if to > end.id:
+                begin = max(span.start, end, key=lambda one: one.id)
+                live = self._stream.cut(stream, Span(begin, span.end), max(1, parts - len(cuts)))
+                state, cuts = live.state, cuts + live.parts
+            return Cut(state or self._store.state(stream), cuts)
+
+        return self._at_rest(stream, ask)
+
+    def count(self, stream: str, start: StreamID, to: StreamID) -> int:
+        def ask(index: Index, end: Position) -> int:
+            archived = index.count(start, min(to, end.id))
+            return archived + self._stream.count(stream, max(start, end.id), to)
+
+        return self._at_rest(stream, ask)
+
+    def _at_rest(self, stream: str, ask: Callable[[Index, Position], T]) -> T:
+        """``ask`` of an archive that did not grow meanwhile."""
+        manifest = self._store.manifest(stream)
+        for _attempt in range(_ATTEMPTS):
+            end = manifest.end
+            answer = ask(self._index(stream), end)
+            if manifest.end == end:
+                return answer
+        raise HeadwaterError(
+            f"the archive of {stream!r} grew at each of {_ATTEMPTS} attempts to plan a batch; archive "
+            "less often"
+        )
+
+    def _index(self, stream: str) -> Index:
+        manifest = self._store.manifest(stream)
+        index = self._indexes.get(stream)
+        if index is None or index.segments is not manifest.segments():
+            index = self._indexes[stream] = Index(manifest)
+        return index
+
+
+def _archived_parts(
+    index: Index, start: StreamID, to: StreamID, parts: int
+) -> list[tuple[IDRange, int]]:
+    """The archived entries in (start, to] as at most ``parts`` ranges with their counts.
+
+    They are cut where row groups end, unless that would leave one much larger than another: two
+    tasks that share a row group read it twice.
+    """
+    first, last = index.rank(start), index.rank(to)
+    sizes = part_sizes(last - first, max(1, min(parts, last - first)))
+    ends: list[int] = []
+    for edge in itertools.accumulate(sizes, initial=first):
+        near = index.edge_near(edge)
+        inside = first < near < last and abs(near - edge) * 4 <= sizes[0]
+        ends.append(near if inside and edge not in {first, last} else edge)
+    cut: list[tuple[IDRange, int]] = []
+    begin = start
+    for low, high in itertools.pairwise(ends):
+        end = to if high == last else index.id_at(high)
+        cut.append((IDRange(after(begin), end), high - low))
+        begin = end
+    return cut

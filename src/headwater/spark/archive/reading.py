@@ -1,0 +1,314 @@
+"""What an executor does: entries of a range of ids, from the archive and the stream as one.
+
+**The seam.** Entries are trimmed only when the manifest has them. So a page is read from the stream
+first, and the manifest after it: when the manifest's end lies before the page's range, nothing of that
+range was trimmed when the page was read. Otherwise the page is dropped, and what is archived by now
+comes from the archive. No gap and no duplicate, whoever archives and trims meanwhile.
+
+**Two ways to read a row group.** Where the columns that are asked for are columns of the file, of
+the same types and by the same codec, they are handed on as they are. In all other cases the raw
+fields go through the decoder, as the stream's do: another schema, values that did not fit and that
+someone wants to hear of, a null where the schema has NOT NULL.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.errors import DataLoss
+from headwater.model import MAX_ID, IDRange
+from headwater.spark.archive.files import bodies_of
+from headwater.spark.archive.index import Index, Place, rank_in
+from headwater.spark.archive.manifest import ArchiveFile, Manifest
+from headwater.spark.archive.stores import ArchiveStore
+from headwater.spark.decoding.columns import Column, Shape
+from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.pages import collector_off, pages_of
+from headwater.spark.decoding.rows import RowBuilder
+from headwater.spark.log_mode.completeness import judge_range, report
+from headwater.spark.log_mode.partitions import EntryRange
+from headwater.spark.log_mode.planning import after, before
+from headwater.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from headwater.model import StreamID
+
+_log = logging.getLogger("headwater.spark")
+
+BATCH_ENTRIES: Final = 32 * 1024
+"""Rows of a record batch that is handed on as it is."""
+
+DECODED_ENTRIES: Final = 5000
+"""Rows of one that is decoded from raw fields: a page of the stream."""
+
+
+def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterator[pa.RecordBatch]:
+    """The entries of ``part`` as record batches of ``shape``, wherever they are by now.
+
+    Raises `DataLoss` when fewer were there than were counted, or when a file of the archive is
+    missing or damaged; `DecodeError` as ``mode`` says.
+    """
+    assert options.archive is not None
+    seam = _Seam(options, shape, part)
+    for batch in seam.batches():
+        if batch.num_rows:
+            yield batch
+    seam.warn()
+    if seam.found != part.count:
+        _judge(options, part, seam.found)
+
+
+class _Seam:
+    """Reads one range; ``found`` counts its entries, whether or not they became rows."""
+
+    def __init__(self, options: SourceOptions, shape: Shape, part: EntryRange) -> None:
+        self._options = options
+        self._part = part
+        self._manifest = Manifest(options.archive or "", part.stream)
+        self._builder = RowBuilder(shape, part.stream)
+        self._archive = ArchivedRows(options, self._manifest, self._builder)
+        self.found = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        start, end = self._part.ids
+        while start <= end:
+            archived = self._manifest.end.id
+            if archived >= start:
+                upto = min(archived, end)
+                for batch, entries in self._archive.read(IDRange(start, upto)):
+                    self.found += entries
+                    yield batch
+            else:
+                upto = before(start)
+                for page in self._pages(IDRange(start, end)):
+                    if self._manifest.end.id >= start:
+                        break
+                    with collector_off():
+                        batch = self._builder.build(page)
+                    self.found += len(page)
+                    upto = _last(page)
+                    start = after(upto)
+                    yield batch
+                else:
+                    # The page that was too short to be followed by another may have been empty.
+                    if self._manifest.end.id < start:
+                        return
+            if upto == MAX_ID:
+                return
+            start = after(upto)
+
+    def _pages(self, ids: IDRange) -> Iterator[Page]:
+        pages = pages_of(self._options, EntryRange(self._part.stream, ids, self._part.count))
+        with closing(pages):
+            while True:
+                with collector_off():
+                    page = next(pages, None)
+                if page is None:
+                    return
+                yield page
+
+    def warn(self) -> None:
+        """Say how many entries did not fit the schema."""
+        builder, kept = self._builder, self._archive.bad_rows
+        if builder.bad_rows or kept:
+            which = builder.first_bad or "the archive counted them when it was written"
+            _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows + kept, which)
+
+
+def _last(page: Page) -> StreamID:
+    from headwater.model import StreamID
+
+    return StreamID.parse(page.ids[-1])
+
+
+def _judge(options: SourceOptions, part: EntryRange, found: int) -> None:
+    store = ArchiveStore(options)
+    try:
+        finding = judge_range(
+            part.stream,
+            before(part.ids.start),
+            part.ids.end,
+            expected=part.count,
+            found=found,
+            state=store.state(part.stream),
+        )
+    finally:
+        store.close()
+    if finding:
+        report(finding, options)
+
+
+class ArchivedRows:
+    """Reads archived entries as rows. ``bad_rows`` were null where a value did not fit, and were not
+    decoded again."""
+
+    def __init__(self, options: SourceOptions, manifest: Manifest, builder: RowBuilder) -> None:
+        self._options = options
+        self._manifest = manifest
+        self._builder = builder
+        self._shape = builder.shape
+        self.bad_rows = 0
+
+    def read(self, ids: IDRange) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Record batches of the archived entries of ``ids``, each with how many entries it is of."""
+        for place in Index(self._manifest).within(ids):
+            start, stop = 0, place.group.entries
+            try:
+                start, stop = self._bounds(place, ids)
+                for batch, entries in self._group(place, start, stop):
+                    yield batch, entries
+                    start += entries
+            except DataLoss as error:
+                if self._options.fail_on_data_loss:
+                    raise
+                _log.warning("%s %d entries are left out.", error, stop - start)
+
+    def _bounds(self, place: Place, ids: IDRange) -> tuple[int, int]:
+        """Which rows of the group belong to ``ids``."""
+        group = place.group
+        start, stop = 0, group.entries
+        if group.first < ids.start or group.last > ids.end:
+            texts = ids_of(self._manifest, place)
+            if group.first < ids.start:
+                start = rank_in(texts, before(ids.start))
+            if group.last > ids.end:
+                stop = rank_in(texts, ids.end)
+        return start, stop
+
+    def _group(self, place: Place, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        whole = stop - start == place.group.entries
+        if self._as_it_is(place):
+            kept = [one for one in self._shape.columns if one.kind not in {"stream", "rescued"}]
+            names = [one.name for one in kept] or ["id"]
+            for read in _rows(self._manifest, place, names, BATCH_ENTRIES, start, stop):
+                rows = self._handed_on(read)
+                if rows is None:
+                    break
+                yield rows, read.num_rows
+                start += read.num_rows
+            else:
+                if whole:
+                    self.bad_rows += place.group.bad
+                return
+        for read in _rows(self._manifest, place, ["id", "fields"], DECODED_ENTRIES, start, stop):
+            page = Page(read.column("id").cast(pa.binary()).to_pylist(), bodies_of(read["fields"]))
+            yield self._builder.build(page), len(page)
+
+    def _as_it_is(self, place: Place) -> bool:
+        """Whether this group has the columns that are asked for, with nothing to say of any."""
+        typed = _types(place.segment.schema)
+        same_codec = place.segment.codec == self._shape.codec
+        heard = self._shape.mode != "permissive"
+        for column in self._shape.columns:
+            if column.kind == "value":
+                # jsonValue() is what the manifest has: types compare without their Python classes.
+                if not same_codec or typed.get(column.name) != column.type.jsonValue():
+                    return False
+                heard = heard or not column.nullable
+            elif column.kind == "rescued":
+                heard = True
+            elif column.kind == "fields":
+                if not place.group.plain:
+                    return False
+            elif column.kind not in {"stream", "id", "timestamp"}:
+                return False
+        return not (heard and place.group.bad)
+
+    def _handed_on(self, read: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The rows from the file's own columns; None where one of them needs the decoder."""
+        arrays: list[pa.Array] = []
+        for column in self._shape.columns:
+            array = self._column(column, read)
+            if array is None or (not column.nullable and array.null_count):
+                return None
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._builder.schema)
+
+    def _column(self, column: Column, read: pa.RecordBatch) -> pa.Array | None:
+        wanted = self._builder.schema.field(column.name).type
+        if column.kind == "stream":
+            return pa.repeat(pa.scalar(self._builder.stream, wanted), read.num_rows)
+        if column.kind == "rescued":
+            return pa.nulls(read.num_rows, wanted)
+        array = read.column(column.name)
+        if array.type == wanted:
+            return array
+        if column.kind != "fields":
+            return array.cast(wanted)
+        try:
+            keys, items = array.keys.cast(pa.string()), array.items.cast(wanted.item_type)
+        except pa.ArrowInvalid:
+            return None  # a value that is no UTF-8
+        return pa.MapArray.from_arrays(array.offsets, keys, items).cast(wanted)
+
+
+def _types(schema: str | None) -> dict[str, Any]:
+    if schema is None:
+        return {}
+    return {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+
+
+def ids_of(manifest: Manifest, place: Place) -> pa.Array:
+    """The ids of a row group, as text."""
+    read = _rows(manifest, place, ["id"], place.group.entries, 0, place.group.entries)
+    return pa.concat_arrays([batch.column("id") for batch in read])
+
+
+def _rows(
+    manifest: Manifest, place: Place, names: list[str], size: int, start: int, stop: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows ``start`` to ``stop`` of a row group, of these columns."""
+    if start >= stop:
+        return
+    path = manifest.directory / place.file.name
+    with _open(manifest, place.file) as file:
+        batches = file.iter_batches(
+            batch_size=size, row_groups=[place.number], columns=names, use_threads=False
+        )
+        seen = 0
+        while True:
+            try:
+                batch = next(batches, None)
+            except (OSError, pa.ArrowException) as error:
+                raise _damaged(path, str(error)) from error
+            if batch is None:
+                break
+            low, high = max(start - seen, 0), min(stop - seen, batch.num_rows)
+            seen += batch.num_rows
+            if low < high:
+                yield batch if high - low == batch.num_rows else batch.slice(low, high - low)
+            if seen >= stop:
+                return
+    if seen < stop:
+        raise _damaged(path, f"{seen} of {place.group.entries} entries in a row group")
+
+
+def _open(manifest: Manifest, file: ArchiveFile) -> pq.ParquetFile:
+    path = manifest.directory / file.name
+    try:
+        size = path.stat().st_size
+        if size != file.bytes:
+            raise _damaged(path, f"it has {size:,} bytes, the manifest says {file.bytes:,}")
+        return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise DataLoss(
+            f"the archive's file {path} is missing, with {file.entries:,} entries that may be "
+            "nowhere else. Restore it from a copy, or mount the directory on this executor too; "
+            "failOnDataLoss=false goes on without them."
+        ) from None
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _damaged(path: Any, why: str) -> DataLoss:
+    return DataLoss(
+        f"the archive's file {path} is damaged: {why}. Restore it from a copy; failOnDataLoss=false "
+        "goes on without what cannot be read."
+    )

@@ -1,0 +1,182 @@
+"""What of an archived stream may go, and who still needs the rest.
+
+An entry is trimmed when all of these are done with it:
+
+    the archive     its manifest is on the disk and names the entry
+    each group      has been given it and has settled it
+    each query      in log mode has committed it (log_mode/queries.py)
+    `keep_ms`       has passed since its id's milliseconds, by the server's clock
+
+The bound is the smallest id that one of them still needs; `Hold` says whose it is. The trim itself is
+XTRIM MINID = bound ACKED: a group that is set back, or made, between the question and the trim keeps
+its entries. Where ACKED is missing (before Redis 8.2, Valkey) one Lua call asks the groups once more
+and trims by what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.model import MAX_ID, StreamID
+from headwater.spark.archive.index import Index
+from headwater.spark.archive.manifest import Manifest
+from headwater.spark.log_mode.planning import after
+from headwater.spark.log_mode.queries import committed
+from headwater.spark.store import Store, patiently
+
+STEP_ENTRIES: Final = 50_000
+"""Entries of one XTRIM: some 10 ms in which the server serves nobody else."""
+
+
+class Trimming(NamedTuple):
+    """What is kept beside what is needed. ``keep_ms``: entries younger than that.
+    ``forget_queries_after_ms``: a query that was not seen for so long needs nothing; None: it does.
+    """
+
+    keep_ms: int = 0
+    forget_queries_after_ms: int | None = None
+
+
+class Hold(NamedTuple):
+    """``first`` is the smallest id that ``who`` needs."""
+
+    first: StreamID
+    who: str
+
+
+_LUA: Final = """
+local function less(a, b)
+  local am, as = string.match(a, '^(%d+)-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)-(%d+)$')
+  if am ~= bm then
+    if #am ~= #bm then return #am < #bm end
+    return am < bm
+  end
+  if #as ~= #bs then return #as < #bs end
+  return as < bs
+end
+local function incremented(digits)
+  local nines = string.match(digits, '9*$')
+  local head = string.sub(digits, 1, #digits - #nines)
+  if head == '' then return '1' .. string.rep('0', #nines) end
+  local last = string.char(string.byte(head, -1) + 1)
+  return string.sub(head, 1, -2) .. last .. string.rep('0', #nines)
+end
+local function after(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  if seq == '18446744073709551615' then return incremented(ms) .. '-0' end
+  return ms .. '-' .. incremented(seq)
+end
+local bound = ARGV[1]
+for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+  local of = {}
+  for i = 1, #group, 2 do of[group[i]] = group[i + 1] end
+  local pending = redis.call('XPENDING', KEYS[1], of['name'])
+  if pending[1] > 0 and less(pending[2], bound) then bound = pending[2] end
+  local undelivered = after(of['last-delivered-id'])
+  if less(undelivered, bound) then bound = undelivered end
+end
+return redis.call('XTRIM', KEYS[1], 'MINID', '=', bound)
+"""
+"""Asks the groups and trims in one step. Returns how many entries went. Ids are compared and counted
+up as text: Lua's numbers hold 53 bits."""
+
+
+class Trimmer:
+    """Trims one stream behind its archive."""
+
+    def __init__(self, store: Store, manifest: Manifest, trimming: Trimming) -> None:
+        self._store = store
+        self._manifest = manifest
+        self._trimming = trimming
+        self._script = store.client.register_script(_LUA)
+        self._acked = True
+
+    def holds(self) -> list[Hold]:
+        """Who needs what, the smallest id first: that one is the bound of a trim now."""
+        return sorted([*self._own(), *self._groups(), *self._queries()])
+
+    def trim(self) -> int:
+        """Remove what nobody needs; how many entries went."""
+        stream = self._manifest.stream
+        if self._store.state(stream) is None:
+            return 0
+        bound = self.holds()[0].first
+        return sum(self._remove_below(stream, step) for step in self._steps(bound))
+
+    def _own(self) -> Iterator[Hold]:
+        yield Hold(_next(self._manifest.end.id), "the archive, which ends before it")
+        if self._trimming.keep_ms:
+            kept = max(0, self._now_ms() - self._trimming.keep_ms)
+            yield Hold(StreamID(kept, 0), "keep")
+
+    def _groups(self) -> Iterator[Hold]:
+        stream = self._manifest.stream
+        if self._store.state(stream) is None:
+            return
+        for group in self._store.ask("XINFO GROUPS", stream):
+            values = _map(group)
+            name = _text(values["name"])
+            delivered = StreamID.parse(values["last-delivered-id"])
+            yield Hold(_next(delivered), f"group {name!r}, to which it was not delivered")
+            count, smallest = self._pending(stream, name)
+            if count:
+                yield Hold(smallest, f"group {name!r}, in which it is pending")
+
+    def _pending(self, stream: str, group: str) -> tuple[int, StreamID]:
+        reply = self._store.ask("XPENDING", stream, group)
+        # redis-py makes a dict of the summary.
+        count, smallest = (
+            (reply["pending"], reply["min"]) if isinstance(reply, dict) else (reply[0], reply[1])
+        )
+        return int(count), StreamID.parse(smallest) if count else MAX_ID
+
+    def _queries(self) -> Iterator[Hold]:
+        forget = self._trimming.forget_queries_after_ms
+        client, stream = self._store.client, self._manifest.stream
+        queries = patiently(self._store.options.url, lambda: committed(client, stream))
+        for query in queries:
+            if forget is not None and self._now_ms() - query.at_ms > forget:
+                continue
+            who = f"query {query.query} of {query.app or 'an unknown host'}, which has not read it"
+            yield Hold(_next(query.id), who)
+
+    def _steps(self, bound: StreamID) -> Iterator[StreamID]:
+        """``bound``, and before it ids that are some `STEP_ENTRIES` apart."""
+        state = self._store.state(self._manifest.stream)
+        index = Index(self._manifest)
+        if state is not None and index.entries:
+            rank, last = index.rank(state.first_id), index.rank(bound)
+            while (rank := rank + STEP_ENTRIES) < last:
+                yield index.id_at(rank)
+        yield bound
+
+    def _remove_below(self, stream: str, bound: StreamID) -> int:
+        # Sent again after a lost reply it finds less to remove; then the count is too small, no more.
+        if self._acked:
+            try:
+                return int(self._store.ask("XTRIM", stream, "MINID", "=", str(bound), "ACKED"))
+            except HeadwaterError as error:
+                if "syntax" not in str(error):
+                    raise
+                self._acked = False
+        return int(self._store.run(self._script, [stream], [str(bound)]))
+
+    def _now_ms(self) -> int:
+        seconds, microseconds = self._store.ask("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def _next(id_: StreamID) -> StreamID:
+    return id_ if id_ == MAX_ID else after(id_)
+
+
+def _map(reply: Any) -> dict[str, Any]:
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {_text(key): value for key, value in pairs}
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
