@@ -69,6 +69,10 @@ class PipelineError(HeadwaterError):
     """A pipeline file is wrong; names file, key and remedy."""
 
 
+class ExpectationFailed(HeadwaterError):
+    """Rows of a pipeline's table do not fulfil what it declares with the action ``fail``."""
+
+
 class DataLoss(HeadwaterError):
     """Entries that a reader was to return are gone; names stream, range and counts."""
 

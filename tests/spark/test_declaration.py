@@ -94,7 +94,7 @@ def test_a_whole_declaration_is_understood(directory: Path) -> None:
     [
         ("[trigger]", "[triger]", "triger: unknown key. Did you mean 'trigger'?"),
         ("maxEntriesPerTrigger", "maxEntries", "source.orders.maxEntries: unknown key. Did you"),
-        ("failOnDataLoss = false", 'group = "g"', "source.orders.group: unknown key. Keys here"),
+        ("failOnDataLoss = false", "inferSchema = true", "source.orders.inferSchema: is for spark"),
         ("failOnDataLoss = false", "failOnDataLoss = 3", "'3' is neither true nor false"),
         ("maxEntriesPerTrigger = 1000", "maxEntriesPerTrigger = 1.5", "no whole number"),
         (
@@ -110,10 +110,30 @@ def test_a_whole_declaration_is_understood(directory: Path) -> None:
         ('"items.csv"', '"s3://items.csv"', "is a url"),
         ("partition_by", "partitionBy", "table.sales.partitionBy: unknown key. Did you mean"),
         ('["category"]', '"category"', "table.sales.partition_by: 'category' is not a list"),
-        ('mode = "append"', 'mode = "update"', "'update' is none of append, complete"),
+        ('mode = "append"', 'mode = "upsert"', "'upsert' is none of append, complete, update"),
+        ('mode = "append"', 'mode = "update"', "sinks with it: delta"),
+        (
+            'mode = "append"',
+            'mode = "update"\nsink = "delta"',
+            "table.sales.key: is missing; the col",
+        ),
+        (
+            'mode = "append"',
+            'mode = "append"\nkey = ["id"]',
+            "is no key of the sink parquet; of delta",
+        ),
+        (
+            'mode = "append"',
+            'mode = "append"\nsink = "stream"',
+            "table.sales.path: is no key of the",
+        ),
         ('mode = "append"\n', "", "table.sales.mode: is missing; one of append, complete"),
         ('path = "tables/sales"', "", "table.sales.path: is missing"),
-        ('path = "tables/sales"', 'path = "tables/sales"\nsink = "delta"', "is none of parquet"),
+        (
+            'path = "tables/sales"',
+            'path = "tables/sales"\nsink = "hive"',
+            "'hive' is none of parquet, delta",
+        ),
         ('path = "tables/sales"', 'path = "tables/by_category/x"', "lies in table.by_category's"),
         ("1.5 s", "soon", "trigger.interval: 'soon' is no duration"),
         ("[spark]", "[spark]\ncores = 2", "spark.cores: unknown key. Keys here are master, app"),

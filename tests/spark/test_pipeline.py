@@ -178,8 +178,9 @@ def test_data_loss_stops_the_run_and_names_table_and_stream(
     ],
 )
 def test_what_only_spark_can_know_is_an_error_with_the_key(
-    spark: SparkSession, file: Path, old: str, new: str, said: str
+    spark: SparkSession, shop: Shop, file: Path, old: str, new: str, said: str
 ) -> None:
+    fill(shop, range(1, 3))
     assert old in FILE
     file.write_text(FILE.replace(old, new))
 
@@ -187,6 +188,7 @@ def test_what_only_spark_can_know_is_an_error_with_the_key(
         run(load(file), report=lambda _line: None)
 
     assert str(raised.value).startswith(f"{file}: {said}")
+    assert not (file.parent / "tables").exists(), "nothing is touched before all is analysed"
 
 
 # --- the tables' own promises ---------------------------------------------------------------------

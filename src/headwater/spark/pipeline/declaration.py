@@ -14,6 +14,11 @@
     path = "tables/sales"
     partition_by = ["category"]
 
+    [[table.sales.expect]]
+    name = "price_is_known"
+    predicate = "price IS NOT NULL"
+    action = "quarantine"
+
     [table.by_category]
     mode = "complete"
     sql = "SELECT category, sum(price) AS sum FROM sales GROUP BY category"
@@ -21,39 +26,41 @@
 
 Rule 1. Every mistake is told at once, each with the key it stands at and what would be right.
 Rule 2. ``${NAME}`` is taken from the environment, everywhere but in SQL: a url's password belongs
-        in no file.
+        in no file. What came from there is shown nowhere.
 Rule 3. Paths are relative to the file, so a pipeline runs alike from any directory.
+
+The sections are read by reading.py, sources.py, tables.py and archiving.py.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from headwater.errors import DeclarationError, PipelineError
-from headwater.spark.options import OPTIONS, parse_options
-from headwater.spark.pipeline.checks import NAME, Problems, as_option, flattened, override
-from headwater.spark.pipeline.graph import ordered
-from headwater.spark.pipeline.sql import tables_read
+from headwater.client.redaction import redacted
+from headwater.errors import PipelineError
+from headwater.spark.pipeline.checks import override
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-Mode = Literal["append", "complete"]
-Format = Literal["parquet", "csv"]
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+Mode = Literal["append", "complete", "update"]
+Format = Literal["parquet", "csv", "jdbc"]
+Action = Literal["keep", "drop", "fail", "quarantine"]
 
 
 class Source(NamedTuple):
-    """A stream, with the options of ``spark.readStream.format("headwater")``."""
+    """A stream, with the options of ``spark.readStream.format("headwater")``.
+
+    ``waits`` is set where nobody named the stream: it need not be there yet.
+    """
 
     name: str
     options: dict[str, str]
     schema: StructType | None
+    waits: bool = False
 
     def __repr__(self) -> str:
         """Without the url, which may hold a password."""
@@ -61,30 +68,87 @@ class Source(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A static table in files; ``options`` are those of Spark's reader of that format."""
+    """A static table; ``options`` are those of Spark's reader of that format.
+
+    ``path`` is None where the options say what is read (jdbc).
+    """
 
     name: str
-    path: Path
+    path: Path | None
     format: Format
     schema: StructType | None
     options: dict[str, str]
 
+    def __repr__(self) -> str:
+        """Without the options, which may hold a password."""
+        return f"Input({self.name!r}, {self.format})"
+
+
+class Expectation(NamedTuple):
+    """What every row of a table should fulfil, and what becomes of one that does not."""
+
+    name: str
+    predicate: str
+    action: Action
+
+
+class Watermark(NamedTuple):
+    """How late rows may be, by ``column`` of ``of``; without ``of``, of all that stream and have it."""
+
+    column: str
+    delay: str
+    of: str | None
+
+
+class Target(NamedTuple):
+    """Where a table goes: the keys of its sink."""
+
+    sink: str
+    path: Path | None = None
+    url: str | None = None
+    stream: str | None = None
+    key: tuple[str, ...] = ()
+    checkpoint: Path | None = None
+    options: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+    def __repr__(self) -> str:
+        """As it may be shown to anyone."""
+        if self.path is not None:
+            return f"{self.sink} {self.path}"
+        if self.stream is not None:
+            return f"{self.sink} {self.stream}" + (f" at {redacted(self.url)}" if self.url else "")
+        return self.sink
+
 
 class Table(NamedTuple):
-    """A table that the pipeline makes, kept in Parquet at ``path``; ``reads`` is in its SQL."""
+    """A table that the pipeline makes; ``reads`` is in its SQL."""
 
     name: str
     mode: Mode
     sql: str
-    path: Path
-    partition_by: tuple[str, ...]
-    reads: tuple[str, ...]
+    target: Target
+    partition_by: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    watermarks: tuple[Watermark, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+    quarantine: Path | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The table's directory, where it has one."""
+        return self.target.path
+
+    @property
+    def streams(self) -> bool:
+        """Whether a streaming query makes it."""
+        return self.mode != "complete"
 
 
 class Pipeline(NamedTuple):
     """A whole declaration. ``tables`` are in the order in which they can be made.
 
-    ``interval`` is in seconds; None stands for the trigger available-now.
+    ``interval`` is in seconds; None stands for the trigger available-now. ``archive`` is what
+    archiving.py read. ``secrets`` is what came from the environment and must not be shown.
     """
 
     file: Path
@@ -95,6 +159,19 @@ class Pipeline(NamedTuple):
     master: str | None
     app: str
     conf: dict[str, str]
+    archive: Any = None
+    secrets: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        """Without settings and secrets."""
+        return f"Pipeline({str(self.file)!r}, tables={list(self.tables)})"
+
+    def shown(self, text: str) -> str:
+        """``text`` without what came from the environment: urls keep their place, no more."""
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            if secret:
+                text = text.replace(secret, redacted(secret) if "://" in secret else "***")
+        return text
 
 
 def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
@@ -102,6 +179,8 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
 
     Raises `PipelineError` with the file, each key that is wrong, and what would be right.
     """
+    from headwater.spark.pipeline.reading import read
+
     path = Path(file)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -113,248 +192,4 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
         raise PipelineError(f"{path}: is no TOML: {error}") from error
     for setting in overrides:
         override(document, setting)
-    return _Reader(path).read(document)
-
-
-class _Reader:
-    """Reads one document; what it cannot make sense of becomes a problem, and it reads on."""
-
-    _SECTIONS: Final = ("source", "input", "table", "trigger", "spark")
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._base = file.resolve().parent
-        self._problems = Problems(file)
-
-    def read(self, document: dict[str, Any]) -> Pipeline:
-        problems = self._problems
-        for key in document:
-            if key not in self._SECTIONS:
-                problems.unknown(key, key, self._SECTIONS)
-        sources = {n: self._source(n, v) for n, v in self._named(document, "source")}
-        inputs = {n: self._input(n, v) for n, v in self._named(document, "input")}
-        tables = {n: self._table(n, v) for n, v in self._named(document, "table")}
-        self._check_names(sources, inputs, tables)
-        self._check_paths(tables)
-        if not tables and "table" not in document:
-            problems.add("table", "the file declares no table: [table.NAME] with mode, sql, path")
-        interval = self._trigger(problems.table("trigger", document.get("trigger", {})))
-        master, app, conf = self._spark(problems.table("spark", document.get("spark", {})))
-        tables = _with_declared_names(tables, [*sources, *inputs, *tables])
-        order = ordered(tables, sources, inputs, problems)
-        problems.raise_any()
-        return Pipeline(
-            file=self._file,
-            sources=sources,
-            inputs=inputs,
-            tables={name: tables[name] for name in order},
-            interval=interval,
-            master=master,
-            app=app,
-            conf=conf,
-        )
-
-    def _named(self, document: dict[str, Any], section: str) -> list[tuple[str, dict[str, Any]]]:
-        found: list[tuple[str, dict[str, Any]]] = []
-        for name, value in self._problems.table(section, document.get(section, {})).items():
-            key = f"{section}.{name}"
-            if not NAME.fullmatch(name):
-                self._problems.add(
-                    key, "a name that SQL can use is expected: letters, digits and underscores"
-                )
-            else:
-                found.append((name, self._problems.table(key, value)))
-        return found
-
-    def _check_names(self, *sections: dict[str, Any]) -> None:
-        seen: dict[str, str] = {}
-        for section, names in zip(self._SECTIONS, sections, strict=False):
-            for name in names:
-                key = f"{section}.{name}"
-                if name.lower() in seen:
-                    self._problems.add(
-                        key,
-                        f"{seen[name.lower()]} has that name too; SQL could not tell them apart",
-                    )
-                seen.setdefault(name.lower(), key)
-
-    def _check_paths(self, tables: dict[str, Table]) -> None:
-        for name, table in tables.items():
-            for other in tables.values():
-                if (
-                    other.name != name
-                    and table.path.is_relative_to(other.path)
-                    and (table.path != self._base and other.path != self._base)
-                ):
-                    self._problems.add(
-                        f"table.{name}.path",
-                        f"lies in table.{other.name}'s directory; each table has its own",
-                    )
-
-    # --- sections ---------------------------------------------------------------------------------
-
-    def _source(self, name: str, values: dict[str, Any]) -> Source:
-        options: dict[str, str] = {}
-        for key, value in values.items():
-            place = f"source.{name}.{key}"
-            if key == "schema":
-                continue
-            if key not in OPTIONS:
-                self._problems.unknown(place, key, [*OPTIONS, "schema"])
-                continue
-            text = as_option(value)
-            if text is None:
-                self._problems.add(place, f"{value!r} cannot be an option's value")
-            else:
-                options[key] = self._problems.expand(place, text)
-        schema = self._schema(f"source.{name}.schema", values.get("schema"))
-        self._check_source(name, options, schema)
-        return Source(name, options, schema)
-
-    def _check_source(self, name: str, options: dict[str, str], schema: StructType | None) -> None:
-        try:
-            parsed = parse_options(options)
-        except DeclarationError as error:
-            self._problems.add(f"source.{name}", str(error))
-            return
-        if schema is not None:
-            from headwater.spark.decoding.columns import Shape
-
-            try:
-                Shape.of(schema, parsed)
-            except DeclarationError as error:
-                self._problems.add(f"source.{name}", str(error))
-
-    def _input(self, name: str, values: dict[str, Any]) -> Input:
-        known = ("path", "format", "schema", "options")
-        self._check_keys(f"input.{name}", values, known)
-        path = self._path(f"input.{name}.path", values.get("path"))
-        if path is not None and not path.exists():
-            self._problems.add(f"input.{name}.path", f"there is no {path}")
-        kind: Any = values.get("format") or (path.suffix.lstrip(".").lower() if path else "parquet")
-        if kind not in get_args(Format):
-            self._problems.add(
-                f"input.{name}.format",
-                f"{kind!r} is none of {', '.join(get_args(Format))}, and the path does not say which",
-            )
-        options = {"header": "true"} if kind == "csv" else {}
-        for key, value in self._problems.table(
-            f"input.{name}.options", values.get("options", {})
-        ).items():
-            text = as_option(value)
-            if text is None:
-                self._problems.add(
-                    f"input.{name}.options.{key}", f"{value!r} cannot be an option's value"
-                )
-            else:
-                options[key] = text
-        schema = self._schema(f"input.{name}.schema", values.get("schema"))
-        return Input(name, path or self._base, kind, schema, options)
-
-    def _table(self, name: str, values: dict[str, Any]) -> Table:
-        key = f"table.{name}"
-        self._check_keys(key, values, ("mode", "sql", "path", "partition_by", "sink"))
-        mode = self._one_of(f"{key}.mode", values.get("mode"), get_args(Mode))
-        self._one_of(f"{key}.sink", values.get("sink", "parquet"), ("parquet",))
-        sql = values.get("sql")
-        if not isinstance(sql, str) or not sql.strip():
-            self._problems.add(f"{key}.sql", "an SQL query is expected: SELECT … FROM …")
-            sql = ""
-        columns = self._problems.value(
-            f"{key}.partition_by", values.get("partition_by", []), list[str], "a list of columns"
-        )
-        return Table(
-            name=name,
-            mode=mode or "append",
-            sql=sql,
-            path=self._path(f"{key}.path", values.get("path")) or self._base,
-            partition_by=tuple(columns or ()),
-            reads=tuple(tables_read(sql)),
-        )
-
-    def _trigger(self, values: dict[str, Any]) -> float | None:
-        self._check_keys("trigger", values, ("available-now", "interval"))
-        interval = values.get("interval")
-        if interval is None:
-            if values.get("available-now", True) is not True:
-                self._problems.add("trigger.available-now", "true is expected, or interval = '10s'")
-            return None
-        if "available-now" in values:
-            self._problems.add("trigger", "available-now and interval exclude each other")
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", str(interval).strip())
-        if found is None:
-            self._problems.add(
-                "trigger.interval", f"{interval!r} is no duration like '500ms', '10s', '5m'"
-            )
-            return None
-        return float(found[1]) * _UNITS[found[2]]
-
-    def _spark(self, values: dict[str, Any]) -> tuple[str | None, str, dict[str, str]]:
-        self._check_keys("spark", values, ("master", "app", "conf"))
-        texts: dict[str, str] = {}
-        for key in ("master", "app"):
-            if key in values:
-                text = self._problems.value(f"spark.{key}", values[key], str, "a text")
-                texts[key] = self._problems.expand(f"spark.{key}", text or "")
-        conf: dict[str, str] = {}
-        for key, value in flattened(
-            self._problems.table("spark.conf", values.get("conf", {}))
-        ).items():
-            place = f"spark.conf.{key}"
-            if not key.startswith("spark."):
-                self._problems.add(place, "names of Spark's settings begin with 'spark.'")
-            conf[key] = self._problems.expand(place, as_option(value) or str(value))
-        return texts.get("master"), texts.get("app", f"headwater {self._file.stem}"), conf
-
-    # --- values -----------------------------------------------------------------------------------
-
-    def _check_keys(self, place: str, values: dict[str, Any], known: Sequence[str]) -> None:
-        for key in values:
-            if key not in known:
-                self._problems.unknown(f"{place}.{key}", key, known)
-
-    def _one_of(self, key: str, value: object, words: Sequence[str]) -> Any:
-        if value in words:
-            return value
-        if value is None:
-            self._problems.add(key, f"is missing; one of {', '.join(words)}")
-        else:
-            self._problems.add(key, f"{value!r} is none of {', '.join(words)}")
-        return None
-
-    def _path(self, key: str, value: object) -> Path | None:
-        if not isinstance(value, str) or not value:
-            self._problems.add(key, "is missing; a path, relative to this file")
-            return None
-        text = self._problems.expand(key, value)
-        if "://" in text:
-            self._problems.add(
-                key, f"{text!r} is a url; a path on a file system of this machine is expected"
-            )
-            return None
-        return self._base / Path(text).expanduser()
-
-    def _schema(self, key: str, value: object) -> StructType | None:
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            self._problems.add(key, "a text is expected, like 'order_id bigint, item string'")
-            return None
-        from headwater.spark.ddl import parse_schema
-
-        try:
-            return parse_schema(value)
-        except ValueError as error:
-            self._problems.add(key, str(error))
-            return None
-
-
-def _with_declared_names(tables: dict[str, Table], names: Sequence[str]) -> dict[str, Table]:
-    """SQL knows no case; the graph has each name as it was declared."""
-    declared = {name.lower(): name for name in names}
-    return {
-        name: table._replace(
-            reads=tuple(dict.fromkeys(declared.get(read.lower(), read) for read in table.reads))
-        )
-        for name, table in tables.items()
-    }
+    return read(path, document)

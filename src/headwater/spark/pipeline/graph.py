@@ -1,15 +1,16 @@
 """The order in which tables are made, and the rules of what may read what.
 
-    source ──▶ append ──▶ append        one streaming query each, from the source's own entries
-    append, complete, input ──▶ complete        a batch, after the run
+    source ──▶ append ──▶ append, update       one streaming query each, from the source's own entries
+    append, update, complete, input ──▶ complete        a batch, after the run
 
-An append table reads sources and append tables: it is their rows, once each. A complete table reads
-tables, never a source, whose history may be trimmed: what it shows must not shrink.
+A table of mode append or update reads sources and append tables: it is made of their rows, once
+each. A complete table reads tables, never a source, whose history may be trimmed: what it shows must
+not shrink.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol
 
@@ -28,13 +29,21 @@ class Node(Protocol):
 
 
 def ordered(
-    tables: Mapping[str, Node], sources: Iterable[str], inputs: Iterable[str], problems: Problems
+    tables: Mapping[str, Node],
+    sources: Iterable[str],
+    inputs: Iterable[str],
+    problems: Problems,
+    *,
+    unreadable: Container[str] = (),
 ) -> list[str]:
-    """The tables' names, each after those that it reads; what breaks a rule is a problem."""
+    """The tables' names, each after those that it reads; what breaks a rule is a problem.
+
+    ``unreadable`` are tables whose rows go where nobody can read them back.
+    """
     kinds = dict.fromkeys(sources, "source") | dict.fromkeys(inputs, "input")
     kinds |= {table.name: table.mode for table in tables.values()}
     for table in tables.values():
-        _check(table, kinds, problems)
+        _check(table, kinds, problems, unreadable)
     before = {
         name: [read for read in table.reads if read in tables] for name, table in tables.items()
     }
@@ -61,7 +70,9 @@ def upstream(name: str, tables: Mapping[str, Node]) -> set[str]:
     return found
 
 
-def _check(table: Node, kinds: Mapping[str, str], problems: Problems) -> None:
+def _check(
+    table: Node, kinds: Mapping[str, str], problems: Problems, unreadable: Container[str]
+) -> None:
     key = f"table.{table.name}.sql"
     for read in table.reads:
         if read not in kinds:
@@ -70,11 +81,17 @@ def _check(table: Node, kinds: Mapping[str, str], problems: Problems) -> None:
                 f"reads {read!r}, which is no source, input or table of this file."
                 + nearest(read, kinds),
             )
-        elif table.mode == "append" and kinds[read] == "complete":
+        elif table.mode != "complete" and kinds[read] in {"complete", "update"}:
+            when = "at every run" if kinds[read] == "complete" else "by later ones"
             problems.add(
                 key,
-                f"reads {read!r}, a table of mode complete, whose rows are replaced at every run; an "
-                "append table reads sources, inputs and append tables. Make this one complete too.",
+                f"reads {read!r}, a table of mode {kinds[read]}, whose rows are replaced {when}; an "
+                f"{table.mode} table reads sources, inputs and append tables. Make this one complete.",
+            )
+        elif table.mode == "complete" and read in unreadable:
+            problems.add(
+                key,
+                f"reads {read!r}, whose sink is written and never read back; read what it reads",
             )
         elif table.mode == "complete" and kinds[read] == "source":
             problems.add(
@@ -84,10 +101,10 @@ def _check(table: Node, kinds: Mapping[str, str], problems: Problems) -> None:
             )
     known = [kinds[read] for read in table.reads if read in kinds]
     follows = {"source", "append"} & set(known)
-    if table.mode == "append" and len(known) == len(table.reads) and not follows:
+    if table.mode != "complete" and len(known) == len(table.reads) and not follows:
         problems.add(
             key,
-            "reads no source: a table of mode append follows a stream. What is made from files "
+            f"reads no source: a table of mode {table.mode} follows a stream. What is made from files "
             "and finished tables has mode = 'complete'.",
         )
     if table.mode == "complete" and not table.reads:

@@ -1,35 +1,48 @@
-"""Runs a pipeline: a streaming query for each append table, then a batch for each complete one.
+"""Runs a pipeline: a streaming query for each table of mode append or update, then a batch for each
+complete one.
 
-Rule 1. A table of mode append is one query from the sources, with the SQL of the append tables it
-        reads put in as views: it rests on no other table's files, so each is exactly once alone.
-Rule 2. A table of mode complete is made from what the manifests say is there.
-Rule 3. Whatever ends a run, a crash or Ctrl-C, the next goes on from the checkpoints.
+Rule 1. A streamed table is one query from the sources, with the SQL of the append tables it reads
+        put in as views: it rests on no other table's files, so each is exactly once alone.
+Rule 2. A table of mode complete is made from what the sinks say is there.
+Rule 3. All SQL is analysed, and every server asked for its streams, before any query starts.
+Rule 4. Whatever ends a run, a crash or Ctrl-C, the next goes on from the checkpoints.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headwater import errors
-from headwater.errors import HeadwaterError, PipelineError
-from headwater.spark.pipeline.declaration import Pipeline, Table
-from headwater.spark.pipeline.graph import upstream
+from headwater.errors import HeadwaterError
+from headwater.spark.options import parse_options
+from headwater.spark.pipeline.declaration import Pipeline
+from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.explain import explained, reason
+from headwater.spark.pipeline.lag import lags_of
+from headwater.spark.pipeline.preflight import check_sources
+from headwater.spark.pipeline.progress import Progress, lag_text, line_of
+from headwater.spark.pipeline.recompute import Recomputer, schemas_of_completes
 from headwater.spark.pipeline.sinks import BatchId
-from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
+from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.views import new_session, sources_of, streamed, table_frames
 from headwater.spark.sessions import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import StructType
 
 Report = Callable[[str], None]
 
 _POLL_SECONDS: Final = 0.1
+_LAG_SECONDS: Final = 1.0
+"""How often a table that got nothing is asked how far it is behind."""
+
+_ARCHIVE_SECONDS: Final = 60.0
+"""How often a run without end archives: a file a minute and stream, not one a batch."""
 
 
 class Made(NamedTuple):
@@ -41,6 +54,21 @@ class Made(NamedTuple):
     seconds: float
 
 
+class _Batch(NamedTuple):
+    table: str
+    number: int
+    outcome: Outcome
+    seconds: float
+
+
+def start_spark(pipeline: Pipeline, *, master: str | None = None) -> SparkSession:
+    """The session that ``pipeline`` asks for."""
+    spark = session(app=pipeline.app, master=master or pipeline.master, config=pipeline.conf)
+    # What stops a query is raised here, in one sentence; the JVM would print it in a hundred lines.
+    spark.sparkContext.setLogLevel(pipeline.conf.get("spark.log.level", "FATAL"))
+    return spark
+
+
 def run(
     pipeline: Pipeline,
     *,
@@ -48,223 +76,191 @@ def run(
     master: str | None = None,
     report: Report = print,
     stop: threading.Event | None = None,
+    progress: Progress | None = None,
 ) -> list[Made]:
     """Run ``pipeline``; what it did, table by table.
 
     With the trigger available-now, or ``once``: everything the streams hold at this moment, then
-    the complete tables. With an interval: until ``stop`` is set. ``report`` gets a line a batch.
+    the complete tables. With an interval: until ``stop`` is set. ``report`` gets a line a batch;
+    ``progress`` is kept up to date meanwhile, for another thread to look at.
 
-    Raises `PipelineError` naming the table whose SQL Spark refuses, and what stopped a query:
-    `DataLoss`, `DecodeError`, `Disconnected`.
+    Raises `PipelineError` naming the table whose SQL Spark refuses or the stream that is not there,
+    and what stopped a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """
-    spark = session(app=pipeline.app, master=master or pipeline.master, config=pipeline.conf)
-    # What stops a query is raised here, in one sentence; the JVM would print it in a hundred lines.
-    spark.sparkContext.setLogLevel(pipeline.conf.get("spark.log.level", "FATAL"))
+    stores = Stores(pipeline)
+    check_sources(pipeline, {name: kept.checkpoint for name, kept in stores.streamed.items()})
+    spark = start_spark(pipeline, master=master)
     interval = None if once else pipeline.interval
-    return _Run(pipeline, spark, report, stop or threading.Event()).run(interval)
+    progress = progress or Progress()
+    _Run(pipeline, spark, stores, progress, report, stop or threading.Event()).run(interval)
+    return [Made(one.name, one.rows, one.batches, one.seconds) for one in progress.tables()]
 
 
 class _Run:
     def __init__(
-        self, pipeline: Pipeline, spark: SparkSession, report: Report, stop: threading.Event
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        stores: Stores,
+        progress: Progress,
+        report: Report,
+        stop: threading.Event,
     ) -> None:
         self._pipeline = pipeline
-        # Streams and finished tables go by the same names: each kind has its own session.
-        self._streaming = _new_session(spark, pipeline)
-        self._batch = _new_session(spark, pipeline)
+        self._spark = spark
+        self._stores = stores
+        self._progress = progress
         self._report = report
         self._stop = stop
-        self._appends: dict[str, AppendTable] = {}
-        self._completes: dict[str, CompleteTable] = {}
-        self._schemas: dict[str, StructType] = {}
-        self._made: dict[str, Made] = {}
-        self._changed: set[str] = set()
+        self._batches: deque[_Batch] = deque()
         self._failures: dict[str, Exception] = {}
+        self._looked = self._archived = time.monotonic()
         for table in pipeline.tables.values():
-            if table.mode == "append":
-                self._appends[table.name] = AppendTable(table.path, table.partition_by)
-            else:
-                self._completes[table.name] = CompleteTable(table.path, table.partition_by)
-            self._made[table.name] = Made(table.name, 0, 0, 0.0)
+            progress.begin(table.name, table.mode)
 
-    def run(self, interval: float | None) -> list[Made]:
-        for kept in self._appends.values():
-            kept.prepare()
-        for made in self._completes.values():
-            made.prepare()
-        queries = self._start(interval)
+    def run(self, interval: float | None) -> None:
+        # Streams and finished tables go by the same names: each kind has its own session.
+        streaming = new_session(self._spark, self._pipeline)
+        frames = table_frames(
+            streaming, self._pipeline, streamed(streaming, self._pipeline), self._stores.streamed
+        )
+        schemas = {name: frame.schema for name, frame in frames.items()}
+        batch = new_session(self._spark, self._pipeline)
+        schemas_of_completes(batch, self._pipeline, schemas)
+        self._recomputer = Recomputer(batch, self._pipeline, self._stores, schemas, self._remade)
+        with ExitStack() as locks:
+            self._stores.prepare(locks)
+            for name, frame in frames.items():
+                self._stores.streamed[name].checkpoint.note_sources(
+                    sources_of(frame, self._pipeline)
+                )
+            self._settle()
+            self._stream(frames, interval)
+            self._settle()
+            if interval is None and not self._stop.is_set():
+                self._recomputer.make(set(self._stores.recomputed))
+                self._archive()
+
+    # --- streaming --------------------------------------------------------------------------------
+
+    def _stream(self, frames: dict[str, DataFrame], interval: float | None) -> None:
+        queries: dict[str, StreamingQuery] = {}
         try:
+            for name, frame in frames.items():
+                queries[name] = self._query(name, frame, interval)
             self._follow(queries, interval)
         finally:
             for query in queries.values():
                 query.stop()
-        if interval is None and not self._stop.is_set():
-            self._recompute(set(self._completes))
-        return list(self._made.values())
-
-    # --- streaming --------------------------------------------------------------------------------
-
-    def _start(self, interval: float | None) -> dict[str, StreamingQuery]:
-        spark = self._streaming
-        self._register_inputs(spark)
-        for source in self._pipeline.sources.values():
-            reader = spark.readStream.format("headwater").options(**source.options)
-            if source.schema is not None:
-                reader = reader.schema(source.schema)
-            _explain(self._pipeline, f"source.{source.name}", reader.load).createOrReplaceTempView(
-                source.name
-            )
-        frames: dict[str, DataFrame] = {}
-        for name in self._appends:
-            frames[name] = self._sql(spark, self._pipeline.tables[name])
-            frames[name].createOrReplaceTempView(name)
-            self._schemas[name] = frames[name].schema
-        return {name: self._query(name, frame, interval) for name, frame in frames.items()}
+            self._tell()
 
     def _query(self, name: str, frame: DataFrame, interval: float | None) -> StreamingQuery:
-        table = self._appends[name]
+        kept = self._stores.streamed[name]
 
         def add(batch: DataFrame, number: int) -> None:
             began = time.monotonic()
             try:
-                rows = table.write(batch, BatchId(number))
+                kept.checkpoint.note_beginning()
+                outcome = kept.write(batch, BatchId(number))
             except Exception as error:
                 self._failures[name] = error  # on its way through the JVM it becomes a text
                 raise
-            seconds = time.monotonic() - began
-            if rows > 0:
-                self._note(name, rows, seconds)
-                pace = f"{rows / seconds:,.0f} rows/s" if seconds else "at once"
-                self._report(f"{name}: batch {number}, {rows:,} rows in {seconds:.1f} s ({pace})")
-            elif rows < 0:
-                self._report(f"{name}: batch {number} was there already, from the run before")
+            self._batches.append(_Batch(name, number, outcome, time.monotonic() - began))
 
         writer = (
             frame.writeStream.queryName(name)
             .foreachBatch(add)
-            .option("checkpointLocation", str(table.checkpoint))
+            .outputMode(kept.table.mode)
+            .option("checkpointLocation", str(kept.checkpoint.path))
         )
         if interval is None:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{interval * 1000:.0f} milliseconds")
-        query: StreamingQuery = _explain(self._pipeline, f"table.{name}", writer.start)
-        return query
-
-    def _note(self, name: str, rows: int, seconds: float) -> None:
-        before = self._made[name]
-        self._made[name] = Made(
-            name, before.rows + rows, before.batches + 1, before.seconds + seconds
-        )
-        self._changed.add(name)
+        return explained(self._pipeline, f"table.{name}", writer.start)
 
     def _follow(self, queries: dict[str, StreamingQuery], interval: float | None) -> None:
         """Wait for the queries to end; with an interval, keep the complete tables up to date."""
         if interval is not None:
-            self._recompute(set(self._completes))
+            self._recomputer.make(set(self._stores.recomputed))
         while not self._stop.is_set():
+            alive = [query for query in queries.values() if query.isActive]
+            changed = self._tell()
             for name, query in queries.items():
                 error = query.exception()
                 if error is not None:
                     cause = self._failures.get(name, error)
-                    raise _reason(self._pipeline, f"table {name}", cause) from cause
-            if interval is None and not any(query.isActive for query in queries.values()):
+                    raise reason(self._pipeline, f"table {name}", cause) from cause
+            if interval is None and not alive:
                 return
-            if interval is not None and self._changed:
-                changed, self._changed = self._changed, set()
-                self._recompute(
-                    {
-                        name
-                        for name in self._completes
-                        if changed & upstream(name, self._pipeline.tables)
-                    }
-                )
+            if interval is not None and changed:
+                self._recomputer.make(self._recomputer.after(changed))
+            if interval is not None and time.monotonic() - self._archived >= _ARCHIVE_SECONDS:
+                self._archive()
             self._stop.wait(_POLL_SECONDS)
 
-    # --- batch ------------------------------------------------------------------------------------
+    def _tell(self) -> set[str]:
+        """Report the batches that were written since; the tables that got rows by them."""
+        changed: set[str] = set()
+        news: dict[str, list[str]] = {}
+        while self._batches:
+            name, number, outcome, seconds = self._batches.popleft()
+            self._progress.add(name, outcome, seconds, batch=number)
+            if outcome.rows or outcome.violations:
+                news.setdefault(name, []).append(line_of(name, number, outcome, seconds))
+            if outcome.rows > 0:
+                changed.add(name)
+        now = time.monotonic()
+        everyone = now - self._looked >= _LAG_SECONDS
+        if everyone:
+            self._looked = now
+        for name in self._stores.streamed if everyone else news:
+            self._look(name)
+        for name, lines in news.items():
+            behind = lag_text(self._progress[name])
+            lines[-1] += f"; {behind}" if behind else ""
+            for line in lines:
+                self._report(line)
+        return changed
 
-    def _recompute(self, names: set[str]) -> None:
-        """Make these complete tables anew, each after those that it reads."""
-        if not names:
+    def _look(self, name: str) -> None:
+        """See how far a table is behind; a server that is away is the query's affair."""
+        checkpoint, number = self._stores.streamed[name].checkpoint, self._progress[name].batch
+        # A batch is logged before it is written; that it is committed is logged a moment later.
+        read = checkpoint.committed() if number is None else checkpoint.by_source(number)
+        lags = []
+        try:
+            for source, offset in read.items():
+                lags += lags_of(self._pipeline.sources[source], offset)
+        except HeadwaterError:
             return
-        spark = self._batch
-        self._register_inputs(spark)
-        for name, kept in self._appends.items():
-            kept.finished(spark, self._schemas[name]).createOrReplaceTempView(name)
-        for table in self._pipeline.tables.values():
-            if table.name not in self._completes:
-                continue
-            target = self._completes[table.name]
-            if table.name in names:
-                began = time.monotonic()
-                frame = self._sql(spark, table)
-                rows = _explain(self._pipeline, f"table.{table.name}", lambda: target.write(frame))  # noqa: B023 - called now
-                seconds = time.monotonic() - began
-                self._report(f"{table.name}: {rows:,} rows in {seconds:.1f} s")
-                before = self._made[table.name]
-                self._made[table.name] = Made(
-                    table.name, rows, before.batches + 1, before.seconds + seconds
-                )
-            target.finished(spark).createOrReplaceTempView(table.name)
+        self._progress.note_lags(name, lags)
 
-    # --- both -------------------------------------------------------------------------------------
+    # --- after the streams ------------------------------------------------------------------------
 
-    def _register_inputs(self, spark: SparkSession) -> None:
-        for source in self._pipeline.inputs.values():
-            reader = spark.read.format(source.format).options(**source.options)
-            if source.schema is not None:
-                reader = reader.schema(source.schema)
-            frame = _explain(
-                self._pipeline,
-                f"input.{source.name}",
-                lambda: reader.load(str(source.path)),  # noqa: B023 - called now
-            )
-            frame.createOrReplaceTempView(source.name)
+    def _remade(self, name: str, outcome: Outcome, seconds: float) -> None:
+        self._progress.add(name, outcome, seconds)
+        self._report(line_of(name, None, outcome, seconds))
 
-    def _sql(self, spark: SparkSession, table: Table) -> DataFrame:
-        frame: DataFrame = _explain(
-            self._pipeline, f"table.{table.name}.sql", lambda: spark.sql(table.sql)
-        )
-        for column in table.partition_by:
-            if column not in frame.columns:
-                raise PipelineError(
-                    f"{self._pipeline.file}: table.{table.name}.partition_by: {column!r} is no "
-                    f"column of the table, which has {', '.join(frame.columns)}"
-                )
-        return frame
+    def _settle(self) -> None:
+        """Acknowledge what the checkpoints say is in the tables: Spark tells a source of a batch's
+        end only when the next one begins."""
+        for name, kept in self._stores.streamed.items():
+            for place, source in enumerate(kept.checkpoint.sources()):
+                options = parse_options(self._pipeline.sources[source].options)
+                if options.group is not None:
+                    from headwater.spark.group_mode.finishing import settle_committed
 
+                    explained(
+                        self._pipeline,
+                        f"table {name}",
+                        lambda: settle_committed(options, kept.checkpoint.path, place),  # noqa: B023 - called now
+                    )
 
-def _new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
-    """A session of its own: names of views, and what of the configuration is a session's."""
-    made = spark.newSession()
-    for name, value in ({"spark.sql.session.timeZone": "UTC"} | pipeline.conf).items():
-        if made.conf.isModifiable(name):
-            made.conf.set(name, value)
-    return made
+    def _archive(self) -> None:
+        """Archive what the sources hold and trim behind it, last of all."""
+        if self._pipeline.archive is not None:
+            from headwater.spark.pipeline.archiving import run_archive
 
-
-def _explain(pipeline: Pipeline, key: str, do: Callable[[], Any]) -> Any:
-    """``do()``; what Spark says against it becomes an error that names the key."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return do()
-    except PySparkException as error:
-        raise _reason(pipeline, key, error) from error
-
-
-def _reason(pipeline: Pipeline, place: str, error: Exception) -> HeadwaterError:
-    """What went wrong, in a sentence: Headwater's own error out of the traceback that Spark wraps
-    it in, else the first line of what Spark or the system says."""
-    from pyspark.errors import PySparkException
-
-    text = str(error)
-    own = re.findall(r"headwater\.errors\.(\w+): (.+)", text)
-    if own:
-        kind, sentence = own[-1]
-        wrapped: type[HeadwaterError] = getattr(errors, kind, PipelineError)
-        return wrapped(f"{pipeline.file}: {place}: {sentence}")
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    if not isinstance(error, PySparkException):
-        first = f"{type(error).__name__}: {first}"
-    return PipelineError(f"{pipeline.file}: {place}: {first}")
+            run_archive(self._spark, self._pipeline.archive, self._report)
+            self._archived = time.monotonic()

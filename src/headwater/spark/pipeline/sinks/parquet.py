@@ -52,13 +52,18 @@ class Batch(NamedTuple):
 
 
 class AppendTable:
-    """The table at ``path``; only one query at a time writes to it."""
+    """The table at ``path``; only one query at a time writes to it.
 
-    def __init__(self, path: Path, partition_by: tuple[str, ...]) -> None:
+    ``checkpoint`` is its own unless it is given: a quarantine is written by its table's query.
+    """
+
+    def __init__(
+        self, path: Path, partition_by: tuple[str, ...], *, checkpoint: Path | None = None
+    ) -> None:
         self.path = path
         self.partition_by = partition_by
         self.state = path / STATE
-        self.checkpoint = self.state / "checkpoint"
+        self.checkpoint = checkpoint or self.state / "checkpoint"
         self._manifest = self.state / "manifest.jsonl"
         self._moving = self.state / "moving.json"
         self._staging = self.state / "staging"

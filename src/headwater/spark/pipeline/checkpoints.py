@@ -1,0 +1,146 @@
+"""A streaming query's checkpoint, read without Spark, and what Headwater keeps in it.
+
+    checkpoint/
+      metadata              Spark's: the query's id
+      offsets/7             Spark's: up to where batch 7 reads, a line for each source
+      commits/7             Spark's: batch 7 is in the sink
+      headwater/
+        sources.json        the names of the sources, in the order of those lines
+        beginning.json      up to where each stream had been read before batch 0
+        backfills/          one file a backfill
+        lock                held by who writes the table
+
+Rule 1. Spark's files are read, never written.
+Rule 2. What stands in ``headwater/`` goes with the checkpoint: who removes one removes the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.errors import PipelineError
+from headwater.spark.durable import replacing
+
+_OWN: Final = "headwater"
+
+Offset = dict[str, Any]
+"""Up to where one source has been read: log_mode/offsets.py or group_mode's."""
+
+
+class Checkpoint:
+    """The checkpoint at ``path``, which need not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.own = path / _OWN
+
+    def query(self) -> str | None:
+        """The id that Spark gave the query; None before its first start."""
+        found = _json(self.path / "metadata")
+        return None if found is None else str(found["id"])
+
+    def last_batch(self) -> int | None:
+        """The newest batch that is committed."""
+        return max(self._numbers("commits"), default=None)
+
+    def offsets(self, batch: int) -> list[Offset | None]:
+        """Where ``batch`` ends, for each source; empty where Spark has forgotten it."""
+        try:
+            lines = (self.path / "offsets" / str(batch)).read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        # "v1", Spark's own line, then one line a source, "-" where it has not been read.
+        return [None if line.strip() == "-" else json.loads(line) for line in lines[2:]]
+
+    def committed(self) -> dict[str, Offset]:
+        """Up to where each source, by its name, has been read and written."""
+        batch = self.last_batch()
+        return {} if batch is None else self.by_source(batch)
+
+    def by_source(self, batch: int) -> dict[str, Offset]:
+        """As `offsets`, by the names of the sources; for one that the SQL reads twice, the first of
+        the two."""
+        found: dict[str, Offset] = {}
+        for name, offset in zip(self.sources(), self.offsets(batch), strict=False):
+            if offset is not None:
+                found.setdefault(name, offset)
+        return found
+
+    def sources(self) -> list[str]:
+        """The names of the sources as the lines of an offset hold them."""
+        found = _json(self.own / "sources.json")
+        return [str(name) for name in found] if isinstance(found, list) else []
+
+    def note_sources(self, names: Sequence[str]) -> None:
+        """Remember the sources of the query that is about to start."""
+        if list(names) != self.sources():
+            self._write("sources.json", list(names))
+
+    def beginning(self) -> dict[str, Offset] | None:
+        """Up to where each stream of each source had been read before the first batch.
+
+        None where nothing was read yet, or where Spark had forgotten it before it was noted.
+        """
+        found = _json(self.own / "beginning.json")
+        return found if isinstance(found, dict) else None
+
+    def note_beginning(self) -> None:
+        """Keep the first batch's offsets: Spark forgets them after a hundred batches."""
+        if not (self.own / "beginning.json").exists():
+            first = self.by_source(0)
+            if first:
+                self._write("beginning.json", first)
+
+    def backfills(self) -> list[dict[str, Any]]:
+        """What was read besides: the records of backfill.py."""
+        records = (_json(file) for file in sorted((self.own / "backfills").glob("*.json")))
+        return [record for record in records if record is not None]
+
+    def note_backfill(self, series: str, record: dict[str, Any]) -> None:
+        """Keep, or replace, the record of a backfill."""
+        self._write(f"backfills/{series}.json", record)
+
+    @contextmanager
+    def held(self, what: str) -> Iterator[None]:
+        """Only one process writes what this checkpoint is about. Raises `PipelineError`."""
+        self.own.mkdir(parents=True, exist_ok=True)
+        number = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.read(number, 20).decode("ascii", "replace").strip() or "another process"
+                raise PipelineError(
+                    f"{what} is being written by process {holder}; wait for it, or end it"
+                ) from None
+            os.ftruncate(number, 0)
+            os.pwrite(number, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(number)  # the lock goes with it, however the process ends
+
+    def _numbers(self, directory: str) -> list[int]:
+        try:
+            names = [path.name for path in (self.path / directory).iterdir()]
+        except FileNotFoundError:
+            return []
+        return [int(name) for name in names if name.isdigit()]
+
+    def _write(self, name: str, value: object) -> None:
+        path = self.own / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as beside:
+            beside.write_text(json.dumps(value), encoding="utf-8")
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None

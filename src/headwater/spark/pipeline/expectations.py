@@ -1,0 +1,151 @@
+"""What rows of a table should fulfil: counted, and acted on, batch by batch.
+
+Rule 1. A predicate that is NULL does not hold. A value that did not fit its column is null, so
+        ``price > 0`` is no promise kept by a price that nobody could read.
+Rule 2. A batch is computed once: it is kept while its rows are counted and written.
+Rule 3. ``fail`` comes before anything of the batch is written; a quarantine is written before the
+        table, by the same batch's number, so a replayed batch changes neither.
+Rule 4. A row that is to be dropped and to be quarantined is quarantined: nothing is lost by order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headwater.errors import ExpectationFailed
+from headwater.spark.pipeline.declaration import Expectation, Table
+from headwater.spark.pipeline.sinks import THERE_ALREADY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+FLAGS: Final = "_expectations"
+"""The column of a quarantine that names the expectations that a row did not meet."""
+
+Write = Callable[["DataFrame"], int]
+
+
+class Outcome(NamedTuple):
+    """What became of a batch. ``rows`` is what the table got, or `THERE_ALREADY`;
+    ``violations`` counts rows by expectation, those with none left out."""
+
+    rows: int
+    violations: dict[str, int] = {}  # noqa: RUF012 - never changed
+    dropped: int = 0
+    quarantined: int = 0
+
+
+def holds(expectation: Expectation) -> Column:
+    """Whether a row fulfils it, never null."""
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.expr(expectation.predicate).cast("boolean"), f.lit(False))
+
+
+def passed(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
+    """The rows that a table keeps: what other tables read of it.
+
+    A row that makes the table's own query fail makes theirs fail too.
+    """
+    from pyspark.sql import functions as f
+
+    for expectation in expectations:
+        if expectation.action in {"drop", "quarantine"}:
+            frame = frame.where(holds(expectation))
+        elif expectation.action == "fail":
+            said = f"expectation {expectation.name!r} ({expectation.predicate}) does not hold"
+            frame = frame.where(holds(expectation) | f.raise_error(f.lit(said)).isNull())
+    return frame
+
+
+def write_checked(
+    frame: DataFrame, table: Table, *, write: Write, quarantine: Write | None = None
+) -> Outcome:
+    """Write what of ``frame`` the table's expectations let through, and the rest where it goes.
+
+    Raises `ExpectationFailed` before anything is written.
+    """
+    if not table.expectations:
+        return Outcome(write(frame))
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as f
+
+    kept = _flagged(frame, table.expectations).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        counts = _counts(kept, table.expectations)
+        _fail_any(kept, table.expectations, counts)
+        if quarantine is not None and (counts["quarantined"] or table.mode == "complete"):
+            quarantine(kept.where(_any_of(table.expectations, "quarantine")))
+        held_back = _any_of(table.expectations, "quarantine", "drop")
+        rows = write(kept.where(~held_back).drop(f.col(FLAGS)))
+    finally:
+        kept.unpersist()
+    if rows == THERE_ALREADY:
+        return Outcome(THERE_ALREADY)
+    return Outcome(
+        rows=rows,
+        violations={
+            e.name: counts["violations"][e.name]
+            for e in table.expectations
+            if counts["violations"][e.name]
+        },
+        dropped=counts["dropped"],
+        quarantined=counts["quarantined"],
+    )
+
+
+def _flagged(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    names = [f.when(~holds(e), f.lit(e.name)) for e in expectations]
+    return frame.withColumn(FLAGS, f.filter(f.array(*names), lambda name: name.isNotNull()))
+
+
+def _any_of(expectations: Sequence[Expectation], *actions: str) -> Column:
+    """Whether a flagged row has not met an expectation with one of these actions."""
+    from pyspark.sql import functions as f
+
+    names = [f.lit(e.name) for e in expectations if e.action in actions]
+    if not names:
+        return f.lit(False)
+    return f.arrays_overlap(f.col(FLAGS), f.array(*names))
+
+
+def _counts(kept: DataFrame, expectations: Sequence[Expectation]) -> dict[str, Any]:
+    """Rows in all, violations by expectation, and how many rows are held back: one pass."""
+    from pyspark.sql import functions as f
+
+    quarantined = _any_of(expectations, "quarantine")
+    found = kept.agg(
+        f.count(f.lit(1)),
+        f.count_if(quarantined),
+        f.count_if(_any_of(expectations, "drop") & ~quarantined),
+        *(f.count_if(f.array_contains(FLAGS, e.name)) for e in expectations),
+    ).first()
+    assert found is not None, "an aggregate without groups has one row"
+    numbers = [int(number) for number in found]
+    return {
+        "rows": numbers[0],
+        "quarantined": numbers[1],
+        "dropped": numbers[2],
+        "violations": dict(zip((e.name for e in expectations), numbers[3:], strict=True)),
+    }
+
+
+def _fail_any(kept: DataFrame, expectations: Sequence[Expectation], counts: dict[str, Any]) -> None:
+    from pyspark.sql import functions as f
+
+    for expectation in expectations:
+        count = counts["violations"][expectation.name]
+        if expectation.action != "fail" or not count:
+            continue
+        which = ""
+        if "id" in kept.columns:
+            example = kept.where(f.array_contains(FLAGS, expectation.name)).select("id").first()
+            which = f", one of them with id {example[0]}" if example else ""
+        raise ExpectationFailed(
+            f"expectation {expectation.name!r} ({expectation.predicate}) does not hold for {count:,} of "
+            f"{counts['rows']:,} rows{which}. Nothing of the batch is written; mend the data or the SQL, "
+            "or give the expectation the action quarantine, drop or keep."
+        )

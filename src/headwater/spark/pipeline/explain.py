@@ -1,0 +1,46 @@
+"""What Spark says against a pipeline, as one sentence that names the key it stands at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headwater import errors
+from headwater.errors import HeadwaterError, PipelineError
+
+if TYPE_CHECKING:
+    from headwater.spark.pipeline.declaration import Pipeline
+
+T = TypeVar("T")
+
+_OWN: Final = re.compile(r"headwater\.errors\.(\w+): (.+)")
+
+
+def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
+    """``do()``; what Spark says against it becomes an error that names the key."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return do()
+    except PySparkException as error:
+        raise reason(pipeline, key, error) from None
+
+
+def reason(pipeline: Pipeline, place: str, error: BaseException) -> HeadwaterError:
+    """What went wrong, in a sentence: Headwater's own error out of the traceback that Spark wraps
+    it in, else the first line of what Spark or the system says. No secret is in it."""
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, HeadwaterError):
+        return type(error)(pipeline.shown(f"{pipeline.file}: {place}: {error}"))
+    text = str(error)
+    own = _OWN.findall(text)
+    if own:
+        kind, sentence = own[-1]
+        wrapped: type[HeadwaterError] = getattr(errors, kind, PipelineError)
+        return wrapped(pipeline.shown(f"{pipeline.file}: {place}: {sentence}"))
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if not isinstance(error, PySparkException):
+        first = f"{type(error).__name__}: {first}"
+    return PipelineError(pipeline.shown(f"{pipeline.file}: {place}: {first}"))

@@ -1,0 +1,140 @@
+"""How far a source has been read, and what is still to come: entries, and how long the oldest waits.
+
+Rule. Nothing is read but counters, ids and one entry: what a group holds and where it stands (XINFO
+GROUPS, XPENDING), and the first entry behind what a query has read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from headwater.errors import DeclarationError
+from headwater.model import MIN_ID, StreamID
+from headwater.spark.log_mode.completeness import StreamState
+from headwater.spark.log_mode.offsets import Position, positions_of
+from headwater.spark.options import SourceOptions, parse_options
+from headwater.spark.pipeline.checkpoints import Offset
+from headwater.spark.pipeline.declaration import Source
+from headwater.spark.store import Store
+
+
+class Lag(NamedTuple):
+    """One stream of one source.
+
+    ``length`` is what the stream holds. ``entries`` are unread, those of a group that are held and
+    not settled among them; None where a server cannot tell. ``seconds`` is the age of the oldest of
+    them by its id; None where there is none.
+    """
+
+    source: str
+    stream: str
+    length: int
+    entries: int | None
+    seconds: float | None
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[Store]:
+    """The server of ``source``."""
+    store = Store(parse_options(source.options))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
+    """What ``source`` has still to give to a query that has read up to ``offset``; with None, to a
+    query that has not begun.
+
+    Raises `Disconnected` and `DeclarationError` (a key that is no stream).
+    """
+    with opened(source) as store:
+        return lags_in(store, source, offset)
+
+
+def lags_in(store: Store, source: Source, offset: Offset | None) -> list[Lag]:
+    """As `lags_of`, over a connection that is open."""
+    return [
+        lag
+        for stream in store.streams()
+        if (state := store.state(stream)) is not None
+        and (lag := _lag(store, source, stream, state, offset)) is not None
+    ]
+
+
+def _lag(
+    store: Store, source: Source, stream: str, state: StreamState, offset: Offset | None
+) -> Lag | None:
+    options = store.options
+    if options.group is not None:
+        entries, first = _of_group(store, stream, options.group, state)
+    else:
+        entries, first = _of_log(store, stream, state, _position(options, stream, offset))
+    seconds = None
+    if first is not None:
+        seconds = max(0.0, time.time() - first.ms / 1000)
+    return Lag(source.name, stream, state.length, entries, seconds)
+
+
+def _position(options: SourceOptions, stream: str, offset: Offset | None) -> Position | None:
+    """Up to where ``stream`` was read; None for "latest" of a query that has not begun."""
+    if offset is not None:
+        try:
+            found = positions_of({stream: offset[stream]}) if stream in offset else {}
+        except DeclarationError:
+            found = {}
+        return found.get(stream, Position(MIN_ID, 0))
+    start = options.start_of(stream)
+    if start == "latest":
+        return None
+    return Position(MIN_ID if start == "earliest" or isinstance(start, str) else start, 0)
+
+
+def _of_log(
+    store: Store, stream: str, state: StreamState, at: Position | None
+) -> tuple[int | None, StreamID | None]:
+    if at is None:
+        return 0, None
+    first = _first_behind(store, stream, at.id)
+    if first is None:
+        return 0, None
+    if at.added:
+        return min(state.length, max(0, state.entries_added - at.added)), first
+    # A place that nobody has counted up to: all, when it lies before the first entry.
+    return (state.length if at.id < state.first_id else None), first
+
+
+def _of_group(
+    store: Store, stream: str, group: str, state: StreamState
+) -> tuple[int | None, StreamID | None]:
+    for about in store.ask("XINFO GROUPS", stream):
+        values = _map(about)
+        if values["name"] != group.encode():
+            continue
+        pending, lag = int(values["pending"]), values.get("lag")
+        entries = None if lag is None else int(lag) + pending
+        if pending:
+            summary = store.ask("XPENDING", stream, group)
+            if summary[1] is not None:
+                return entries, StreamID.parse(_text(summary[1]))
+        after = StreamID.parse(_text(values["last-delivered-id"]))
+        return entries, _first_behind(store, stream, after)
+    return state.length, _first_behind(store, stream, MIN_ID)
+
+
+def _first_behind(store: Store, stream: str, after: StreamID) -> StreamID | None:
+    found = store.ask("XRANGE", stream, f"({after}" if after > MIN_ID else "-", "+", "COUNT", 1)
+    return StreamID.parse(_text(found[0][0])) if found else None
+
+
+def _map(reply: Any) -> Mapping[str, Any]:
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {_text(key): value for key, value in pairs}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,66 @@
+"""What can be known of the servers before Spark starts: that they are there, and the streams.
+
+Rule. A source names streams that are there, unless a table has read them before: then a stream that
+      is gone is data loss, which the source judges. One that is still to come is asked for by a
+      pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from headwater.client.redaction import redacted
+from headwater.errors import HeadwaterError, PipelineError
+from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.declaration import Pipeline, Source
+from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.graph import upstream
+from headwater.spark.pipeline.lag import opened
+from headwater.spark.store import Store
+
+
+def check_sources(pipeline: Pipeline, checkpoints: Mapping[str, Checkpoint]) -> None:
+    """Ask every server for every stream that is named.
+
+    Raises, with the source's key: `Disconnected`, `DeclarationError` for a key that is no stream,
+    `PipelineError` for a stream that is not there.
+    """
+    for source in pipeline.sources.values():
+        known = _read_before(pipeline, source, checkpoints)
+        try:
+            with opened(source) as store:
+                _check(store, source, known)
+        except HeadwaterError as error:
+            raise reason(pipeline, f"source.{source.name}", error) from error
+
+
+def _check(store: Store, source: Source, known: set[str]) -> None:
+    may_come = source.waits or store.options.archive is not None
+    for stream in store.streams():
+        if store.state(stream) is not None or stream in known or may_come:
+            continue
+        near = get_close_matches(stream, _streams(store), n=1)
+        raise PipelineError(
+            f"stream: there is no stream {stream!r} at {redacted(store.options.url)}."
+            + (f" Did you mean {near[0]!r}?" if near else "")
+            + f' One that is still to come is asked for by a pattern: "{stream}*".'
+        )
+
+
+def _streams(store: Store) -> list[str]:
+    """Some of the streams that are there: enough to find a misspelt one."""
+    _cursor, keys = store.ask("SCAN", 0, "COUNT", 1000, "TYPE", "stream")
+    return [key.decode("utf-8", "replace") for key in keys]
+
+
+def _read_before(
+    pipeline: Pipeline, source: Source, checkpoints: Mapping[str, Checkpoint]
+) -> set[str]:
+    """The streams of ``source`` that a table's checkpoint names."""
+    known: set[str] = set()
+    for name, checkpoint in checkpoints.items():
+        above = {name, *upstream(name, pipeline.tables)}
+        if any(source.name in pipeline.tables[one].reads for one in above):
+            known |= set(checkpoint.committed().get(source.name, {}))
+    return known

@@ -1,0 +1,133 @@
+"""How a run is getting on: what its tables got, and how far they are behind.
+
+Written by the run's threads, read by whoever shows it: the terminal, Prometheus, a notebook.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+
+from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.lag import Lag
+from headwater.spark.pipeline.sinks import THERE_ALREADY
+
+
+@dataclass(frozen=True)
+class TableProgress:
+    """One table since the run began. ``rows`` were added, or, in mode complete, are in it now.
+
+    ``batch`` is the last one's number, ``batch_rows`` and ``batch_seconds`` are of it. ``seconds``
+    were spent writing. ``violations`` counts rows by expectation.
+    """
+
+    name: str
+    mode: str
+    rows: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    batch: int | None = None
+    batch_rows: int = 0
+    batch_seconds: float = 0.0
+    dropped: int = 0
+    quarantined: int = 0
+    violations: dict[str, int] = field(default_factory=dict)
+    lags: tuple[Lag, ...] = ()
+    at: float = 0.0
+    """Unix time of the last batch."""
+
+    @property
+    def rows_per_second(self) -> float:
+        """Of the last batch."""
+        return self.batch_rows / self.batch_seconds if self.batch_seconds else 0.0
+
+    @property
+    def entries_behind(self) -> int | None:
+        """Entries that are still to be read; None where it is not known."""
+        known = [lag.entries for lag in self.lags]
+        return sum(e for e in known if e is not None) if known and None not in known else None
+
+    @property
+    def seconds_behind(self) -> float | None:
+        """The age of the oldest entry that is still to be read; None where there is none."""
+        return max((lag.seconds for lag in self.lags if lag.seconds is not None), default=None)
+
+
+class Progress:
+    """All tables of a run. Threads may call everything at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableProgress] = {}
+
+    def tables(self) -> list[TableProgress]:
+        """As they are at this moment."""
+        with self._lock:
+            return list(self._tables.values())
+
+    def __getitem__(self, name: str) -> TableProgress:
+        with self._lock:
+            return self._tables[name]
+
+    def begin(self, name: str, mode: str) -> None:
+        """A table that the run will make."""
+        with self._lock:
+            self._tables[name] = TableProgress(name, mode)
+
+    def add(self, name: str, outcome: Outcome, seconds: float, *, batch: int | None = None) -> None:
+        """A batch was written, or, without a number, the whole table."""
+        if outcome.rows == THERE_ALREADY:
+            return
+        with self._lock:
+            before = self._tables[name]
+            whole = batch is None
+            violations = {} if whole else dict(before.violations)
+            for expectation, count in outcome.violations.items():
+                violations[expectation] = violations.get(expectation, 0) + count
+            self._tables[name] = replace(
+                before,
+                rows=outcome.rows if whole else before.rows + outcome.rows,
+                # A batch without a row is none that a reader would know of.
+                batches=before.batches + (1 if whole or outcome.rows else 0),
+                seconds=before.seconds + seconds,
+                batch=batch,
+                batch_rows=outcome.rows,
+                batch_seconds=seconds,
+                dropped=outcome.dropped + (0 if whole else before.dropped),
+                quarantined=outcome.quarantined + (0 if whole else before.quarantined),
+                violations=violations,
+                at=time.time(),
+            )
+
+    def note_lags(self, name: str, lags: list[Lag]) -> None:
+        """How far a table is behind."""
+        with self._lock:
+            self._tables[name] = replace(self._tables[name], lags=tuple(lags))
+
+
+def line_of(name: str, number: int | None, outcome: Outcome, seconds: float) -> str:
+    """A batch, or a table made anew, in a line."""
+    if outcome.rows == THERE_ALREADY:
+        return f"{name}: batch {number} was there already, from the run before"
+    parts = [f"{name}: " + (f"batch {number}, " if number is not None else "")]
+    parts.append(f"{outcome.rows:,} rows in {seconds:.1f} s")
+    if number is not None and seconds:
+        parts.append(f" ({outcome.rows / seconds:,.0f} rows/s)")
+    if outcome.dropped:
+        parts.append(f", {outcome.dropped:,} dropped")
+    if outcome.quarantined:
+        parts.append(f", {outcome.quarantined:,} quarantined")
+    if outcome.violations:
+        broken = ", ".join(f"{one} {count:,}" for one, count in outcome.violations.items())
+        parts.append(f"; not met: {broken}")
+    return "".join(parts)
+
+
+def lag_text(table: TableProgress) -> str:
+    """How far behind, in words; "" where nothing is."""
+    if not table.entries_behind and table.seconds_behind is None:
+        return ""
+    entries = "?" if table.entries_behind is None else f"{table.entries_behind:,}"
+    age = "" if table.seconds_behind is None else f" ({table.seconds_behind:,.1f} s)"
+    return f"{entries} entries behind{age}"

@@ -1,0 +1,157 @@
+"""Reads one document; what it cannot make sense of becomes a problem, and it reads on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.spark.pipeline.checks import NAME, Problems, as_option, flattened
+from headwater.spark.pipeline.declaration import Pipeline, Table
+from headwater.spark.pipeline.graph import ordered
+from headwater.spark.pipeline.sinks.registry import SINKS
+from headwater.spark.pipeline.sources import (
+    DEAD_LETTERS,
+    read_dead_letters,
+    read_input,
+    read_source,
+)
+from headwater.spark.pipeline.tables import read_table
+
+_SECTIONS: Final = ("source", "input", "table", DEAD_LETTERS, "trigger", "spark", "archive")
+
+
+def read(file: Path, document: dict[str, Any]) -> Pipeline:
+    """The pipeline that ``document`` declares; `PipelineError` with everything that is wrong."""
+    problems = Problems(file)
+    for key in document:
+        if key not in _SECTIONS:
+            problems.unknown(key, key, _SECTIONS)
+    sources = {n: read_source(problems, n, v) for n, v in _named(problems, document, "source")}
+    inputs = {n: read_input(problems, n, v) for n, v in _named(problems, document, "input")}
+    tables = {n: read_table(problems, n, v) for n, v in _named(problems, document, "table")}
+    _check_names(problems, source=sources, input=inputs, table=tables)
+    if not tables and "table" not in document:
+        problems.add("table", "the file declares no table: [table.NAME] with mode, sql, path")
+    archive = _archive(problems, document, sources)
+    if DEAD_LETTERS in document:
+        values = problems.table(DEAD_LETTERS, document[DEAD_LETTERS])
+        dead, table = read_dead_letters(problems, values, sources)
+        sources |= dead
+        if table is not None and DEAD_LETTERS in {*tables, *inputs, *sources}:
+            problems.add(DEAD_LETTERS, "is a name of its own in SQL; give the other one another")
+        elif table is not None:
+            tables[DEAD_LETTERS] = table
+    _check_paths(problems, tables)
+    interval = _trigger(problems, problems.table("trigger", document.get("trigger", {})))
+    master, app, conf = _spark(problems, problems.table("spark", document.get("spark", {})))
+    tables = _with_declared_names(tables, [*sources, *inputs, *tables])
+    unreadable = {name for name, table in tables.items() if not SINKS[table.target.sink].readable}
+    order = ordered(tables, sources, inputs, problems, unreadable=unreadable)
+    problems.raise_any()
+    return Pipeline(
+        file=file,
+        sources=sources,
+        inputs=inputs,
+        tables={name: tables[name] for name in order},
+        interval=interval,
+        master=master,
+        app=app,
+        conf=conf,
+        archive=archive,
+        secrets=frozenset(problems.secrets),
+    )
+
+
+def _archive(problems: Problems, document: dict[str, Any], sources: Mapping[str, Any]) -> Any:
+    if "archive" not in document:
+        return None
+    from headwater.spark.pipeline.archiving import read_archive
+
+    values = problems.table("archive", document["archive"])
+    return read_archive(problems, values, sources, problems.base)
+
+
+def _named(
+    problems: Problems, document: dict[str, Any], section: str
+) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    for name, value in problems.table(section, document.get(section, {})).items():
+        key = f"{section}.{name}"
+        if not NAME.fullmatch(name):
+            problems.add(
+                key, "a name that SQL can use is expected: letters, digits and underscores"
+            )
+        else:
+            found.append((name, problems.table(key, value)))
+    return found
+
+
+def _check_names(problems: Problems, **sections: Mapping[str, Any]) -> None:
+    seen: dict[str, str] = {}
+    for section, names in sections.items():
+        for name in names:
+            key = f"{section}.{name}"
+            if name.lower() in seen:
+                problems.add(
+                    key, f"{seen[name.lower()]} has that name too; SQL could not tell them apart"
+                )
+            seen.setdefault(name.lower(), key)
+
+
+def _check_paths(problems: Problems, tables: Mapping[str, Table]) -> None:
+    """No table lies in another one's directory, nor in its quarantine."""
+    paths: dict[str, Path] = {}
+    for name, table in tables.items():
+        place = name if name == DEAD_LETTERS else f"table.{name}"
+        if table.target.path is not None and table.target.path != problems.base:
+            paths[f"{place}.path"] = table.target.path
+        if table.quarantine is not None:
+            paths[f"{place}.quarantine"] = table.quarantine
+    for key, path in paths.items():
+        for other, directory in paths.items():
+            if other != key and path.is_relative_to(directory):
+                problems.add(
+                    key,
+                    f"lies in {other.removesuffix('.path').removesuffix('.quarantine')}'s directory; "
+                    "each table has its own",
+                )
+
+
+def _trigger(problems: Problems, values: dict[str, Any]) -> float | None:
+    problems.keys("trigger", values, ("available-now", "interval"))
+    interval = values.get("interval")
+    if interval is None:
+        if values.get("available-now", True) is not True:
+            problems.add("trigger.available-now", "true is expected, or interval = '10s'")
+        return None
+    if "available-now" in values:
+        problems.add("trigger", "available-now and interval exclude each other")
+    return problems.seconds("trigger.interval", interval)
+
+
+def _spark(problems: Problems, values: dict[str, Any]) -> tuple[str | None, str, dict[str, str]]:
+    problems.keys("spark", values, ("master", "app", "conf"))
+    texts: dict[str, str] = {}
+    for key in ("master", "app"):
+        if key in values:
+            text = problems.value(f"spark.{key}", values[key], str, "a text")
+            texts[key] = problems.expand(f"spark.{key}", text or "", secret=False)
+    conf: dict[str, str] = {}
+    for key, value in flattened(problems.table("spark.conf", values.get("conf", {}))).items():
+        place = f"spark.conf.{key}"
+        if not key.startswith("spark."):
+            problems.add(place, "names of Spark's settings begin with 'spark.'")
+        conf[key] = problems.expand(place, as_option(value) or str(value))
+    return texts.get("master"), texts.get("app", f"headwater {problems.file.stem}"), conf
+
+
+def _with_declared_names(tables: dict[str, Table], names: Sequence[str]) -> dict[str, Table]:
+    """SQL knows no case; the graph has each name as it was declared."""
+    declared = {name.lower(): name for name in names}
+    return {
+        name: table._replace(
+            reads=tuple(dict.fromkeys(declared.get(read.lower(), read) for read in table.reads))
+        )
+        for name, table in tables.items()
+    }

@@ -1,0 +1,96 @@
+"""Makes tables of mode complete, each after those that it reads, from what is in these."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from headwater.errors import HeadwaterError
+from headwater.spark.pipeline.declaration import Pipeline
+from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.explain import explained, reason
+from headwater.spark.pipeline.graph import upstream
+from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.views import register_inputs, table_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+Done = Callable[[str, Outcome, float], None]
+
+
+def schemas_of_completes(
+    spark: SparkSession, pipeline: Pipeline, streamed: Mapping[str, StructType]
+) -> dict[str, StructType]:
+    """The columns of every table of mode complete, found without reading anything.
+
+    ``streamed`` are those of the other tables. Raises `PipelineError` for SQL that Spark refuses.
+    """
+    register_inputs(spark, pipeline)
+    schemas = dict(streamed)
+    for name, schema in streamed.items():
+        spark.createDataFrame([], schema).createOrReplaceTempView(name)
+    for name, table in pipeline.tables.items():
+        if not table.streams:
+            schemas[name] = table_frame(spark, pipeline, table).schema
+            spark.createDataFrame([], schemas[name]).createOrReplaceTempView(name)
+    return {name: schema for name, schema in schemas.items() if name not in streamed}
+
+
+class Recomputer:
+    """Makes complete tables in a session of its own, where names are those of finished tables."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        stores: Stores,
+        schemas: Mapping[str, StructType],
+        done: Done,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._stores = stores
+        self._schemas = schemas
+        self._done = done
+
+    def after(self, changed: Collection[str]) -> set[str]:
+        """The complete tables that read, directly or through others, one of ``changed``."""
+        return {
+            name
+            for name in self._stores.recomputed
+            if set(changed) & upstream(name, self._pipeline.tables)
+        }
+
+    def make(self, names: Collection[str]) -> None:
+        """Make these tables anew."""
+        if not names:
+            return
+        tables = self._pipeline.tables
+        needed = {above for name in names for above in upstream(name, tables)}
+        register_inputs(self._spark, self._pipeline)
+        for name in self._stores.streamed:
+            if name in needed:
+                frame = self._stores.finished(self._spark, name, self._schemas[name])
+                frame.createOrReplaceTempView(name)
+        for name, made in self._stores.recomputed.items():
+            if name in names:
+                began = time.monotonic()
+                frame = table_frame(self._spark, self._pipeline, tables[name])
+                try:
+                    outcome = explained(
+                        self._pipeline,
+                        f"table.{name}",
+                        lambda: made.write(frame),  # noqa: B023 - called now
+                    )
+                except HeadwaterError as error:
+                    raise (
+                        error
+                        if str(self._pipeline.file) in str(error)
+                        else reason(self._pipeline, f"table.{name}", error)
+                    ) from error
+                self._done(name, outcome, time.monotonic() - began)
+            if name in names or name in needed:
+                made.sink.finished(self._spark).createOrReplaceTempView(name)

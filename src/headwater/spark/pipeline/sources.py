@@ -1,0 +1,178 @@
+"""The sections ``[source.NAME]``, ``[input.NAME]`` and ``[dead_letters]``: what a pipeline reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from headwater.errors import DeclarationError
+from headwater.messages import dead_letter_stream
+from headwater.spark.ddl import parse_schema
+from headwater.spark.options import OPTIONS, SourceOptions, parse_options
+from headwater.spark.pipeline.checks import Problems, as_option
+from headwater.spark.pipeline.declaration import Format, Input, Source, Table, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+DEAD_LETTERS: Final = "dead_letters"
+"""The name of the section, and of its table in SQL."""
+
+_DEAD_SQL: Final = """
+SELECT id, timestamp,
+       fields['hw.stream'] AS stream, fields['hw.group'] AS `group`,
+       fields['hw.id'] AS entry_id, fields['hw.consumer'] AS consumer,
+       CAST(fields['hw.deliveries'] AS bigint) AS deliveries,
+       fields['hw.error'] AS error, fields['hw.trace'] AS trace,
+       CAST(fields['hw.at'] AS timestamp) AS at,
+       map_filter(fields, (name, value) -> NOT startswith(name, 'hw.')) AS fields
+FROM {source}
+"""
+
+
+def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source:
+    """A stream with the options of the source and its schema."""
+    options: dict[str, str] = {}
+    for key, value in values.items():
+        place = f"source.{name}.{key}"
+        if key == "schema":
+            continue
+        if key not in OPTIONS:
+            problems.unknown(place, key, [*OPTIONS, "schema"])
+            continue
+        text = as_option(value)
+        if text is None:
+            problems.add(place, f"{value!r} cannot be an option's value")
+        else:
+            options[key] = problems.expand(place, text)
+    if "archive" in options:
+        options["archive"] = str(problems.base / Path(options["archive"]).expanduser())
+    schema = problems.schema(f"source.{name}.schema", values.get("schema"))
+    _check_source(problems, name, options, schema)
+    return Source(name, options, schema)
+
+
+def _check_source(
+    problems: Problems, name: str, options: dict[str, str], schema: StructType | None
+) -> None:
+    try:
+        parsed = parse_options(options)
+    except DeclarationError as error:
+        problems.add(f"source.{name}", str(error))
+        return
+    for key in ("endingId", "endingTimestamp", "pushdown", "inferSchema"):
+        if key in options:
+            problems.add(
+                f"source.{name}.{key}",
+                "is for spark.read; a pipeline follows its streams without end. Leave it out.",
+            )
+    if schema is not None:
+        from headwater.spark.decoding.columns import Shape
+
+        try:
+            Shape.of(schema, parsed)
+        except DeclarationError as error:
+            problems.add(f"source.{name}", str(error))
+
+
+def read_input(problems: Problems, name: str, values: dict[str, Any]) -> Input:
+    """A static table: files, or a table of a database."""
+    place = f"input.{name}"
+    schema = problems.schema(f"{place}.schema", values.get("schema"))
+    if values.get("format") == "jdbc" or ("url" in values and "path" not in values):
+        return Input(name, None, "jdbc", schema, _jdbc(problems, place, values))
+    problems.keys(place, values, ("path", "format", "schema", "options"))
+    path = problems.path(f"{place}.path", values.get("path"))
+    if path is not None and not path.exists():
+        problems.add(f"{place}.path", f"there is no {path}")
+    kind: Any = values.get("format") or (path.suffix.lstrip(".").lower() if path else "parquet")
+    if kind not in get_args(Format):
+        problems.add(
+            f"{place}.format",
+            f"{kind!r} is none of {', '.join(get_args(Format))}, and the path does not say which",
+        )
+    options = {"header": "true"} if kind == "csv" else {}
+    options |= problems.options(f"{place}.options", values.get("options"))
+    return Input(name, path or problems.base, kind, schema, options)
+
+
+def _jdbc(problems: Problems, place: str, values: dict[str, Any]) -> dict[str, str]:
+    problems.keys(place, values, ("format", "url", "table", "query", "options", "schema"))
+    if "schema" in values:
+        problems.add(f"{place}.schema", "a database knows its columns; leave it out")
+    options = problems.options(f"{place}.options", values.get("options"))
+    url = problems.text(f"{place}.url", values.get("url"), "a url like 'jdbc:postgresql://host/db'")
+    options["url"] = problems.expand(f"{place}.url", url)
+    if url and not options["url"].startswith("jdbc:"):
+        problems.add(f"{place}.url", "a url that begins with jdbc: is expected")
+    given = [key for key in ("table", "query") if key in values]
+    if len(given) != 1:
+        problems.add(place, "says what to read by one of table and query")
+        return options
+    text = problems.text(f"{place}.{given[0]}", values[given[0]], "a text")
+    options["dbtable" if given[0] == "table" else "query"] = text
+    return options
+
+
+def read_dead_letters(
+    problems: Problems, values: dict[str, Any], sources: Mapping[str, Source]
+) -> tuple[dict[str, Source], Table | None]:
+    """The dead-letter streams of ``sources``, as sources of their own, and the table made of them."""
+    problems.keys(DEAD_LETTERS, values, ("path", "streams"))
+    path = problems.path(f"{DEAD_LETTERS}.path", values.get("path"))
+    streams = problems.value(
+        f"{DEAD_LETTERS}.streams", values.get("streams", []), list[str], "a list of streams"
+    )
+    by_url: dict[str, list[str]] = {}
+    for source in sources.values():
+        try:
+            parsed = parse_options(source.options)
+        except DeclarationError:
+            continue  # told where the source is read
+        by_url.setdefault(parsed.url, []).extend(streams or dead_streams(parsed))
+    if not by_url:
+        problems.add(DEAD_LETTERS, "the file declares no source whose dead letters it could keep")
+    made: dict[str, Source] = {}
+    for url, names in by_url.items():
+        for place in _places(names):
+            name = f"{DEAD_LETTERS}_{len(made)}"
+            made[name] = Source(
+                name, {"url": url, "stream": place} | _DEAD_OPTIONS, _DEAD_SCHEMA, waits=True
+            )
+    sql = " UNION ALL ".join(_DEAD_SQL.format(source=name) for name in made)
+    if path is None:
+        return {}, None
+    target = Target("parquet", path=path)
+    return made, Table(DEAD_LETTERS, "append", sql, target, reads=tuple(made))
+
+
+_DEAD_OPTIONS: Final = {
+    # Records leave their stream when they are replayed or dropped; that is no loss.
+    "failOnDataLoss": "false",
+    "ignoreDeletes": "true",
+    "includeMetadata": "true",
+}
+
+_DEAD_SCHEMA: Final = parse_schema("id string, timestamp timestamp, fields map<string, string>")
+
+
+def dead_streams(options: SourceOptions) -> list[str]:
+    """Where the dead letters of a source's streams go; for a pattern, a pattern."""
+    if options.dead_letter_stream is not None:
+        return [options.dead_letter_stream]
+    if options.pattern is not None:
+        return [dead_letter_stream(options.pattern)]
+    return [dead_letter_stream(stream) for stream in options.streams]
+
+
+def _places(names: list[str]) -> list[str]:
+    """The option ``stream`` for these: one for all names, one for each pattern."""
+    plain = [name for name in dict.fromkeys(names) if not _is_pattern(name)]
+    patterns = [name for name in dict.fromkeys(names) if _is_pattern(name)]
+    return ([json.dumps(plain)] if plain else []) + patterns
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")

@@ -1,0 +1,128 @@
+"""The sinks of a pipeline's tables, and the locks on them, for a run and for a backfill."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from headwater.errors import HeadwaterError
+from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.declaration import Pipeline, Table
+from headwater.spark.pipeline.expectations import Outcome, write_checked
+from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
+from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
+from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class Streamed:
+    """A table that a streaming query adds to, with its quarantine."""
+
+    def __init__(self, table: Table) -> None:
+        target = table.target
+        self.table = table
+        self.sink: AppendSink = append_sink(
+            name=table.name,
+            mode=table.mode,
+            sink=target.sink,
+            path=target.path,
+            url=target.url,
+            stream=target.stream,
+            partition_by=table.partition_by,
+            key=target.key,
+            checkpoint=target.checkpoint,
+            options=target.options,
+        )
+        self.checkpoint = Checkpoint(self.sink.checkpoint)
+        self.quarantine = (
+            None
+            if table.quarantine is None
+            else AppendTable(table.quarantine, (), checkpoint=self.sink.checkpoint)
+        )
+
+    def prepare(self) -> None:
+        """Make what must be there; undo what a killed run left half done."""
+        self.sink.prepare()
+        if self.quarantine is not None:
+            self.quarantine.prepare()
+
+    def write(self, frame: DataFrame, batch: BatchId) -> Outcome:
+        """Add a batch, as the table's expectations say."""
+
+        def held_back(rows: DataFrame) -> int:
+            assert self.quarantine is not None, "the declaration gives it a path"
+            return self.quarantine.write(rows, batch)
+
+        return write_checked(
+            frame,
+            self.table,
+            write=lambda rows: self.sink.write(rows, batch),
+            quarantine=held_back if self.quarantine is not None else None,
+        )
+
+
+class Recomputed:
+    """A table that is made anew, with its quarantine, which is made anew too."""
+
+    def __init__(self, table: Table) -> None:
+        assert table.target.path is not None, "sinks of mode complete have a path"
+        self.table = table
+        self.sink: CompleteSink = complete_sink(
+            sink=table.target.sink, path=table.target.path, partition_by=table.partition_by
+        )
+        self.quarantine = None if table.quarantine is None else CompleteTable(table.quarantine, ())
+
+    def prepare(self) -> None:
+        """Make what must be there."""
+        self.sink.prepare()
+        if self.quarantine is not None:
+            self.quarantine.prepare()
+
+    def write(self, frame: DataFrame) -> Outcome:
+        """Put the rows that the table's expectations let through in the place of what it holds."""
+        return write_checked(
+            frame,
+            self.table,
+            write=self.sink.write,
+            quarantine=self.quarantine.write if self.quarantine is not None else None,
+        )
+
+
+class Stores:
+    """The sinks of all tables of a pipeline, by name."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        tables = pipeline.tables
+        self.streamed = {n: Streamed(table) for n, table in tables.items() if table.streams}
+        self.recomputed = {n: Recomputed(table) for n, table in tables.items() if not table.streams}
+
+    def prepare(self, locks: ExitStack) -> None:
+        """Hold and prepare every table; ``locks`` lets go of them.
+
+        Raises `PipelineError` where another process writes one, or something else is in its place.
+        """
+        for name, kept in self.streamed.items():
+            self._prepare_streamed(name, kept, locks)
+        for name, made in self.recomputed.items():
+            try:
+                made.prepare()
+            except HeadwaterError as error:
+                raise reason(self.pipeline, f"table.{name}", error) from error
+
+    def _prepare_streamed(self, name: str, kept: Streamed, locks: ExitStack) -> None:
+        try:
+            if not kept.checkpoint.own.exists():
+                kept.prepare()  # nobody can be writing it yet; a stranger's directory stays as it is
+            locks.enter_context(kept.checkpoint.held(f"table {name}"))
+            kept.prepare()
+        except HeadwaterError as error:
+            raise reason(self.pipeline, f"table.{name}", error) from error
+
+    def finished(self, spark: SparkSession, name: str, schema: StructType) -> DataFrame:
+        """What is in a streamed table."""
+        return self.streamed[name].sink.finished(spark, schema)
