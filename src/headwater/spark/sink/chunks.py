@@ -1,0 +1,223 @@
+"""One chunk of an epoch, from a stage to the stream: entries and position in one step of the server.
+
+With Lua the entries never leave the server (scripts.py). Where Lua is missing or forbidden they are
+read here and go back in a MULTI, which the server refuses when the stream or the marker has changed
+since they were looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from headwater.messages.keys import sink_key
+from headwater.model import StreamID
+from headwater.spark.sink.marker import Marker
+from headwater.spark.sink.scripts import CHUNK, MOST_WORDS
+from headwater.spark.store import patiently
+
+if TYPE_CHECKING:
+    import redis
+
+    from headwater.spark.sink.options import SinkOptions
+
+CHUNK_ENTRIES: Final = 1000
+CHUNK_BYTES: Final = 1024 * 1024
+"""What one step moves: some milliseconds, in which the server does nothing else."""
+
+_PATIENT_TRIES: Final = 8
+"""How often a MULTI may fail because others write to the stream, before it stops watching that."""
+
+_NO_LUA: Final = ("unknown command", "no permissions")
+
+Status = Literal["ok", "moved", "type", "missing", "wide", "refused"]
+
+
+class Outcome(NamedTuple):
+    """What a step did: ``added`` entries are in the stream and the position is after them.
+
+    moved    nothing: the marker says something else by now
+    type     nothing: the key holds no stream; ``text`` says what
+    missing  nothing: the stage does not hold what was counted
+    wide     stopped before an entry with more fields than Lua can hand on
+    refused  stopped at an entry that the server did not take; ``text`` is its error
+    """
+
+    status: Status
+    added: int = 0
+    text: str = ""
+
+
+class Mover:
+    """Moves the chunks of one query."""
+
+    def __init__(
+        self, client: redis.Redis, options: SinkOptions, query: str, stage_of: Callable[[str], str]
+    ) -> None:
+        self._client = client
+        # redis-py makes a dict of an entry, in which a field that stands twice stands once.
+        client.set_response_callback("XRANGE", lambda reply, **_options: reply)
+        self._options = options
+        self._dest = options.stream
+        self._key = sink_key(options.stream, query)
+        self._stage = stage_of
+        self._script = client.register_script(CHUNK)
+        self._lua = True
+        self._conflicts = 0
+
+    def move(self, state: Marker) -> Outcome:
+        """The next chunk after ``state``, which is what the marker said a moment ago."""
+        outcome = self._by_script(state) if self._lua else None
+        if outcome is None or (outcome.status == "wide" and not outcome.added):
+            outcome = self._by_multi(state)
+        return outcome
+
+    def _by_script(self, state: Marker) -> Outcome | None:
+        """None where the server runs no scripts for this user."""
+        import redis
+
+        uuid, count = state.stages[state.stage]
+        place = [state.epoch, state.stage, state.position, count]
+        last = int(state.stage == len(state.stages) - 1)
+        try:
+            status, added, text = self._script(
+                keys=[self._dest, self._key, self._stage(uuid)],
+                args=[*place, CHUNK_ENTRIES, CHUNK_BYTES, last, MOST_WORDS, *self._options.trim],
+            )
+        except redis.ResponseError as error:
+            if any(words in str(error) for words in _NO_LUA):
+                self._lua = False
+                return None
+            raise
+        return Outcome(status.decode(), int(added), text.decode("utf-8", "replace"))
+
+    def _by_multi(self, state: Marker) -> Outcome:
+        uuid, count = state.stages[state.stage]
+        expected = min(CHUNK_ENTRIES, count - state.position)
+        stage = self._stage(uuid)
+        entries: Any = self._client.execute_command(
+            "XRANGE", stage, f"{state.position + 1}-0", "+", "COUNT", expected
+        )
+        if len(entries) != expected or entries[-1][0] != b"%d-0" % (state.position + expected):
+            # It goes with the step that ends it: another driver may have done that.
+            return Outcome("missing" if self._read(self._client) == state else "moved")
+        entries = _within(CHUNK_BYTES, entries)
+        watched = [self._key]
+        # Ids that the server gives are refused by no stream, so only the key's type could change
+        # between the look and the step; where others write all the time, that is not waited out.
+        if self._conflicts < _PATIENT_TRIES or any(fields[1] != b"*" for _id, fields in entries):
+            watched.append(self._dest)
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.watch(*watched)
+            if self._read(pipeline) != state:
+                return Outcome("moved")
+            hindrance = self._look(pipeline, entries[0][1][1])
+            if hindrance is not None:
+                return hindrance
+            pipeline.multi()
+            for _id, fields in entries:
+                pipeline.execute_command(
+                    "XADD", self._dest, *self._options.trim, fields[1], *fields[2:]
+                )
+            self._move(pipeline, state, len(entries))
+            replies = self._execute(pipeline)
+        if replies is None:
+            return Outcome("moved")
+        return self._judge(state, replies[: len(entries)])
+
+    def _read(self, client: Any) -> Marker | None:
+        return Marker.parse(self._key, client.execute_command("HGETALL", self._key))
+
+    def _look(self, pipeline: Any, first: bytes) -> Outcome | None:
+        """Why the entries will not be taken, as far as that can be known before."""
+        kind = type_of(pipeline, self._dest)
+        if kind not in ("none", "stream"):
+            return Outcome("type", 0, kind)
+        if first != b"*" and kind == "stream":
+            last = last_id(pipeline, self._dest)
+            if StreamID.parse(first.decode()) <= last:
+                return Outcome(
+                    "refused", 0, f"the id {first.decode()} is not above {last}, the stream's last"
+                )
+        return None
+
+    def _move(self, pipeline: Any, state: Marker, added: int) -> None:
+        moved = after(state, added)
+        pipeline.hset(self._key, mapping={n: v for n, v in moved.fields().items() if n != "stages"})
+        if moved.stage != state.stage or moved.done:
+            pipeline.unlink(self._stage(state.stages[state.stage][0]))
+        if moved.done:
+            pipeline.hdel(self._key, "stages")
+
+    def _execute(self, pipeline: Any) -> list[Any] | None:
+        """EXEC's replies, errors among them; None when a watched key had changed."""
+        import redis
+
+        try:
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+        except redis.WatchError:
+            self._conflicts += 1
+            return None
+        self._conflicts = 0
+        return replies
+
+    def _judge(self, state: Marker, replies: list[Any]) -> Outcome:
+        """What EXEC did. An entry can be refused in its place when the store's disk is full: then the
+        position is set to where that happened, and what came after is taken back."""
+        wrong = next((n for n, reply in enumerate(replies) if isinstance(reply, Exception)), None)
+        if wrong is None:
+            return Outcome("ok", len(replies))
+        reached = after(state, wrong)
+        late = [reply for reply in replies[wrong:] if not isinstance(reply, Exception)]
+
+        def repair() -> None:
+            with self._client.pipeline(transaction=True) as pipeline:
+                pipeline.hset(self._key, mapping=reached.fields())
+                pipeline.hdel(self._key, "done")
+                if late:
+                    pipeline.xdel(self._dest, *late)
+                pipeline.execute()
+
+        patiently(self._options.url, repair)
+        return Outcome("refused", wrong, str(replies[wrong]))
+
+
+def after(state: Marker, added: int) -> Marker:
+    """The marker once ``added`` more entries are published."""
+    stage, position = state.stage, state.position + added
+    published = state.published + added
+    if position < state.stages[stage][1]:
+        return replace(state, position=position, published=published)
+    if stage + 1 < len(state.stages):
+        return replace(state, stage=stage + 1, position=0, published=published)
+    return replace(state, position=position, published=published, done=True)
+
+
+def _within(limit: int, entries: list[Any]) -> list[Any]:
+    """The first of ``entries`` that weigh ``limit`` bytes together, at least one."""
+    weight = 0
+    for number, (_id, fields) in enumerate(entries):
+        weight += sum(map(len, fields))
+        if weight >= limit:
+            return entries[: number + 1]
+    return entries
+
+
+def type_of(client: Any, key: str) -> str:
+    """What TYPE says."""
+    found: bytes = client.type(key)
+    return found.decode()
+
+
+def last_id(client: Any, stream: str) -> StreamID:
+    """The last id that was given in ``stream``."""
+    reply: Any = client.execute_command("XINFO STREAM", stream)
+    # redis-py makes a dict of it, but not in every mode.
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    found = {_text(name): value for name, value in pairs}
+    return StreamID.parse(_text(found["last-generated-id"]))
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode()

@@ -1,0 +1,191 @@
+"""A column's values as an entry's fields hold them (messages.md): text, raw bytes, JSON.
+
+``None`` is a field that is absent. The bytes are those that `headwater.messages` writes, so that who
+reads the stream cannot tell a row of Spark from a producer's message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from headwater.errors import DeclarationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Values = list[bytes | None]
+Write = Callable[["pa.Array"], Values]
+
+ID_COLUMN: Final = "id"
+"""The column that is the entry's id and none of its fields."""
+
+MAP_COLUMN: Final = "fields"
+"""The column that, when it maps to string or binary, is written as the fields that it holds."""
+
+_TIME: Final = "%Y-%m-%dT%H:%M:%S"
+
+
+def writer_of(type_: DataType) -> Write | None:
+    """What writes a column of a Spark type; None for a type that messages have no words for."""
+    if not is_written(type_):
+        return None
+    if isinstance(type_, (ArrayType, MapType, StructType)):
+        return _json
+    return next(write for kind, write in _WRITERS.items() if isinstance(type_, kind))
+
+
+def is_written(type_: DataType) -> bool:
+    """Whether every part of a type has a form in messages."""
+    if isinstance(type_, ArrayType):
+        return is_written(type_.elementType)
+    if isinstance(type_, MapType):
+        return isinstance(type_.keyType, StringType) and is_written(type_.valueType)
+    if isinstance(type_, StructType):
+        return all(is_written(field.dataType) for field in type_.fields)
+    return isinstance(type_, tuple(_WRITERS))
+
+
+def is_field_map(name: str, type_: DataType) -> bool:
+    """Whether a column holds fields itself, as the source's column ``fields`` does."""
+    return (
+        name == MAP_COLUMN
+        and isinstance(type_, MapType)
+        and isinstance(type_.keyType, StringType)
+        and isinstance(type_.valueType, (StringType, BinaryType))
+    )
+
+
+def check_schema(schema: StructType) -> None:
+    """Raises `DeclarationError` naming the column that cannot be written."""
+    seen = set[str]()
+    for field in schema.fields:
+        if field.name in seen:
+            raise DeclarationError(
+                f"two columns are called {field.name!r}; give one another name with AS"
+            )
+        seen.add(field.name)
+        if field.name == ID_COLUMN and not isinstance(field.dataType, StringType):
+            raise DeclarationError(
+                f"the column 'id' is the entry's id, text like 1526569498055-0, and has the type "
+                f"{field.dataType.simpleString()}. Give the message's own id another name "
+                "(SELECT id AS order_id, …)."
+            )
+        if not is_written(field.dataType):
+            raise DeclarationError(
+                f"the column {field.name!r} has the type {field.dataType.simpleString()}, which a "
+                "message cannot carry; cast it to string, or leave it out"
+            )
+    if all(field.name == ID_COLUMN for field in schema.fields):
+        raise DeclarationError("an entry needs at least one field, and no column but 'id' is given")
+
+
+def builtins_of(column: pa.Array) -> list[Any]:
+    """Values as Python objects that msgspec writes: maps as dicts, times in UTC."""
+    import pyarrow as pa
+
+    wanted = _in_utc(column.type)
+    if wanted != column.type:
+        column = column.cast(wanted)
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    found: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    return found
+
+
+def _in_utc(type_: pa.DataType) -> pa.DataType:
+    """``type_`` with every instant in UTC: the same instants, shown so."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return pa.timestamp(type_.unit, "UTC")
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_field, type_.item_field.with_type(_in_utc(type_.item_type)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_in_utc(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_in_utc(field.type)) for field in type_])
+    return type_
+
+
+def _text(column: pa.Array) -> Values:
+    import pyarrow as pa
+
+    found: Values = column.cast(pa.string()).cast(pa.binary()).to_pylist()
+    return found
+
+
+def _raw(column: pa.Array) -> Values:
+    found: Values = column.to_pylist()
+    return found
+
+
+def _double(column: pa.Array) -> Values:
+    # Arrow writes 1.0 as 1; messages write it as Python does.
+    return [None if v is None else float.__repr__(v).encode() for v in column.to_pylist()]
+
+
+def _instant(column: pa.Array) -> Values:
+    return _time(column, f"{_TIME}Z", b".000000Z", b"Z")
+
+
+def _local_time(column: pa.Array) -> Values:
+    return _time(column, _TIME, b".000000", b"")
+
+
+def _time(column: pa.Array, form: str, whole: bytes, ending: bytes) -> Values:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pc.strftime(column.cast(pa.timestamp("us")), form)
+    return _text(pc.replace_substring(text, whole.decode(), ending.decode()))
+
+
+def _json(column: pa.Array) -> Values:
+    import msgspec
+
+    encode = msgspec.json.Encoder().encode
+    return [None if value is None else encode(value) for value in builtins_of(column)]
+
+
+def _nothing(column: pa.Array) -> Values:
+    return [None] * len(column)
+
+
+_WRITERS: Final[dict[type[DataType], Write]] = {
+    StringType: _text,
+    BinaryType: _raw,
+    BooleanType: _text,
+    ByteType: _text,
+    ShortType: _text,
+    IntegerType: _text,
+    LongType: _text,
+    FloatType: _text,  # the shortest text of its 32 bits; as 64 bits, 0.1 has 17 digits
+    DoubleType: _double,
+    DecimalType: _text,
+    DateType: _text,
+    TimestampType: _instant,
+    TimestampNTZType: _local_time,
+    NullType: _nothing,
+}

@@ -1,0 +1,84 @@
+"""What a query has written: the hash ``{dest}:hw:sink:<query>``, beside the stream.
+
+epoch      the number of the batch
+stages     its stages and their counts, in order: [["<uuid>", 1000], …]; gone when it is done
+stage      index of the stage that is being published
+position   how many of its entries are published
+published  how many of the batch's
+entries    how many the batch has
+done       there when all are published
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.errors import HeadwaterError
+
+
+@dataclass(frozen=True)
+class Marker:
+    """One state of the hash. Batches without a task have left no trace in it."""
+
+    epoch: int
+    stages: tuple[tuple[str, int], ...]
+    stage: int
+    position: int
+    published: int
+    entries: int
+    done: bool
+
+    @property
+    def uuids(self) -> set[str]:
+        """The stages that are named."""
+        return {uuid for uuid, _count in self.stages}
+
+    def fields(self) -> dict[Any, Any]:
+        """The hash as it is first written."""
+        made: dict[Any, Any] = {
+            "epoch": str(self.epoch),
+            "stages": json.dumps(self.stages, separators=(",", ":")),
+            "stage": str(self.stage),
+            "position": str(self.position),
+            "published": str(self.published),
+            "entries": str(self.entries),
+        }
+        if self.done:
+            made["done"] = "1"
+            del made["stages"]
+        return made
+
+    @classmethod
+    def begin(cls, epoch: int, stages: list[tuple[str, int]]) -> Marker:
+        """What is recorded of a batch before anything of it is visible."""
+        entries = sum(count for _uuid, count in stages)
+        return cls(epoch, tuple(stages), 0, 0, 0, entries, done=not entries)
+
+    @classmethod
+    def parse(cls, key: str, reply: Any) -> Marker | None:
+        """The reply of HGETALL; None where nothing is recorded."""
+        pairs = (
+            reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+        )
+        found = {name.decode(): value for name, value in pairs}
+        if not found:
+            return None
+        try:
+            done = "done" in found
+            stages = tuple(
+                (str(uuid), int(count)) for uuid, count in json.loads(found.get("stages", b"[]"))
+            )
+            numbers = [
+                int(found[name]) for name in ("epoch", "stage", "position", "published", "entries")
+            ]
+            if not done and not 0 <= numbers[1] < len(stages):
+                raise ValueError("no such stage")
+        except (KeyError, ValueError, TypeError) as error:
+            raise HeadwaterError(
+                f"{key} is not what the sink wrote there ({error}): restore it, or remove it and "
+                "give the query a new checkpoint"
+            ) from None
+        epoch, stage, position, published, entries = numbers
+        return cls(epoch, stages, stage, position, published, entries, done=done)

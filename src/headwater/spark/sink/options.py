@@ -1,0 +1,144 @@
+"""The options of ``df.write.format("headwater")`` and ``df.writeStream``, checked before anything is
+connected. As for reading (spark/options.py): what is not known, or would do nothing, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from headwater.client.redaction import redacted
+from headwater.errors import DeclarationError
+from headwater.model import MAX_U64
+from headwater.spark import option_values as values
+from headwater.spark.option_values import Reader
+
+Codec = Literal["fields", "json", "msgpack"]
+Delivery = Literal["exactlyOnce", "atLeastOnce"]
+
+
+@dataclass(frozen=True, repr=False)
+class SinkOptions:
+    """Where rows go and how; the fields are the options of `OPTIONS`.
+
+    ``trim`` is the words of XADD that bound the stream. ``transaction`` is (txnAppId, txnVersion) of
+    a batch write that is to take effect once.
+    """
+
+    url: str
+    stream: str
+    codec: Codec = "fields"
+    trim: tuple[str, ...] = ()
+    delivery: Delivery = "exactlyOnce"
+    transaction: tuple[str, int] | None = None
+    checkpoint: str = ""
+    """Where Spark keeps the query's checkpoint, for errors; empty where it was not told."""
+
+    def __repr__(self) -> str:
+        """The url without its password: this object travels in Spark's plans."""
+        return f"SinkOptions(url={redacted(self.url)!r}, stream={self.stream!r})"
+
+
+def _stream(name: str, text: str | None) -> str:
+    names, _pattern = values.streams(name, text)
+    if len(names) != 1:
+        raise DeclarationError(
+            f"{name}: {text!r} is not one stream, and rows are written to one. A name that holds a "
+            'comma or a star is given as a JSON list: ["a,b"]'
+        )
+    return names[0]
+
+
+def _maxlen(name: str, text: str) -> tuple[str, ...]:
+    found = re.fullmatch(r"\s*([~=]?)\s*([0-9]{1,18})\s*", text)
+    if found is None:
+        raise DeclarationError(
+            f"{name}: {text!r} is no number of entries; 100000 keeps about as many, =100000 exactly"
+        )
+    return ("MAXLEN", found[1] or "~", str(int(found[2])))
+
+
+def _minid(name: str, text: str) -> tuple[str, ...]:
+    found = re.fullmatch(r"\s*([~=]?)\s*([0-9]{1,20})(?:-([0-9]{1,20}))?\s*", text)
+    if found is None or max(int(found[2]), int(found[3] or 0)) > MAX_U64:
+        raise DeclarationError(
+            f"{name}: {text!r} is no id; 1526569498055-0 lets entries before it go when convenient, "
+            "=1526569498055-0 at once"
+        )
+    return ("MINID", found[1] or "~", f"{int(found[2])}-{int(found[3] or 0)}")
+
+
+def _version(name: str, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
+        raise DeclarationError(f"{name}: {text!r} is no whole number of at least 0")
+    return int(text)
+
+
+_READERS: Final[dict[str, tuple[str, Reader]]] = {
+    "codec": ("codec", values.word(*get_args(Codec))),
+    "maxlen": ("trim", _maxlen),
+    "minid": ("trim", _minid),
+    "delivery": ("delivery", values.word(*get_args(Delivery))),
+}
+
+_TRANSACTION: Final = ("txnAppId", "txnVersion")
+
+OPTIONS: Final = ("url", "stream", *_READERS, *_TRANSACTION)
+"""Every option, in the spelling that is printed; Spark compares them without regard to case."""
+
+_OF_SPARK: Final = ("checkpointLocation", "queryName")
+"""What Spark's stream writer hands on with the sink's own options."""
+
+
+def parse_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """The options that Spark, or a pipeline's file, gives as text.
+
+    >>> parse_options({"url": "redis://h", "stream": "s", "maxlen": "1000"}, streaming=False).trim
+    ('MAXLEN', '~', '1000')
+
+    Raises `DeclarationError` naming option, value and remedy.
+    """
+    ours = {name.lower() for name in _OF_SPARK} if streaming else set[str]()
+    texts = values.recognised(
+        {name: text for name, text in given.items() if name.lower() not in ours}, OPTIONS
+    )
+    made: dict[str, Any] = {
+        "url": values.url("url", texts.get("url")),
+        "stream": _stream("stream", texts.get("stream")),
+    }
+    _check_together(texts, streaming=streaming)
+    for name, (field, read) in _READERS.items():
+        if name in texts:
+            made[field] = read(name, texts[name])
+    if "txnAppId" in texts:
+        made["transaction"] = (
+            values.name("txnAppId", texts["txnAppId"]),
+            _version("txnVersion", texts["txnVersion"]),
+        )
+    for name, text in given.items():
+        if name.lower() == "checkpointlocation":
+            made["checkpoint"] = text
+    return SinkOptions(**made)
+
+
+def _check_together(texts: Mapping[str, str], *, streaming: bool) -> None:
+    if "maxlen" in texts and "minid" in texts:
+        raise DeclarationError("maxlen and minid exclude each other, as in XADD")
+    named = [name for name in _TRANSACTION if name in texts]
+    if streaming and named:
+        raise DeclarationError(
+            f"{named[0]} is for batch writes (in foreachBatch, say); a streaming query is exactly "
+            "once by its checkpoint. Leave it out."
+        )
+    if not streaming and "delivery" in texts:
+        raise DeclarationError(
+            "delivery says how a streaming query writes; a batch write is exactly once when "
+            "txnAppId and txnVersion name it. Leave delivery out."
+        )
+    if len(named) == 1:
+        raise DeclarationError(
+            "txnAppId and txnVersion name a transaction together: who writes, and which of its "
+            f"writes this is. Only {named[0]} is given."
+        )

@@ -1,0 +1,200 @@
+"""From stages to the stream, each entry once, whatever is killed: the driver's part.
+
+Rule 1. Every step begins with what the marker says, and does nothing when it says something else by
+        then: so a step whose answer was lost is followed by a look, never by a guess.
+Rule 2. A recorded stage that is gone, or holds less than was counted, is an error that names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headwater.client.redaction import redacted
+from headwater.errors import DataLoss, DeclarationError, HeadwaterError
+from headwater.messages.keys import sink_key, stage_key
+from headwater.model import StreamID
+from headwater.spark.sink.chunks import Mover, after, last_id, type_of
+from headwater.spark.sink.marker import Marker
+from headwater.spark.store import connect, patiently
+
+if TYPE_CHECKING:
+    from headwater.spark.sink.appending import Staged
+    from headwater.spark.sink.options import SinkOptions
+
+
+class Publisher:
+    """Writes the epochs of one query; used by one driver, and safe against a second."""
+
+    def __init__(self, options: SinkOptions, query: str) -> None:
+        self._options = options
+        self._query = query
+        self._dest = options.stream
+        self._key = sink_key(options.stream, query)
+        self._client = connect(options.url)
+        self._mover = Mover(self._client, options, query, self._stage)
+        self._known: Marker | None = None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def recorded(self) -> Marker | None:
+        """What the server says of this query."""
+        return patiently(self._options.url, self._read)
+
+    def publish(self, epoch: int, staged: list[Staged]) -> None:
+        """Write what ``staged`` holds, once: nothing of it when the epoch was written before, or was
+        recorded with other stages.
+
+        Raises `HeadwaterError` for an epoch below the last one, `DataLoss` for a stage that is gone.
+        """
+        while not patiently(self._options.url, lambda: self._step(epoch, staged)):
+            pass
+        self._drop({one.uuid for one in staged})
+
+    def abort(self, staged: list[Staged]) -> None:
+        """Remove what was staged, but for what the marker names."""
+        state = self.recorded()
+        named = state.uuids if state is not None and not state.done else set()
+        self._drop({one.uuid for one in staged} - named)
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _step(self, epoch: int, staged: list[Staged]) -> bool:
+        """One step towards the epoch's end; whether it is reached."""
+        state, self._known = self._known or self._read(), None
+        if state is not None and state.epoch > epoch:
+            raise HeadwaterError(self._too_late(epoch, state.epoch))
+        if state is None or (state.done and state.epoch < epoch):
+            self._record(state, epoch, staged)
+        elif state.done:
+            return True
+        elif self._may_begin_anew(state, epoch, staged):
+            self._record(state, epoch, staged)
+        else:
+            self._chunk(state)
+        return False
+
+    def _read(self) -> Marker | None:
+        return Marker.parse(self._key, self._client.execute_command("HGETALL", self._key))
+
+    def _may_begin_anew(self, state: Marker, epoch: int, staged: list[Staged]) -> bool:
+        """Whether a stage of this very epoch went before anything of it was published."""
+        if state.epoch != epoch or state.published or state.uuids == {one.uuid for one in staged}:
+            return False
+        return self._lengths([uuid for uuid, _count in state.stages]) != [
+            count for _uuid, count in state.stages
+        ]
+
+    def _record(self, before: Marker | None, epoch: int, staged: list[Staged]) -> None:
+        """Name the stages, before anything of them is visible."""
+        import redis
+
+        full = [one for one in staged if one.count]
+        for one, found in zip(full, self._lengths([one.uuid for one in full]), strict=True):
+            if found != one.count:
+                raise DataLoss(
+                    f"the stage {self._stage(one.uuid)} holds {found} of {one.count} entries that a "
+                    "task wrote a moment ago: it was evicted, or the store lost what it had "
+                    "acknowledged. Nothing of this batch is written; run it again, with a maxmemory "
+                    "policy that does not evict."
+                )
+        self._check_target(full)
+        made = Marker.begin(epoch, [(one.uuid, one.count) for one in full])
+        old = before.uuids - made.uuids if before is not None else set()
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.watch(self._key)
+            reply: Any = pipeline.execute_command("HGETALL", self._key)
+            if Marker.parse(self._key, reply) != before:
+                return
+            pipeline.multi()
+            pipeline.delete(self._key)
+            pipeline.hset(self._key, mapping=made.fields())
+            for uuid, _count in made.stages:
+                pipeline.persist(self._stage(uuid))
+            if old:
+                pipeline.unlink(*map(self._stage, old))
+            try:
+                pipeline.execute()
+            except redis.WatchError:  # another driver was here
+                return
+            self._known = made
+
+    def _check_target(self, staged: list[Staged]) -> None:
+        """Raises for a key that is no stream, and for ids that would be refused halfway."""
+        kind = type_of(self._client, self._dest)
+        if kind not in ("none", "stream"):
+            raise DeclarationError(f"stream: the key {self._dest!r} holds a {kind}, not a stream")
+        given = [one for one in staged if one.first is not None]
+        if not given:
+            return
+        last = last_id(self._client, self._dest) if kind == "stream" else StreamID(0, 0)
+        where = "the last one in the stream"
+        for one in given:
+            assert one.first is not None
+            assert one.last is not None
+            if one.first <= last:
+                raise HeadwaterError(
+                    f"{self._dest!r}: the column 'id' gives {one.first}, which is not above {last}, "
+                    f"{where}. Nothing of this batch is written. Ids of a stream rise: sort the rows "
+                    "by id into one partition, or leave the column out and let the server give ids."
+                )
+            last, where = one.last, "the last one of the task before"
+
+    def _chunk(self, state: Marker) -> None:
+        status, added, text = self._mover.move(state)
+        if status in ("ok", "wide"):
+            self._known = after(state, added)
+        elif status == "type":
+            raise DeclarationError(f"stream: the key {self._dest!r} holds a {text}, not a stream")
+        elif status == "missing":
+            raise DataLoss(self._gone(state))
+        elif status == "refused":
+            raise HeadwaterError(
+                f"{redacted(self._options.url)} refused an entry for {self._dest!r}: {text}. "
+                f"{state.published + added} of {state.entries} entries of {self._name(state.epoch)} "
+                "are written; the next run goes on after them."
+            )
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def _stage(self, uuid: str) -> str:
+        return stage_key(self._dest, self._query, uuid)
+
+    def _lengths(self, uuids: list[str]) -> list[int]:
+        with self._client.pipeline(transaction=False) as pipeline:
+            for uuid in uuids:
+                pipeline.xlen(self._stage(uuid))
+            return list(map(int, pipeline.execute()))
+
+    def _drop(self, uuids: set[str]) -> None:
+        if uuids:
+            keys = [self._stage(uuid) for uuid in sorted(uuids)]
+            patiently(self._options.url, lambda: self._client.unlink(*keys))
+
+    def _name(self, epoch: int) -> str:
+        if self._options.transaction is not None:
+            return f"txnVersion {epoch} of txnAppId {self._query!r}"
+        return f"batch {epoch} of query {self._query}"
+
+    def _too_late(self, epoch: int, last: int) -> str:
+        if self._options.transaction is not None:
+            return (
+                f"{self._name(epoch)} comes after {last}, which {self._dest!r} has: versions rise. "
+                "Write with a higher one, or under another txnAppId."
+            )
+        at = f" ({self._options.checkpoint})" if self._options.checkpoint else ""
+        return (
+            f"{self._name(epoch)} comes after batch {last}, which {self._dest!r} has: the query's "
+            f"checkpoint{at} was set back. Restore it as it was; or begin with a new checkpoint and "
+            "another stream, since a new query writes everything once more."
+        )
+
+    def _gone(self, state: Marker) -> str:
+        uuid, count = state.stages[state.stage]
+        return (
+            f"the stage {self._stage(uuid)} is gone, or does not hold the {count} entries that were "
+            f"recorded: it was evicted, or the store was emptied or restored. "
+            f"{state.published} of {state.entries} entries of {self._name(state.epoch)} are in "
+            f"{self._dest!r}, and the others are lost. To go on without them: "
+            f"HSET {self._key} done 1"
+        )

@@ -1,0 +1,66 @@
+"""One chunk, inside the server: from a stage to the stream, with the position after it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_WORDS: Final = 7000
+"""Words of an entry that Lua can hand to XADD at once; its stack holds 8,000."""
+
+CHUNK: Final = """
+-- KEYS: the stream, the marker, the stage.
+-- ARGV: [1] epoch [2] stage's index [3] position, as the marker must say; [4] the stage's count,
+-- [5] most entries, [6] most bytes, [7] '1' for the last stage, [8] most words of an entry,
+-- [9…] words of XADD that trim.
+-- Returns what happened, how many entries were added, and an error's text.
+local now = redis.call('HMGET', KEYS[2], 'epoch', 'stage', 'position', 'done')
+if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] or now[3] ~= ARGV[3] or now[4] then
+  return {'moved', 0, ''}
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'none' and kind ~= 'stream' then return {'type', 0, kind} end
+local from, count, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local expected = math.min(most, count - from)
+local entries = redis.call('XRANGE', KEYS[3], string.format('%.0f-0', from + 1), '+',
+                           'COUNT', expected)
+if #entries ~= expected or entries[expected][1] ~= string.format('%.0f-0', from + expected) then
+  return {'missing', 0, ''}
+end
+local status, wrong, added, bytes = 'ok', '', 0, 0
+for i = 1, expected do
+  local fields = entries[i][2]
+  if #fields > tonumber(ARGV[8]) then
+    status = 'wide'
+    break
+  end
+  local words = {'XADD', KEYS[1]}
+  for k = 9, #ARGV do words[#words + 1] = ARGV[k] end
+  for k = 2, #fields do -- the id, then the row's fields; [1] is the name of the id's own field
+    words[#words + 1] = fields[k]
+    bytes = bytes + #fields[k]
+  end
+  local reply = redis.pcall(unpack(words))
+  if type(reply) == 'table' and reply.err then
+    status, wrong = 'refused', reply.err
+    break
+  end
+  added = added + 1
+  if bytes >= tonumber(ARGV[6]) then break end
+end
+if added > 0 then
+  redis.call('HINCRBY', KEYS[2], 'published', added)
+  if from + added < count then
+    redis.call('HINCRBY', KEYS[2], 'position', added)
+  else
+    redis.call('UNLINK', KEYS[3])
+    if ARGV[7] == '1' then
+      redis.call('HSET', KEYS[2], 'done', 1)
+      redis.call('HDEL', KEYS[2], 'stages')
+    else
+      redis.call('HINCRBY', KEYS[2], 'stage', 1)
+      redis.call('HSET', KEYS[2], 'position', 0)
+    end
+  end
+end
+return {status, added, wrong}
+"""

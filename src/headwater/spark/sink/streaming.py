@@ -1,0 +1,94 @@
+"""``df.writeStream.format("headwater")``: exactly once by staging, or straight.
+
+Spark calls `write` in tasks and `commit` and `abort` in a Python process of the driver, with a writer
+that it makes anew each time. Only tasks know the query's id (a local property of the job), so it
+comes to the driver in their messages. A batch without tasks has no rows and leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from headwater.errors import DeclarationError, HeadwaterError
+from headwater.spark.sink.batch import Wrote, staged_by, write_staged, write_straight
+from headwater.spark.sink.columns import check_schema
+from headwater.spark.sink.options import SinkOptions, parse_options
+from headwater.spark.sink.publishing import Publisher
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_QUERY: Final = "sql.streaming.queryId"
+"""The local property in which Spark hands tasks the id that the checkpoint's metadata holds."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Adds each row once, or with ``delivery=atLeastOnce`` at least once and without a stage."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
+        """The writer for Spark's options; raises `DeclarationError`."""
+        options = parse_options(given, streaming=True)
+        if overwrite:
+            raise DeclarationError(
+                'outputMode("complete") would write the whole result again with every batch, and a '
+                'stream keeps what it was given: use outputMode("update") or "append"'
+            )
+        check_schema(schema)
+        return cls(options, schema)
+
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+        """In a task."""
+        if self._options.delivery == "atLeastOnce":
+            return write_straight(self._options, self._schema, iterator)
+        return write_staged(self._options, self._schema, _query_of_task(), iterator)
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """In the driver, when all tasks are done; again with the same number after a crash."""
+        query = _query_of(messages)
+        if query:
+            with closing(Publisher(self._options, query)) as publisher:
+                publisher.publish(batchId, staged_by(messages))
+
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: ARG002, N803 - Spark's name
+    ) -> None:
+        """In the driver, when a task has failed, or `commit` has, perhaps after it had recorded."""
+        query = _query_of(messages)
+        if query:
+            with closing(Publisher(self._options, query)) as publisher:
+                publisher.abort(staged_by(messages))
+
+
+def _query_of_task() -> str:
+    context = TaskContext.get()
+    query = context.getLocalProperty(_QUERY) if context is not None else None
+    if not query:
+        raise HeadwaterError(
+            f"Spark did not tell this task which query it works for ({_QUERY}), so it cannot be "
+            "written exactly once; set delivery=atLeastOnce"
+        )
+    return query
+
+
+def _query_of(messages: list[WriterCommitMessage | None]) -> str:
+    """The query that the tasks worked for; empty where nothing was staged."""
+    queries = {message.query for message in messages if isinstance(message, Wrote)} - {""}
+    assert len(queries) <= 1, queries
+    return queries.pop() if queries else ""
