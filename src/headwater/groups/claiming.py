@@ -79,15 +79,42 @@ class Reader:
             if now >= self._sweep_at:
                 self._sweep_at = now + SWEEP_SECONDS
                 yield from self._drop_gone()
-            return (yield from self._read_claiming(limit))
+            return (yield from self._read_claiming(limit, block_ms=MAX_BLOCK_MS))
         return (yield from self._claim_then_read(limit, now))
+
+    @property
+    def passing(self) -> bool:
+        """Whether a pass over the pending list, which takes steps in Lua, is under way."""
+        return self._place != "-"
+
+    def poll(
+        self, *, limit: int, now: float, claims: bool = True, new: bool = True
+    ) -> Operation[list[Delivered]]:
+        """Up to ``limit`` entries that are there now; waits for nothing.
+
+        Without ``claims`` new ones only. Without ``new`` claimed ones only, except where a server
+        claims while it reads: it gives those first, and then new ones.
+        """
+        member = self.member
+        if claims and member.able.claim:
+            if now >= self._sweep_at:
+                self._sweep_at = now + SWEEP_SECONDS
+                yield from self._drop_gone()
+            return (yield from self._read_claiming(limit, block_ms=0))
+        found: list[Delivered] = []
+        if claims and now >= self._pass_at:
+            found = yield from self._claim(limit, now)
+        if new and len(found) < limit:
+            entries = yield from self._new(limit - len(found), block_ms=0, options=[])
+            found += [Delivered(entry[0], entry[1], 1, False, False) for entry in entries]
+        return found
 
     # --- servers that claim while they read -------------------------------------------------------
 
-    def _read_claiming(self, limit: int) -> Operation[list[Delivered]]:
+    def _read_claiming(self, limit: int, *, block_ms: int) -> Operation[list[Delivered]]:
         member = self.member
         entries = yield from self._new(
-            limit, block_ms=MAX_BLOCK_MS, options=["CLAIM", member.claim_after_ms]
+            limit, block_ms=block_ms, options=["CLAIM", member.claim_after_ms]
         )
         found = []
         for entry_id, fields, idle, count in entries:
@@ -177,26 +204,40 @@ class Reader:
         return [entry for entry in entries if entry[1] is not None]
 
 
+def owned(
+    member: Member, *, start: bytes = b"-", end: bytes = b"+", limit: int | None = None
+) -> Operation[list[tuple[bytes, int]]]:
+    """Ids that this member owns from ``start`` to ``end``, with their counts; ``limit`` at most."""
+    found: list[tuple[bytes, int]] = []
+    while limit is None or len(found) < limit:
+        rows = HISTORY_ROWS if limit is None else min(HISTORY_ROWS, limit - len(found))
+        replies = yield [
+            ["XPENDING", member.stream, member.group, start, end, rows, member.consumer]
+        ]
+        page = accepted(replies[0])
+        found += [(row[0], row[3]) for row in page]
+        if len(page) < rows:
+            break
+        start = b"(" + page[-1][0]
+    return found
+
+
 def recover(
-    member: Member, known: Collection[bytes]
+    member: Member,
+    known: Collection[bytes],
+    *,
+    start: bytes = b"-",
+    limit: int | None = None,
 ) -> Operation[tuple[list[Delivered], list[bytes]]]:
     """What this member owns and does not know: entries of a reply that was lost with a connection.
 
     They come with the count they have: that delivery was counted, and it is the one that now
     arrives. Where it was claimed, from whom is forgotten: silence is assumed. Second: ids whose
-    entry is gone from the stream; there is nothing left to handle.
+    entry is gone from the stream; there is nothing left to handle. At most ``limit`` pending rows
+    are looked at, from ``start`` on.
     """
-    unknown: list[tuple[bytes, int]] = []
-    start = b"-"
-    while True:
-        replies = yield [
-            ["XPENDING", member.stream, member.group, start, "+", HISTORY_ROWS, member.consumer]
-        ]
-        rows = accepted(replies[0])
-        unknown += [(row[0], row[3]) for row in rows if row[0] not in known]
-        if len(rows) < HISTORY_ROWS:
-            break
-        start = b"(" + rows[-1][0]
+    rows = yield from owned(member, start=start, limit=limit)
+    unknown = [row for row in rows if row[0] not in known]
     found: list[Delivered] = []
     gone: list[bytes] = []
     for first in range(0, len(unknown), HISTORY_ROWS):

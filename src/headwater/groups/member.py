@@ -41,14 +41,15 @@ class Member:
         return [self.group, self.consumer, self.claim_after_ms]
 
 
-def join(member: Member) -> Operation[bytes | None]:
+def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[bytes | None]:
     """Create the stream and the group where they are missing, and announce ``claim_after``.
 
-    A new group begins with the first entry that the stream holds. All workers of a group must claim
+    A new group begins behind ``position``: with the first entry that the stream holds, if nothing
+    else is asked for; ``$`` is the last id there is. All workers of a group must claim
     after the same time, or one takes what another still holds by its own rule; `DeclarationError`
     when the group has another value. Returns the group's mark: see `rejoin`.
     """
-    replies = yield [_create(member, MIN_ID), *_announce(member)]
+    replies = yield [_create(member, position), *_announce(member)]
     _created(replies[0])
     _agreed(member, replies[2])
     return _mark(replies[3])
@@ -112,7 +113,7 @@ def _register(member: Member, unsettled: Sequence[tuple[bytes, int]]) -> Operati
     return {entry_id for reply in replies for entry_id in accepted(reply)}
 
 
-def _create(member: Member, position: StreamID) -> Command:
+def _create(member: Member, position: StreamID | str) -> Command:
     return ["XGROUP", "CREATE", member.stream, member.group, str(position), "MKSTREAM"]
 
 

@@ -46,6 +46,7 @@ from headwater.messages.keys import (
     group_settings_key,
     hash_tag,
     is_reserved,
+    reader_key,
 )
 
 CODECS = ("fields", "json")
@@ -98,5 +99,6 @@ __all__ = [
     "is_reserved",
     "iso_time",
     "parse_dead_letter",
+    "reader_key",
     "trace_text",
 ]

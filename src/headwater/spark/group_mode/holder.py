@@ -1,0 +1,137 @@
+"""The consumer's name, held by one query at a time.
+
+Two queries under one name would each take the other's pending entries for their own. So the name is
+held through a leased key beside each stream, ``{orders}:hw:reader:<group>:<consumer>``. Who finds it
+held waits one lease, in which that of a dead holder runs out, and is refused after that.
+
+Rule 1. The key is renewed and deleted only by who holds it, as its value says.
+Rule 2. Nothing rests on it but order among queries: settlements are owner-checked, so even a holder
+        that was believed dead loses no entry.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    import redis
+
+_log = logging.getLogger("headwater.spark")
+
+LONGEST_LEASE_MS: Final = 10_000
+"""How long at most a query waits that starts where another was killed with its machine."""
+
+SHORTEST_LEASE_MS: Final = 1_000
+_GRACE_SECONDS: Final = 0.2
+
+
+def lease_ms(claim_after_ms: int) -> int:
+    """How long the name is held without renewal."""
+    return max(SHORTEST_LEASE_MS, min(LONGEST_LEASE_MS, claim_after_ms))
+
+
+class Holder:
+    """Holds a consumer's name at several keys; safe among threads."""
+
+    def __init__(self, consumer: str, lease: int) -> None:
+        self._consumer = consumer
+        self._lease_ms = lease
+        self._keys: list[str] = []
+        self._token = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+        self._lock = threading.Lock()
+        self._renewed_at = 0.0
+        self._lost: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The length of the lease."""
+        return self._lease_ms / 1000
+
+    def take(self, client: redis.Redis, key: str) -> None:
+        """Hold ``key`` as well; waits one lease for a holder that may be dead.
+
+        Raises `HeadwaterError` naming who holds it.
+        """
+        if key in self._keys:
+            return
+        patience = time.monotonic() + self.seconds + _GRACE_SECONDS
+        while not self._set(client, key):
+            holder = _text(client.get(key))
+            if holder == self._token:
+                break  # the reply to the first attempt was lost
+            if time.monotonic() > patience:
+                raise HeadwaterError(_held(self._consumer, key, holder))
+            time.sleep(min(0.1, self.seconds / 10))
+        with self._lock:
+            self._keys.append(key)
+            self._renewed_at = time.monotonic()
+
+    def renew(self, client: redis.Redis) -> None:
+        """Begin the lease anew, unless another query holds the name now."""
+        with self._lock:
+            asked_at = time.monotonic()
+            for key in self._keys:
+                if not self._renewed(client, key):
+                    holder = _text(client.get(key))
+                    if holder != self._token:
+                        self._lost = self._lost or _held(self._consumer, key, holder)
+            self._renewed_at = asked_at
+
+    def check(self, client: redis.Redis) -> None:
+        """Raise `HeadwaterError` when another query holds the name; asks when the lease is old."""
+        if time.monotonic() - self._renewed_at > self.seconds / 2:
+            self.renew(client)
+        if self._lost is not None:
+            raise HeadwaterError(self._lost)
+
+    def release(self, client: redis.Redis) -> None:
+        """Hold nothing any more, so that the next query need not wait."""
+        with self._lock:
+            keys, self._keys = self._keys, []
+            for key in keys:
+                self._if_mine(client, key, "DEL", key)
+
+    def _set(self, client: redis.Redis, key: str) -> bool:
+        return bool(client.set(key, self._token, nx=True, px=self._lease_ms))
+
+    def _renewed(self, client: redis.Redis, key: str) -> bool:
+        if self._if_mine(client, key, "PEXPIRE", key, self._lease_ms):
+            return True
+        # Run out while the store was away or this process stood still, and taken by nobody.
+        return self._set(client, key)
+
+    def _if_mine(self, client: redis.Redis, key: str, *command: str | int) -> bool:
+        """Carry out ``command`` in one step with the look at who holds ``key``."""
+        from redis.exceptions import WatchError
+
+        with client.pipeline(transaction=True) as pipeline:
+            pipe: Any = pipeline
+            pipe.watch(key)
+            if _text(pipe.get(key)) != self._token:
+                return False
+            pipe.multi()
+            pipe.execute_command(*command)
+            try:
+                return bool(pipe.execute()[0])
+            except WatchError:
+                return False
+
+
+def _held(consumer: str, key: str, holder: str | None) -> str:
+    return (
+        f"consumerPrefix: another query reads as {consumer!r} (the key {key} is held by {holder}). "
+        "One query at a time has a consumer's name: stop that one, or give this one another "
+        "consumerPrefix, then they share the group."
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

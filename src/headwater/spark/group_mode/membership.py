@@ -1,0 +1,288 @@
+"""The query as a member of the group of each of its streams, by the same code as workers.
+
+Rule 1. What a worker does when its group vanished is done here: it is made again from below what is
+        not settled, or behind what was seen, and the operation is asked again.
+Rule 2. A settlement that finds an entry nobody's looks whether another member made the group again,
+        and then registers and settles anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headwater.client.redaction import redacted
+from headwater.errors import DeclarationError, HeadwaterError
+from headwater.groups.capabilities import Capabilities, probe
+from headwater.groups.claiming import Reader, owned
+from headwater.groups.member import CLAIM_AFTER_FIELD, Member, join, look_again, rejoin
+from headwater.groups.operation import GroupVanished, Operation, Refused, mapping, run, single
+from headwater.groups.settling import How, Outcome, Settlement, renew, settle
+from headwater.messages import dead_letter_stream, group_settings_key
+from headwater.model import MIN_ID, StreamID, id_before
+from headwater.spark.group_mode.offsets import Portion
+from headwater.spark.options import SourceOptions
+from headwater.spark.store import Store
+
+if TYPE_CHECKING:
+    import redis
+
+T = TypeVar("T")
+Counted = Sequence[tuple[bytes, int]]
+
+_log = logging.getLogger("headwater.spark")
+
+CLAIM_AFTER_MS: Final = 30_000
+"""Where neither the option nor the group says anything: what workers declare by default."""
+
+CHUNK: Final = 1_000
+"""Settlements in one step: a few milliseconds of the server's time, in Lua."""
+
+_SCAN_SECONDS: Final = 1.0
+"""How often a pattern is looked up: Spark asks a hundred times a second when nothing comes."""
+
+
+class Membership:
+    """Talks to the store as a member of groups; not for several threads."""
+
+    def __init__(self, options: SourceOptions, store: Store) -> None:
+        assert options.group is not None, "group mode has a group"
+        self.options = options
+        self.group = options.group
+        self.consumer = options.consumer_prefix
+        self._store = store
+        self._able: Capabilities | None = None
+        self._claim_after_ms = options.min_idle_ms
+        self._members: dict[str, Member] = {}
+        self._readers: dict[str, Reader] = {}
+        self._marks: dict[str, bytes | None] = {}
+        self._seen: dict[str, StreamID | None] = {}
+        self._found: list[str] = []
+        self._look_at = 0.0
+
+    @property
+    def client(self) -> redis.Redis:
+        return self._store.client
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def streams(self) -> list[str]:
+        """The streams that the options ask for now; a pattern leaves dead letters out."""
+        if self.options.pattern is None:
+            return list(self.options.streams)
+        if time.monotonic() >= self._look_at:
+            found = self._store.streams()
+            dead = {self.dead_letters(stream) for stream in found}
+            self._found = [stream for stream in found if stream not in dead]
+            self._look_at = time.monotonic() + _SCAN_SECONDS
+        return self._found
+
+    def dead_letters(self, stream: str) -> str:
+        """Where the dead letters of ``stream`` go: where its workers put them."""
+        return self.options.dead_letter_stream or dead_letter_stream(stream)
+
+    def joined(self, stream: str) -> bool:
+        return stream in self._readers
+
+    def join(self, stream: str, *, seen: StreamID | None, begin: bool) -> None:
+        """Make the group where it is missing, and agree with its members.
+
+        It begins behind ``seen``; with None where the options say (``begin``), or at the first entry
+        (a stream that a pattern found later). A group that is there keeps its position.
+        """
+        member = self.member(stream)
+        self._seen[stream] = seen
+        position: StreamID | str = self._starting(stream) if begin else MIN_ID
+        try:
+            if seen is not None:
+                run(self.client, self._made_again_behind(member, seen))
+            self._marks[stream] = run(self.client, join(member, position=position))
+        except Refused as error:
+            if error.code == "WRONGTYPE":
+                kind = self._store.ask("TYPE", stream)
+                raise DeclarationError(
+                    f"stream: the key {stream!r} holds a {kind.decode()}, not a stream"
+                ) from None
+            raise
+        self._readers[stream] = Reader(member)
+
+    def member(self, stream: str) -> Member:
+        """Who this query is in the group of ``stream``."""
+        if stream not in self._members:
+            if self._able is None:
+                self._able = run(self.client, probe(stream))
+            self._members[stream] = Member(
+                stream, self.group, self.consumer, self.claim_after_ms(stream), self._able
+            )
+        return self._members[stream]
+
+    def reader(self, stream: str) -> Reader:
+        return self._readers[stream]
+
+    def read_anew(self) -> None:
+        """Begin every pass over a pending list again."""
+        self._readers = {stream: Reader(self._members[stream]) for stream in self._readers}
+
+    def claim_after_ms(self, stream: str) -> int:
+        """``minIdleTime``, else what the group of ``stream`` has agreed upon."""
+        if self._claim_after_ms is not None:
+            return self._claim_after_ms
+        key = group_settings_key(stream, self.group)
+        found = run(self.client, single("HGET", key, CLAIM_AFTER_FIELD))
+        return CLAIM_AFTER_MS if found is None else int(found)
+
+    def _starting(self, stream: str) -> StreamID | str:
+        start = self.options.start_of(stream)
+        if isinstance(start, StreamID):
+            return StreamID(*id_before(*start)) if start > MIN_ID else MIN_ID
+        return "$" if start == "latest" else MIN_ID
+
+    def _made_again_behind(self, member: Member, seen: StreamID) -> Operation[None]:
+        """A group that vanished while no query ran goes on behind what the last one had seen."""
+        try:
+            yield from single("XPENDING", member.stream, member.group)
+        except GroupVanished:
+            yield from rejoin(
+                member, unsettled=(), seen=str(seen).encode(), mark=secrets.token_hex(8)
+            )
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def do(self, stream: str, make: Callable[[Member], Operation[T]], *, unsettled: Counted) -> T:
+        """Carry out an operation; when the group has vanished, make it again and ask once more.
+
+        ``unsettled``: what this query has taken of ``stream`` and not settled.
+        """
+        member = self.member(stream)
+        try:
+            return run(self.client, make(member))
+        except GroupVanished:
+            if not self.joined(stream):
+                raise
+            seen = self._seen.get(stream)
+            mark = secrets.token_hex(8)
+            position, kept = run(
+                self.client,
+                rejoin(
+                    member,
+                    unsettled=unsettled,
+                    seen=None if seen is None else str(seen).encode(),
+                    mark=mark,
+                ),
+            )
+            self._marks[stream] = mark.encode()
+            _log.warning(
+                "group %s of stream %s was gone and is made again behind %s; %d unsettled entries "
+                "are registered again",
+                member.group,
+                stream,
+                position,
+                len(kept),
+            )
+            return run(self.client, make(member))
+
+    def note_seen(self, stream: str, id_: StreamID) -> None:
+        """``id_`` was delivered as new."""
+        self._seen[stream] = max(id_, self._seen.get(stream) or MIN_ID)
+
+    def seen(self, stream: str) -> StreamID | None:
+        """The greatest id that was ever delivered as new."""
+        return self._seen.get(stream)
+
+    def owned_of(self, stream: str, portion: Portion) -> list[bytes]:
+        """The ids of ``portion`` that this query owns, where it was not this process that took it."""
+        ids = [str(id_).encode() for id_ in portion.singles]
+        for part in portion.runs:
+            start, end = str(part.first).encode(), str(part.last).encode()
+            rows = self.do(
+                stream,
+                lambda member: owned(member, start=start, end=end),  # noqa: B023 - run now
+                unsettled=(),
+            )
+            ids += [row[0] for row in rows]
+        return ids
+
+    def renew(self, stream: str, ids: Sequence[bytes], *, unsettled: Counted = ()) -> list[bytes]:
+        """Begin the leases of ``ids`` anew; those that are owned still."""
+        kept: list[bytes] = []
+        for first in range(0, len(ids), CHUNK):
+            part = ids[first : first + CHUNK]
+            flags = self.do(
+                stream,
+                lambda member: renew(member, part),  # noqa: B023 - run now
+                unsettled=unsettled,
+            )
+            kept += [one for one, mine in zip(part, flags, strict=True) if mine]
+        return kept
+
+    def lag(self, stream: str) -> dict[str, Any]:
+        """How far the group is behind, as the server says: ``lag`` is None where it cannot tell."""
+        try:
+            groups = run(self.client, single("XINFO", "GROUPS", stream))
+        except Refused:
+            return {}
+        for group in map(mapping, groups):
+            if group[b"name"].decode("utf-8", "replace") == self.group:
+                return {
+                    "delivered": group[b"last-delivered-id"].decode(),
+                    "lag": group[b"lag"],
+                    "pending": group[b"pending"],
+                }
+        return {}
+
+    def settle(self, stream: str, ids: Sequence[bytes]) -> int:
+        """Acknowledge what is owned of ``ids``; how many were."""
+        done = 0
+        missed: list[bytes] = []
+        for first in range(0, len(ids), CHUNK):
+            part = ids[first : first + CHUNK]
+            outcomes = self._acknowledge(stream, part)
+            done += sum(outcome.done for outcome in outcomes)
+            missed += [one for one, outcome in zip(part, outcomes, strict=True) if not outcome.done]
+        if missed and stream in self._marks:
+            done += self._settle_registered(stream, missed)
+        return done
+
+    def _settle_registered(self, stream: str, missed: Sequence[bytes]) -> int:
+        """What was not ours for want of the group that another member has made again meanwhile."""
+        self._marks[stream], kept = self.do(
+            stream,
+            lambda member: look_again(
+                member, unsettled=[(one, 1) for one in missed], mark=self._marks[stream]
+            ),
+            unsettled=(),
+        )
+        return sum(outcome.done for outcome in self._acknowledge(stream, sorted(kept)))
+
+    def _acknowledge(self, stream: str, ids: Sequence[bytes]) -> list[Outcome]:
+        if not ids:
+            return []
+        return self.do(
+            stream,
+            lambda member: settle(member, [Settlement(one, How.ACK) for one in ids]),
+            unsettled=(),
+        )
+
+
+@contextmanager
+def speaking_of(options: SourceOptions) -> Iterator[None]:
+    """What the store refuses, said with its place and, for an access list, with what is needed."""
+    try:
+        yield
+    except Refused as error:
+        hint = ""
+        if error.code == "NOPERM":
+            hint = (
+                ". Group mode needs what workers need: +@stream +@hash +@string +@scripting "
+                f"+multi +exec +watch +info +command on ~{_first(options)}* and the keys beside it "
+                f"(~{{{_first(options)}}}*)"
+            )
+        raise HeadwaterError(f"{redacted(options.url)} answered: {error}{hint}") from error
+
+
+def _first(options: SourceOptions) -> str:
+    return options.streams[0] if options.streams else str(options.pattern).rstrip("*")

@@ -1,0 +1,143 @@
+"""The offset of a query in group mode: the entries of one batch, by name.
+
+    {"group": "billing", "consumer": "spark", "batch": 7, "streams": {
+        "orders": {"seen": "9-3", "runs": [["5-0", "9-3", 120]], "ids": {"3-1": 2}}}}
+
+Rule 1. A *run* is what one reply to ``>`` held: neighbours, so that the run's ends and their number
+        say which entries they are. Ids rise, so nothing can come between them later; what is missing
+        when they are read was removed. Everything else is listed singly, with its delivery count.
+Rule 2. Two batches never have the same offset: ``batch`` counts. Spark takes an equal offset for
+        "nothing new", and the same entries may well come again when a group was made anew.
+Rule 3. ``seen`` is the greatest id that was ever delivered as new: from there a group that vanished
+        is made again.
+
+A checkpoint of log mode has none of these keys as they are here, and is refused (and the other way
+round: log_mode/offsets.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.errors import DeclarationError
+from headwater.model import StreamID
+from headwater.spark.options import SourceOptions
+
+Offset = dict[str, Any]
+"""An offset as Spark keeps it: a dict that is written as JSON."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` neighbours, delivered together for the first time."""
+
+    first: StreamID
+    last: StreamID
+    count: int
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a batch has of one stream. ``singles``: id to delivery count."""
+
+    runs: tuple[Run, ...] = ()
+    singles: Mapping[StreamID, int] = field(default_factory=dict)
+    seen: StreamID | None = None
+
+    @property
+    def entries(self) -> int:
+        return len(self.singles) + sum(run.count for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an offset says. ``number`` 0 is the offset before the first batch."""
+
+    group: str
+    consumer: str
+    number: int
+    streams: Mapping[str, Portion]
+
+    def offset(self) -> Offset:
+        """As Spark keeps it.
+
+        >>> Batch("g", "c", 1, {"s": Portion(seen=StreamID(5, 0))}).offset()
+        {'group': 'g', 'consumer': 'c', 'batch': 1, 'streams': {'s': {'seen': '5-0'}}}
+        """
+        return {
+            "group": self.group,
+            "consumer": self.consumer,
+            "batch": self.number,
+            "streams": {name: _written(portion) for name, portion in self.streams.items()},
+        }
+
+
+def batch_of(offset: Offset, options: SourceOptions) -> Batch:
+    """What ``offset`` says.
+
+    Raises `DeclarationError` when it is another source's, another group's or another consumer's: it
+    says what is to be settled, and only who owns it can.
+    """
+    try:
+        batch = _read(offset)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DeclarationError(
+            f"the checkpoint holds an offset that is not of a query in group mode: {_cut(offset)}. A "
+            "query keeps its own checkpointLocation; give this one another. (A query cannot change "
+            "from log mode to group mode, or back.)"
+        ) from error
+    for name, found, wanted in (
+        ("group", batch.group, options.group),
+        ("consumerPrefix", batch.consumer, options.consumer_prefix),
+    ):
+        if found != wanted:
+            raise DeclarationError(
+                f"{name}: the checkpoint was written with {found!r}, not {wanted!r}, and what it "
+                "holds is that member's to settle. Keep the name, or give the query another "
+                "checkpointLocation."
+            )
+    return batch
+
+
+def _written(portion: Portion) -> dict[str, Any]:
+    words: dict[str, Any] = {}
+    if portion.seen is not None:
+        words["seen"] = str(portion.seen)
+    if portion.runs:
+        words["runs"] = [[str(run.first), str(run.last), run.count] for run in portion.runs]
+    if portion.singles:
+        words["ids"] = {str(id_): count for id_, count in portion.singles.items()}
+    return words
+
+
+def _read(offset: Offset) -> Batch:
+    group, consumer, number = offset["group"], offset["consumer"], offset["batch"]
+    if not (isinstance(group, str) and isinstance(consumer, str) and type(number) is int):
+        raise TypeError("names and a number are expected")
+    streams = {name: _portion(words) for name, words in offset["streams"].items()}
+    return Batch(group, consumer, number, streams)
+
+
+def _portion(words: dict[str, Any]) -> Portion:
+    if words.keys() - {"seen", "runs", "ids"}:
+        raise ValueError("an unknown key")
+    runs = []
+    for first, last, count in words.get("runs", ()):
+        run = Run(StreamID.parse(first), StreamID.parse(last), count)
+        if type(count) is not int or count < 1 or run.first > run.last:
+            raise ValueError(f"no run: {run}")
+        runs.append(run)
+    singles = {}
+    for id_, count in words.get("ids", {}).items():
+        if type(count) is not int:
+            raise TypeError(f"no delivery count: {count!r}")
+        singles[StreamID.parse(id_)] = count
+    seen = words.get("seen")
+    return Portion(tuple(runs), singles, None if seen is None else StreamID.parse(seen))
+
+
+def _cut(offset: object) -> str:
+    text = repr(offset)
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,60 @@
+"""A batch cut into tasks: runs and single entries of one stream each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from headwater.model import StreamID
+from headwater.spark.group_mode.offsets import Portion, Run
+
+ENTRIES_WORTH_A_TASK: Final = 10_000
+"""Below that a task's start (some 10 ms) costs more than the entries' reading."""
+
+Single = tuple[StreamID, int]
+
+
+@dataclass(frozen=True)
+class Listed(InputPartition):
+    """The entries that one task reads: exactly these, or the reader says what is missing."""
+
+    stream: str
+    runs: tuple[Run, ...]
+    singles: tuple[Single, ...]
+    """Ids with their delivery counts."""
+
+
+def cut_up(portions: Mapping[str, Portion], min_partitions: int | None) -> list[Listed]:
+    """The tasks of a batch; runs are not cut, for nobody knows what stands where in them.
+
+    Without ``min_partitions``: as many as keep the machine's cores busy, none needlessly small.
+    """
+    total = sum(portion.entries for portion in portions.values())
+    if not total:
+        return []
+    asked = min_partitions or min(os.cpu_count() or 1, -(-total // ENTRIES_WORTH_A_TASK))
+    size = -(-total // asked)
+    return [task for stream, portion in portions.items() for task in _tasks(stream, portion, size)]
+
+
+def _tasks(stream: str, portion: Portion, size: int) -> Iterator[Listed]:
+    runs: list[Run] = []
+    singles: list[Single] = []
+    entries = 0
+    parts: list[Run | Single] = [*portion.singles.items(), *portion.runs]
+    for part in parts:
+        weight = part.count if isinstance(part, Run) else 1
+        if entries and entries + weight > size:
+            yield Listed(stream, tuple(runs), tuple(singles))
+            runs, singles, entries = [], [], 0
+        if isinstance(part, Run):
+            runs.append(part)
+        else:
+            singles.append(part)
+        entries += weight
+    if entries:
+        yield Listed(stream, tuple(runs), tuple(singles))

@@ -1,0 +1,137 @@
+"""Reading one task's entries in an executor: those that it lists, and no others.
+
+Rule 1. A run is read by its ends, a single entry by its id, many at a time in one pipeline.
+Rule 2. An entry that is not there was removed after it was delivered to this query and before it was
+        read: data loss, an error or a counted warning. Rows are never just missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.model import StreamID
+from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.reply import page_of
+from headwater.spark.decoding.rows import RowBuilder
+from headwater.spark.group_mode.partitions import Listed
+from headwater.spark.log_mode.completeness import Finding, report
+from headwater.spark.options import SourceOptions
+from headwater.spark.store import connect, patiently
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import redis
+
+_log = logging.getLogger("headwater.spark")
+
+_FIRST_PAGE: Final = 500
+_MOST_A_PAGE: Final = 5_000
+_MOST_COMMANDS: Final = 500
+"""Commands in one pipeline: what they take on the wire goes out before a reply is read."""
+
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What one XRANGE is to bring: ``count`` entries that were delivered ``deliveries`` times."""
+
+    first: StreamID
+    last: StreamID
+    count: int
+    deliveries: int
+
+
+def read_listed(options: SourceOptions, shape: Shape, part: Listed) -> Iterator[pa.RecordBatch]:
+    """The entries of ``part`` as record batches of ``shape``.
+
+    Raises `DataLoss` when entries are missing, `DecodeError` as ``mode`` says.
+    """
+    builder = RowBuilder(shape, part.stream)
+    missing, wanted_in_all = 0, 0
+    client = connect(options.url)
+    try:
+        for wanted, replies in _pages(options, client, part):
+            page, deliveries = _together(wanted, replies)
+            wanted_in_all += sum(one.count for one in wanted)
+            missing += sum(one.count for one in wanted) - len(page)
+            if not page:
+                continue
+            batch = builder.build(page, deliveries=deliveries, consumer=options.consumer_prefix)
+            if batch.num_rows:
+                yield batch
+    finally:
+        client.close()
+    if builder.bad_rows:
+        _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
+    if missing:
+        report(_finding(options, part.stream, missing, wanted_in_all), options)
+
+
+def _finding(options: SourceOptions, stream: str, missing: int, wanted: int) -> Finding:
+    if missing < 0:
+        text = (
+            f"stream {stream!r} was made anew or set back (DEL, XSETID): where {wanted} entries were "
+            f"delivered to group {options.group!r}, {wanted - missing} stand now"
+        )
+    else:
+        text = (
+            f"stream {stream!r}: {missing} of {wanted} entries that were delivered to "
+            f"{options.consumer_prefix!r} of group {options.group!r} were deleted or trimmed (XDEL, "
+            "XTRIM, ACKDEL, DEL) before they were read"
+        )
+    return Finding(stream, told=True, text=text)
+
+
+def _together(wanted: list[_Wanted], replies: list[Any]) -> tuple[Page, list[int]]:
+    """One page of several replies, with the delivery count of each entry."""
+    entries: list[Any] = []
+    deliveries: list[int] = []
+    for one, reply in zip(wanted, replies, strict=True):
+        entries += reply
+        deliveries += [one.deliveries] * len(reply)
+    return page_of(entries), deliveries
+
+
+def _pages(
+    options: SourceOptions, client: redis.Redis, part: Listed
+) -> Iterator[tuple[list[_Wanted], list[Any]]]:
+    allowance = _FIRST_PAGE
+    for wanted in _chunks(part, lambda: allowance):  # noqa: B023 - what it is then
+        replies = patiently(options.url, lambda: _fetch(client, part.stream, wanted))  # noqa: B023
+        yield wanted, replies
+        found = sum(map(len, replies))
+        weight = sum(len(word) for reply in replies for entry in reply for word in entry[1])
+        if found:
+            allowance = max(1, min(_MOST_A_PAGE, _PAGE_BYTES * found // max(1, weight)))
+
+
+def _chunks(part: Listed, allowance: Callable[[], int]) -> Iterator[list[_Wanted]]:
+    """What goes into one pipeline each. A run is never cut: it was one reply, of bounded weight."""
+    wanted = [_Wanted(id_, id_, 1, count) for id_, count in part.singles]
+    wanted += [_Wanted(run.first, run.last, run.count, 1) for run in part.runs]
+    chunk: list[_Wanted] = []
+    entries = 0
+    for one in wanted:
+        if chunk and (entries + one.count > allowance() or len(chunk) == _MOST_COMMANDS):
+            yield chunk
+            chunk, entries = [], 0
+        chunk.append(one)
+        entries += one.count
+    if chunk:
+        yield chunk
+
+
+def _fetch(client: redis.Redis, stream: str, wanted: list[_Wanted]) -> list[Any]:
+    pipeline: Any = client.pipeline(transaction=False)
+    for one in wanted:
+        # As bytes: redis-py reshapes the reply of an XRANGE that is named by a str.
+        pipeline.execute_command(
+            b"XRANGE", stream, str(one.first), str(one.last), "COUNT", one.count + 1
+        )
+    replies: list[Any] = pipeline.execute()
+    return replies

@@ -1,0 +1,265 @@
+"""``spark.readStream.format("headwater").option("group", …)``: micro-batches of what a group's
+members share.
+
+    latestOffset(start)   settle what start names ──▶ own ──▶ claimed ──▶ new ──▶ an offset names them
+    partitions(end)       hold what end names ──▶ tasks
+    read(task)            the entries that it lists
+
+Rule 1. What an offset names is settled when Spark hands that offset back as ``start`` of the next:
+        the batch has been committed then. Nothing is settled before, `commit` and `stop` settle
+        nothing, so a crash at any point re-delivers and never loses.
+Rule 2. A batch is what its end offset names: a replay reads the same entries, also those that a
+        worker took meanwhile. The sink is exactly once by batch id, the group at least once.
+Rule 3. What is taken is held (keeper.py) from then until it is settled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from headwater.groups.operation import GroupVanished
+from headwater.messages import reader_key
+from headwater.model import MIN_ID
+from headwater.spark.decoding.columns import Shape
+from headwater.spark.group_mode.holder import Holder, lease_ms
+from headwater.spark.group_mode.keeper import Keeper
+from headwater.spark.group_mode.membership import Membership, speaking_of
+from headwater.spark.group_mode.offsets import Batch, Offset, Portion, batch_of
+from headwater.spark.group_mode.partitions import Listed, cut_up
+from headwater.spark.group_mode.taking import MOST_ENTRIES, AvailableNow, Limits, Taking
+from headwater.spark.options import SourceOptions
+from headwater.spark.store import Store, connect, patiently
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+_log = logging.getLogger("headwater.spark")
+
+ENTRIES_A_TRIGGER: Final = 50_000
+"""Entries of a batch where ``maxEntriesPerTrigger`` says nothing: the driver takes their ids, which
+it renews and settles one by one, so there must be an end."""
+
+
+class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A member of the group in the driver's process; in executors only its options and its shape."""
+
+    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+        self._options = options
+        self._shape = shape
+        self._driver: _Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_shape": self._shape}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_options"], state["_shape"])  # type: ignore[misc]
+
+    # --- what Spark asks the driver ---------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Before the first batch. The groups are made here, so that ``latest`` is now."""
+        return self._ask(lambda driver: driver.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """At most ``maxEntriesPerTrigger`` entries a batch; there is always a limit."""
+        return ReadMaxRows(self._options.max_entries_per_trigger or ENTRIES_A_TRIGGER)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """This run takes the new entries there are now, and passes once over what others left."""
+        self._ask(lambda driver: driver.only_now())
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Settle what ``start`` names and take the next batch; ``start`` when there is none."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else ENTRIES_A_TRIGGER
+        return self._ask(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
+        """How far each group is behind its stream, for Spark's progress."""
+        return self._ask(lambda driver: driver.lag())
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # noqa: ARG002
+        """The batch that ``end`` names, in tasks; ``start`` is not looked at."""
+        return self._ask(lambda driver: driver.tasks(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, in an executor."""
+        from headwater.spark.group_mode.reading import read_listed
+
+        assert isinstance(partition, Listed), partition
+        return read_listed(self._options, self._shape, partition)
+
+    def stop(self) -> None:
+        """Leave off: nothing is settled and nothing released here, for this may be a driver that was
+        killed while its batch was running. Only the consumer's name is given back."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+    def _ask(self, question: Callable[[_Driver], T]) -> T:
+        with speaking_of(self._options):
+            return patiently(self._options.url, lambda: self._answer(question))
+
+    def _answer(self, question: Callable[[_Driver], T]) -> T:
+        if self._driver is None:
+            self._driver = _Driver(self._options)
+        return question(self._driver)
+
+
+class _Driver:
+    """What the driver's process knows. Any question may be asked again after a lost connection."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._store = Store(options)
+        self._crew = Membership(options, self._store)
+        self._holder: Holder | None = None
+        self._keeper: Keeper | None = None
+        self._planned: tuple[Batch, Batch] | None = None
+        """The last batch that was taken, with the one before it."""
+        self._ids: tuple[Batch, dict[str, list[bytes]]] | None = None
+        """The ids of the batch that is held."""
+        self._settled: Batch | None = None
+        self._owns_more = True
+        """Something may be pending under this consumer's name that no offset names."""
+        self._run: AvailableNow | None = None
+
+    def close(self) -> None:
+        import redis
+
+        if self._keeper is not None:
+            self._keeper.end()
+        try:
+            # First of all: Spark ends this process a tenth of a second after it has said so.
+            if self._holder is not None:
+                self._holder.release(self._store.client)
+        except (redis.RedisError, OSError):
+            pass  # it runs out
+        if self._keeper is not None:
+            self._keeper.join()
+        self._store.close()
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def initial(self) -> Offset:
+        streams = self._crew.streams()
+        for stream in streams:
+            self._join(stream, Portion(), begin=True)
+        return self._batch(0, {stream: Portion() for stream in streams}).offset()
+
+    def only_now(self) -> None:
+        upto = {}
+        for stream in self._crew.streams():
+            state = self._store.state(stream)
+            upto[stream] = MIN_ID if state is None else state.last_id
+        self._run = AvailableNow(upto)
+        self._crew.read_anew()
+
+    def next(self, start: Offset, most: int) -> Offset:
+        before = batch_of(start, self._options)
+        self._check()
+        if self._planned is not None and self._planned[0] == before:
+            return self._planned[1].offset()  # Spark has not logged it: it is still the next
+        streams = self._crew.streams() if self._run is None else list(self._run.upto)
+        for stream in streams:
+            known = before.streams.get(stream)
+            self._join(stream, known or Portion(), begin=known is not None)
+        if self._settled != before:
+            self._settle(before)
+        batch = self._take(before, streams, most) if streams else None
+        return start if batch is None else batch.offset()
+
+    def tasks(self, end: Offset) -> list[InputPartition]:
+        batch = batch_of(end, self._options)
+        if self._ids is None or self._ids[0] != batch:
+            self._hold_again(batch)
+        self._check()
+        return list(cut_up(batch.streams, self._options.min_partitions))
+
+    def lag(self) -> Offset | None:
+        found: dict[str, Any] = {}
+        for stream in self._crew.streams():
+            if self._crew.joined(stream):
+                found[stream] = self._crew.lag(stream)
+        return {"group": self._options.group, "streams": found} if found else None
+
+    def _take(self, before: Batch, streams: list[str], most: int) -> Batch | None:
+        """The batch after ``before``, if there is anything to be in it."""
+        turns = self._turns(streams, before)
+        limits = Limits(most, self._options.max_bytes_per_trigger, self._run)
+        taking = Taking(self._crew, self._the_keeper(), limits)
+        # Should this fail halfway, what was taken by then is found by the next attempt.
+        self._planned, owns_more, self._owns_more = None, self._owns_more, True
+        if owns_more:
+            whole = [taking.own(stream) for stream in turns]
+            owns_more = not all(whole)
+        taking.others(turns)
+        self._owns_more = owns_more
+        portions = taking.portions(streams)
+        if not any(portion.entries for portion in portions.values()):
+            return None
+        batch = self._batch(before.number + 1, portions)
+        self._planned, self._ids = (before, batch), (batch, taking.ids())
+        return batch
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _batch(self, number: int, streams: dict[str, Portion]) -> Batch:
+        return Batch(self._crew.group, self._crew.consumer, number, streams)
+
+    def _turns(self, streams: list[str], before: Batch) -> list[str]:
+        """Another stream is the first each time, so that a small limit leaves none out for ever."""
+        at = before.number % len(streams)
+        return streams[at:] + streams[:at]
+
+    def _join(self, stream: str, known: Portion, *, begin: bool) -> None:
+        if not self._crew.joined(stream):
+            self._crew.join(stream, seen=known.seen, begin=begin)
+        claim_after = self._crew.member(stream).claim_after_ms
+        if self._holder is None or self._keeper is None:
+            self._holder = Holder(self._crew.consumer, lease_ms(claim_after))
+            self._keeper = Keeper(lambda: connect(self._options.url), self._holder)
+            self._keeper.start()
+        self._keeper.expect(claim_after)
+        key = reader_key(stream, self._crew.group, self._crew.consumer)
+        self._holder.take(self._store.client, key)
+
+    def _the_keeper(self) -> Keeper:
+        assert self._keeper is not None, "a stream was joined"
+        return self._keeper
+
+    def _check(self) -> None:
+        if self._holder is not None:
+            self._holder.check(self._store.client)
+
+    def _settle(self, batch: Batch) -> None:
+        """Acknowledge what ``batch`` names: it has been committed."""
+        known = self._ids[1] if self._ids is not None and self._ids[0] == batch else None
+        for stream, portion in batch.streams.items():
+            if not portion.entries:
+                continue
+            try:
+                ids = self._crew.owned_of(stream, portion) if known is None else known[stream]
+                self._crew.settle(stream, ids)
+            except GroupVanished:
+                _log.debug("group of %s is gone, and nothing is asked of it any more", stream)
+            if self._keeper is not None:
+                self._keeper.forget(stream)
+        self._settled = batch
+
+    def _hold_again(self, batch: Batch) -> None:
+        """Spark replays a batch of an earlier process: hold what is still this consumer's of it."""
+        ids: dict[str, list[bytes]] = {}
+        for stream, portion in batch.streams.items():
+            ids[stream] = []
+            if portion.entries:
+                self._join(stream, portion, begin=True)
+                ids[stream] = self._crew.renew(stream, self._crew.owned_of(stream, portion))
+                self._the_keeper().hold(self._crew.member(stream), ids[stream])
+        self._ids = (batch, ids)

@@ -1,0 +1,297 @@
+"""What the next batch consists of: own pending entries, then what others left, then new ones.
+
+Rule 1. An entry is in a batch once, however it came.
+Rule 2. What was taken is pending under this query's name until a batch that names it is committed.
+        So when anything goes wrong between taking and naming, the next attempt begins with what is
+        its own (`own`), and nothing is lost.
+Rule 3. The driver takes ids and weights from the replies and drops the bodies page by page.
+Rule 4. For an available-now run it ends: one pass over each pending list, and of new entries what
+        was there when the run began (with the rest of the page in which the last of them came).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headwater.groups.claiming import BETWEEN_STEPS_MS, Delivered, recover
+from headwater.groups.dead_letters import bury
+from headwater.groups.settling import How, Settlement, settle
+from headwater.model import StreamID
+from headwater.spark.group_mode.keeper import Keeper
+from headwater.spark.group_mode.membership import Membership
+from headwater.spark.group_mode.offsets import Portion, Run
+from headwater.spark.log_mode.completeness import Finding, report
+
+_log = logging.getLogger("headwater.spark")
+
+MOST_SINGLES: Final = 10_000
+"""Entries that a batch lists one by one: some 300 KB of offset."""
+
+MOST_RUNS: Final = 10_000
+"""Likewise runs, where big entries come few at a time."""
+
+MOST_ENTRIES: Final = 1_000_000
+"""Their ids are held in the driver's memory and renewed: 100 MB."""
+
+FIRST_PAGE: Final = 200
+MOST_A_PAGE: Final = 2_000
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""What one reply should weigh; big entries come in fewer at a time."""
+
+BURIED_AGAIN_MS: Final = 60_000
+"""When a dead letter that its stream did not take is tried again."""
+
+
+@dataclass
+class AvailableNow:
+    """An available-now run: up to where it reads each stream, and what it has done."""
+
+    upto: Mapping[str, StreamID]
+    claimed: set[str] = field(default_factory=set)
+    """Streams whose pending list it has passed over."""
+    reached: set[str] = field(default_factory=set)
+    """Streams whose new entries it has taken."""
+
+
+@dataclass
+class Limits:
+    """How much a batch may take."""
+
+    entries: int
+    bytes: int | None = None
+    run: AvailableNow | None = None
+
+
+@dataclass
+class _Taken:
+    """What has been taken of one stream."""
+
+    counts: dict[bytes, int] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    singles: dict[StreamID, int] = field(default_factory=dict)
+    weight: int = 0
+    seen_entries: int = 0
+
+    def page(self) -> int:
+        """How many entries the next reply should hold."""
+        if not self.seen_entries:
+            return FIRST_PAGE
+        mean = max(1, self.weight // self.seen_entries)
+        return max(1, min(MOST_A_PAGE, PAGE_BYTES // mean))
+
+
+class Taking:
+    """Takes one batch."""
+
+    def __init__(self, crew: Membership, keeper: Keeper, limits: Limits) -> None:
+        self._crew = crew
+        self._keeper = keeper
+        self._limits = limits
+        self._options = crew.options
+        self._taken: dict[str, _Taken] = {}
+
+    def portions(self, streams: Iterable[str]) -> dict[str, Portion]:
+        """What was taken of each stream."""
+        made = {}
+        for stream in streams:
+            taken = self._taken.get(stream, _Taken())
+            made[stream] = Portion(tuple(taken.runs), taken.singles, self._crew.seen(stream))
+        return made
+
+    def ids(self) -> dict[str, list[bytes]]:
+        """The ids that were taken of each stream."""
+        return {stream: list(taken.counts) for stream, taken in self._taken.items()}
+
+    # --- own entries ------------------------------------------------------------------------------
+
+    def own(self, stream: str) -> bool:
+        """Take what is this consumer's own already; whether that was all of it."""
+        start = b"-"
+        while room := self._room(stream):
+            found, gone = self._crew.do(
+                stream,
+                lambda member: recover(member, (), start=start, limit=room),  # noqa: B023 - run now
+                unsettled=self._unsettled(stream),
+            )
+            self._gone(stream, gone)
+            seen = [one.id for one in found] + gone
+            found = self._renewed(stream, found)
+            self._weigh(stream, found)
+            for one in found:
+                self._single(stream, one)
+            self._bury(stream, found)
+            self._hold(stream, found)
+            if len(seen) < room:
+                return True
+            start = b"(" + max(seen, key=StreamID.parse)
+        return False
+
+    def _renewed(self, stream: str, found: list[Delivered]) -> list[Delivered]:
+        """Those that are this consumer's still: they may have been silent for long."""
+        ids = [one.id for one in found]
+        kept = set(self._crew.renew(stream, ids, unsettled=self._unsettled(stream)))
+        return [one for one in found if one.id in kept]
+
+    def _gone(self, stream: str, gone: list[bytes]) -> None:
+        if not gone:
+            return
+        report(
+            Finding(
+                stream,
+                told=True,
+                text=f"stream {stream!r}: {len(gone)} entries ({gone[0].decode()} …) that were "
+                f"delivered to {self._crew.consumer!r} of group {self._crew.group!r} were deleted "
+                "or trimmed before they were read",
+            ),
+            self._options,
+        )
+        self._crew.settle(stream, gone)
+
+    # --- claimed and new ones ---------------------------------------------------------------------
+
+    def others(self, streams: Iterable[str]) -> None:
+        """Claimed and new entries, page by page, from each stream in turn."""
+        waiting = deque(streams)
+        while waiting:
+            stream = waiting.popleft()
+            room = self._room(stream)
+            if not room:
+                continue
+            # Dealt out evenly, and what one does not want to the others.
+            if self._page(stream, min(room, max(1, self._left() // (len(waiting) + 1)))):
+                waiting.append(stream)
+
+    def _page(self, stream: str, count: int) -> bool:
+        """One page; whether there may be more."""
+        reader, now_only = self._crew.reader(stream), self._limits.run
+        claims = now_only is None or stream not in now_only.claimed
+        found = self._crew.do(
+            stream,
+            lambda _member: reader.poll(
+                limit=count,
+                now=time.monotonic(),
+                claims=claims,
+                new=now_only is None or not claims,
+            ),
+            unsettled=self._unsettled(stream),
+        )
+        new = [one for one in found if not one.claimed]
+        self._take(stream, found, new)
+        if now_only is None:
+            return len(found) == count
+        if claims and reader.passing:
+            time.sleep(BETWEEN_STEPS_MS / 1000)
+        elif claims and (new or len(found) < count):
+            now_only.claimed.add(stream)
+        last = StreamID.parse(new[-1].id) if new else None
+        if (last is not None and last >= now_only.upto[stream]) or not (claims or new):
+            now_only.reached.add(stream)
+        return not (stream in now_only.claimed and stream in now_only.reached)
+
+    def _take(self, stream: str, found: list[Delivered], new: list[Delivered]) -> None:
+        self._weigh(stream, found)
+        taken = self._of(stream)
+        known = taken.counts
+        claimed = [one for one in found if one.claimed and one.id not in known]
+        for one in claimed:
+            self._single(stream, one)
+        if new:
+            self._crew.note_seen(stream, StreamID.parse(new[-1].id))
+        if any(one.id in known for one in new):
+            # The group was made again: these are not all of their neighbours any more.
+            for one in new:
+                if one.id not in known:
+                    self._single(stream, one)
+        elif new:
+            first, last = StreamID.parse(new[0].id), StreamID.parse(new[-1].id)
+            taken.runs.append(Run(first, last, len(new)))
+            known.update((one.id, one.delivery_count) for one in new)
+        self._bury(stream, claimed)
+        self._hold(stream, found)
+
+    # --- what was taken ---------------------------------------------------------------------------
+
+    def _of(self, stream: str) -> _Taken:
+        return self._taken.setdefault(stream, _Taken())
+
+    def _single(self, stream: str, one: Delivered) -> None:
+        taken = self._of(stream)
+        taken.counts[one.id] = one.delivery_count
+        taken.singles[StreamID.parse(one.id)] = one.delivery_count
+
+    def _weigh(self, stream: str, found: list[Delivered]) -> None:
+        taken = self._of(stream)
+        taken.seen_entries += len(found)
+        taken.weight += sum(len(word) for one in found for word in one.fields)
+
+    def _hold(self, stream: str, found: list[Delivered]) -> None:
+        """Keep the leases of what is in the batch."""
+        counts = self._of(stream).counts
+        ids = [one.id for one in found if one.id in counts]
+        self._keeper.hold(self._crew.member(stream), ids)
+
+    def _unsettled(self, stream: str) -> list[tuple[bytes, int]]:
+        return list(self._of(stream).counts.items())
+
+    def _left(self) -> int:
+        return self._limits.entries - sum(len(taken.counts) for taken in self._taken.values())
+
+    def _room(self, stream: str) -> int:
+        """How many entries of ``stream`` may be asked for now."""
+        taken = self._taken.values()
+        most = self._limits.bytes
+        if most is not None and sum(one.weight for one in taken) >= most:
+            return 0
+        if sum(len(one.runs) for one in taken) >= MOST_RUNS:
+            return 0
+        singles = MOST_SINGLES - sum(len(one.singles) for one in taken)
+        return max(0, min(self._left(), singles, self._of(stream).page()))
+
+    # --- dead letters -----------------------------------------------------------------------------
+
+    def _bury(self, stream: str, found: Iterable[Delivered]) -> None:
+        """What was delivered too often becomes a dead letter, and is in no batch."""
+        most = self._options.max_deliveries
+        dead = [one for one in found if most is not None and one.delivery_count > most]
+        if not dead:
+            return
+        taken, destination = self._of(stream), self._crew.dead_letters(stream)
+        settlements = [
+            bury(
+                self._crew.member(stream),
+                destination,
+                id=one.id,
+                fields=one.fields,
+                deliveries=one.delivery_count - 1,
+                error=f"MaxDeliveries: delivered {one.delivery_count - 1} times without being "
+                f"settled, maxDeliveries is {most}",
+                at_ms=int(time.time() * 1000),
+            )
+            for one in dead
+        ]
+        outcomes = self._crew.do(
+            stream,
+            lambda member: settle(member, settlements),
+            unsettled=self._unsettled(stream),
+        )
+        again = []
+        for one, outcome in zip(dead, outcomes, strict=True):
+            del taken.counts[one.id], taken.singles[StreamID.parse(one.id)]
+            if outcome.error is not None:
+                _log.error("%s does not take the dead letter: %s", destination, outcome.error)
+                again.append(Settlement(one.id, How.FAIL, delay_ms=BURIED_AGAIN_MS))
+            elif outcome.done:
+                _log.warning(
+                    "entry %s of stream %r is in %s now: it was delivered %d times",
+                    one.id.decode(),
+                    stream,
+                    destination,
+                    one.delivery_count - 1,
+                )
+        if again:
+            self._crew.do(stream, lambda member: settle(member, again), unsettled=())
