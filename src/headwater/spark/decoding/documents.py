@@ -13,7 +13,7 @@ binary differs: in JSON it is base64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypedDict, cast
 
 import msgspec
@@ -74,6 +74,14 @@ class Documents:
             except (ValueError, TypeError, RecursionError, DecodeError) as error:
                 bad[place] = f"{field}={cut(document)}: {error}"
         return {name: pa.array(values, pa.binary()) for name, values in columns.items()}, bad
+
+    def bodies(self, page: Page) -> Iterator[bytes]:
+        """The documents as they stand in the entries, for who looks into them for their attributes."""
+        if self._field is None:
+            return
+        for document in page.column(self._field).to_pylist():
+            if document is not None:
+                yield self._body(document)
 
 
 def cut(value: bytes) -> str:

@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headwater.errors import DeclarationError
-from headwater.model import MAX_ID, StreamID
+from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.log_mode.offsets import Position, Span
-from headwater.spark.log_mode.partitions import EntryRange, cut_up, starting_positions
-from headwater.spark.log_mode.planning import Planner, planner
+from headwater.spark.log_mode.partitions import EntryRange, cut_up, starting_position
+from headwater.spark.log_mode.planning import Planner, before, planner
 from headwater.spark.options import SourceOptions
 from headwater.spark.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Window:
+    """What of the streams is looked at: ids from ``first`` to ``last``, and, where that is said,
+    some streams only."""
+
+    first: StreamID = MIN_ID
+    last: StreamID = MAX_ID
+    streams: frozenset[str] | None = None
+
+    def wants(self, stream: str) -> bool:
+        """Whether ``stream`` is looked at."""
+        return self.streams is None or stream in self.streams
+
+    def narrowed(self, first: StreamID, last: StreamID) -> Window:
+        """The part of it between two ids, both included."""
+        return Window(max(self.first, first), min(self.last, last), self.streams)
+
+
+EVERYTHING = Window()
 
 
 class BatchReader(DataSourceReader):
@@ -35,16 +57,13 @@ class BatchReader(DataSourceReader):
             )
         self._options = options
         self._shape = shape
+        self._window = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
         """Everything from each stream's start to its end, as ranges of ids."""
         store, plans = self._connect()
         try:
-            spans: dict[str, Span] = {}
-            for stream, at in starting_positions(self._options, store, plans).items():
-                span = self._span(plans, stream, at)
-                if span is not None and span.entries:
-                    spans[stream] = span
+            spans = batch_spans(self._options, store, plans, self._window)
             return [
                 EntryRange(stream, ids, count)
                 for stream, span, parts in cut_up(spans, self._options.min_partitions)
@@ -58,23 +77,6 @@ class BatchReader(DataSourceReader):
         store = Store(self._options)
         return store, planner(store)
 
-    def _span(self, plans: Planner, stream: str, at: Position) -> Span | None:
-        """What is read of ``stream``; nothing where its end is before its start."""
-        start, end = self._range(stream, at.id)
-        look = plans.look(stream, at, None)
-        if look is None:
-            return None
-        taken = look.taken
-        if start != at.id or end < look.to:
-            end = min(end, look.to)
-            taken = plans.count(stream, start, end)
-        return Span(Position(start, at.added), Position(end, at.added + taken))
-
-    def _range(self, stream: str, start: StreamID) -> tuple[StreamID, StreamID]:
-        """What the options ask for after ``start``: a start (excluded) and an end (included)."""
-        end = self._options.end_of(stream)
-        return start, MAX_ID if end == "latest" else end
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in an executor."""
         from headwater.spark.decoding.pages import read_range
@@ -82,3 +84,39 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, EntryRange):
             return iter(())  # Spark's own, where there is nothing to read
         return read_range(self._options, self._shape, partition)
+
+
+def batch_spans(
+    options: SourceOptions, store: Store, plans: Planner, window: Window = EVERYTHING
+) -> dict[str, Span]:
+    """What a batch reads of each stream; those of which it reads nothing are left out.
+
+    Raises `DeclarationError` for a stream that is named and not there.
+    """
+    spans: dict[str, Span] = {}
+    for stream in filter(window.wants, store.streams()):
+        span = _span(options, store, plans, stream, window)
+        if span is not None and span.entries:
+            spans[stream] = span
+    return spans
+
+
+def _span(
+    options: SourceOptions, store: Store, plans: Planner, stream: str, window: Window
+) -> Span | None:
+    """None where the end is before the start: nothing is read then, as in Kafka's source."""
+    at = starting_position(options, store, plans, stream)
+    end = options.end_of(stream)
+    last = min(window.last, MAX_ID if end == "latest" else end)
+    start = at.id if window.first == MIN_ID else max(at.id, before(window.first))
+    if start >= last:
+        return None
+    if (start, last) == (at.id, MAX_ID):
+        look = plans.look(stream, at, None)
+        return look and Span(at, Position(look.to, at.added + look.taken))
+    state = store.state(stream)
+    if state is None:
+        return None
+    to = min(last, state.last_id)
+    taken = plans.count(stream, start, to)
+    return Span(Position(start, at.added), Position(to, at.added + taken))

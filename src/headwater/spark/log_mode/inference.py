@@ -1,0 +1,197 @@
+"""``inferSchema=true``: the columns of a batch read, from a sample of its entries.
+
+Rule 1. The same streams give the same schema: what is sampled follows from what they hold, and the
+        columns stand in the order in which a reader of the sample meets them.
+Rule 2. A type is only chosen if the decoder reads every sampled value as it. What comes later and
+        does not fit is a bad value like any other, so ``_rescued`` is among the columns.
+
+The sample: of each stream, what the batch would read is cut into ten parts (as for partitions), and
+the first entries of each part are taken, `samplingEntries` in all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from headwater.errors import DeclarationError, HeadwaterError
+from headwater.messages import is_reserved
+from headwater.spark.decoding.casting import cast_column, caster
+from headwater.spark.decoding.columns import narrowed
+from headwater.spark.decoding.documents import IN_BASE64, Documents
+from headwater.spark.decoding.page import Page
+from headwater.spark.log_mode.batch import batch_spans
+from headwater.spark.log_mode.offsets import Span
+from headwater.spark.log_mode.planning import Planner, planner
+from headwater.spark.log_mode.value_types import type_of_texts, type_of_values
+from headwater.spark.options import SourceOptions
+from headwater.spark.store import Store
+
+_log = logging.getLogger("headwater.spark")
+
+_PARTS: Final = 10
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""What a sample may weigh, by the server's estimate: it is held in memory."""
+
+_MOST_COLUMNS: Final = 1000
+
+_OWN: Final = ("stream", "id", "timestamp", "fields", "_rescued", "_delivery_count", "_consumer")
+"""Names of columns that are not fields of the message, whatever the message has."""
+
+
+def inferred_schema(options: SourceOptions) -> StructType:
+    """``stream``, ``id``, ``timestamp``, a column for each field of the sample, ``_rescued``.
+
+    Raises `DeclarationError` where there is nothing to sample.
+    """
+    page = _sample(options)
+    typed = _typed_fields(options, page)
+    columns = [
+        StructField("stream", StringType()),
+        StructField("id", StringType()),
+        StructField("timestamp", TimestampType()),
+        *(StructField(name, type_) for name, type_ in typed.items()),
+    ]
+    if options.mode == "permissive":
+        columns.append(StructField("_rescued", StringType()))
+    return narrowed(StructType(columns), options)
+
+
+def _sample(options: SourceOptions) -> Page:
+    store = Store(options)
+    try:
+        plans = planner(store)
+        ids: list[bytes] = []
+        bodies: list[list[bytes]] = []
+        for stream, span in batch_spans(options, store, plans).items():
+            for id_, fields in _entries(options, store, plans, stream, span):
+                ids.append(id_)
+                bodies.append(fields)
+    finally:
+        store.close()
+    if not ids:
+        asked = options.pattern or ", ".join(options.streams)
+        raise DeclarationError(
+            f"inferSchema: there is no entry to sample in {asked} between the read's start and its "
+            'end. Give the columns: .schema("order_id bigint, item string")'
+        )
+    return Page(ids, bodies)
+
+
+def _entries(
+    options: SourceOptions, store: Store, plans: Planner, stream: str, span: Span
+) -> Iterable[tuple[bytes, list[bytes]]]:
+    weight = store.entry_bytes(stream, span.entries)
+    wanted = max(1, min(options.sampling_entries, _MOST_BYTES // weight))
+    parts = plans.cut(stream, span, min(_PARTS, wanted)).parts
+    for place, (ids, _count) in enumerate(parts):
+        count = wanted * (place + 1) // len(parts) - wanted * place // len(parts)
+        reply: Any = store.ask("XRANGE", stream, str(ids.start), str(ids.end), "COUNT", count)
+        for id_, body in reply:
+            yield id_, _flat(body)
+
+
+def _flat(body: Any) -> list[bytes]:
+    """Names and values in turn, as the wire has them; redis-py may have made pairs of them."""
+    if isinstance(body, dict):
+        return [part for pair in body.items() for part in pair]
+    return list(body)
+
+
+def _typed_fields(options: SourceOptions, page: Page) -> dict[str, DataType]:
+    found = _fields(page) if options.codec in ("fields", "bytes") else _attributes(options, page)
+    if len(found) > _MOST_COLUMNS:
+        raise DeclarationError(
+            f"inferSchema: the sample has {len(found)} different fields, which would be as many "
+            "columns. Leave inferSchema out and read the column `fields`, or name the columns that "
+            "are wanted by .schema(…)."
+        )
+    typed: dict[str, DataType] = {}
+    texts, _bad = Documents(options.codec, list(found)).texts(page)
+    for name in _told_apart(found, options):
+        type_ = BinaryType() if options.codec == "bytes" else _type(options, found[name])
+        typed[name] = type_ if _reads(options, texts[name], type_) else StringType()
+    return typed
+
+
+def _fields(page: Page) -> dict[str, list[Any]]:
+    """The values of each field, in the order in which fields are met."""
+    found: dict[str, list[Any]] = {}
+    for body in page.bodies:
+        for name, value in zip(body[::2], body[1::2], strict=True):
+            try:
+                found.setdefault(name.decode(), []).append(value)
+            except UnicodeDecodeError:
+                continue  # no name of a column; the column `fields` shows it
+    return found
+
+
+def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
+    """The values of each attribute of the documents; what is no document is passed over."""
+    documents = Documents(options.codec, [])
+    decode = msgspec.msgpack.decode if options.codec == "msgpack" else msgspec.json.decode
+    found: dict[str, list[Any]] = {}
+    for text in documents.bodies(page):
+        try:
+            document = decode(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(document, dict):
+            for name, value in document.items():
+                found.setdefault(str(name), []).append(value)
+    if not found:
+        raise DeclarationError(
+            f"inferSchema: none of the {len(page)} sampled entries holds a document of codec "
+            f"{options.codec!r} with attributes. Is the codec right?"
+        )
+    return found
+
+
+def _told_apart(found: Iterable[str], options: SourceOptions) -> list[str]:
+    """The names that can be columns: Spark tells no columns apart by case, and some are taken."""
+    taken = {name.lower() for name in _OWN}
+    kept: list[str] = []
+    left_out: list[str] = []
+    for name in found:
+        if is_reserved(name) and not options.include_metadata:
+            continue
+        if not name or name.lower() in taken:
+            left_out.append(name)
+            continue
+        taken.add(name.lower())
+        kept.append(name)
+    if left_out:
+        _log.warning(
+            "inferSchema: no column for %s: the name is another column's. A schema with "
+            "`fields map<string, string>` shows them.",
+            ", ".join(map(repr, left_out)),
+        )
+    return kept
+
+
+def _type(options: SourceOptions, values: list[Any]) -> DataType:
+    return type_of_texts(values) if options.codec == "fields" else type_of_values(values)
+
+
+def _reads(options: SourceOptions, texts: pa.BinaryArray, type_: DataType) -> bool:
+    """Whether the decoder reads every text as ``type_``."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    arrow = to_arrow_type(type_, timezone="UTC")
+    try:
+        cast = caster(type_, base64=options.codec in IN_BASE64)
+        return not cast_column(texts, cast, arrow)[1]
+    except HeadwaterError:
+        return False

@@ -1,0 +1,150 @@
+"""The narrowest type that all values of a sample have, for a schema that is inferred.
+
+Two kinds of values: the text of a field, which says its type by how it looks, and the values of a
+document (JSON, MessagePack), which have types. What differs from value to value is text.
+
+    text of a field                                       type
+    true, false                                           boolean
+    17, -3, but not 007, +5: they would lose digits       bigint; decimal(38, 0) beyond 64 bits
+    1.5, 2e9                                              double
+    2013-01-31                                            date
+    2013-01-31T23:00:00Z                                  timestamp
+    {"item": "tea"}, [1, 2]                               struct, array
+    no UTF-8                                              binary
+    all else, and the empty text                          string
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,37}")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}.*")
+
+_MOST_NESTED: Final = 32
+"""Deeper documents stay text: a type of that depth is nothing that anyone queries."""
+
+
+class Differs(Exception):
+    """The values have no type in common but text."""
+
+
+def type_of_texts(values: Sequence[bytes]) -> DataType:
+    """The type of a field by its texts, which are not none.
+
+    >>> type_of_texts([b"17", b"4"]).simpleString(), type_of_texts([b"17", b"0.5"]).simpleString()
+    ('bigint', 'double')
+    """
+    try:
+        texts = [value.decode() for value in values]
+    except UnicodeDecodeError:
+        return BinaryType()
+    if set(texts) <= {"true", "false"}:
+        return BooleanType()
+    if all(map(_WHOLE.fullmatch, texts)):
+        return _whole_number(int(text) for text in texts)
+    if all(map(_NUMBER.fullmatch, texts)):
+        return DoubleType()
+    written = type_of_strings(texts)
+    if not isinstance(written, StringType):
+        return written
+    if all(text[:1] in ("{", "[") for text in texts):
+        try:
+            return type_of_values([msgspec.json.decode(value) for value in values])
+        except (ValueError, RecursionError):
+            return StringType()
+    return StringType()
+
+
+def type_of_strings(texts: Sequence[str]) -> DataType:
+    """The type of strings: dates and times are written as such, all else is text."""
+    if all(map(_DATE.fullmatch, texts)):
+        return DateType()
+    if all(map(_TIME.fullmatch, texts)):
+        return TimestampType()
+    return StringType()
+
+
+def type_of_values(values: Sequence[Any]) -> DataType:
+    """The type of a document's attribute by its values; of None, nothing is known.
+
+    >>> type_of_values([{"n": 1}, {"n": None, "at": [1.5]}, None]).simpleString()
+    'struct<n:bigint,at:array<double>>'
+    """
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, str) for value in present):
+        return type_of_strings(present)
+    try:
+        return _common(present, 0)
+    except Differs:
+        return StringType()
+
+
+def _common(values: Sequence[Any], depth: int) -> DataType:
+    """The same inside a document, where text is text; raises `Differs`."""
+    if depth > _MOST_NESTED:
+        raise Differs
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
+    if kinds <= {str}:
+        return StringType()
+    if kinds == {bool}:
+        return BooleanType()
+    if kinds == {int}:
+        return _whole_number(present)
+    if kinds <= {int, float}:
+        return DoubleType()
+    if kinds == {bytes}:
+        return BinaryType()
+    if kinds == {dt.datetime}:
+        return TimestampType()
+    if kinds == {list}:
+        return ArrayType(_common([item for value in present for item in value], depth + 1))
+    if kinds == {dict}:
+        return _struct(present, depth)
+    raise Differs
+
+
+def _struct(values: Sequence[dict[Any, Any]], depth: int) -> StructType:
+    names: dict[str, None] = {}
+    for value in values:
+        for name in value:
+            if not isinstance(name, str):
+                raise Differs
+            names[name] = None
+    if not names:
+        raise Differs  # a struct of no fields is none in Parquet; as text it shows its {}
+    return StructType(
+        [
+            StructField(name, _common([value.get(name) for value in values], depth + 1))
+            for name in names
+        ]
+    )
+
+
+def _whole_number(numbers: Iterable[int]) -> DataType:
+    most = max(map(abs, numbers))
+    if most < 2**63:
+        return LongType()
+    return DecimalType(38, 0) if most < 10**38 else StringType()
