@@ -25,6 +25,7 @@ from headwater.errors import DataLoss, HeadwaterError, StoreInUse
 from headwater.model import StreamID
 from headwater.spark.archive.files import PartWriter, typed_columns
 from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment, total
+from headwater.spark.archive.stores import set_back_behind
 from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
 from headwater.spark.decoding.pages import pages_of
 from headwater.spark.log_mode.completeness import judge, judge_range, report, was_set_back
@@ -173,13 +174,9 @@ class Archiver:
         stream, fresh = manifest.stream, not manifest.segments()
         end = manifest.end
         look = plans.look(stream, end, None)
-        if was_set_back(end, look.state if look else None):
-            now = "the key is gone" if look is None else f"its last id is {look.state.last_id}"
-            raise DataLoss(
-                f"stream {stream!r} was deleted, made anew or set back: it is archived up to {end.id} "
-                f"({manifest.directory}), and now {now}. Ids that came twice cannot be kept apart in "
-                "one archive: give it another path, or move the old archive away."
-            )
+        state = look.state if look else None
+        if was_set_back(end, state):
+            raise set_back_behind(manifest, state)
         if look is None:
             return end, None
         finding = None if fresh else judge(stream, end, look.state, look.total)

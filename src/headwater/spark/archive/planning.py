@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from headwater.errors import HeadwaterError
 from headwater.model import IDRange, StreamID
 from headwater.spark.archive.index import Index
-from headwater.spark.archive.stores import ArchiveStore, archived_state
+from headwater.spark.archive.stores import ArchiveStore, archived_state, set_back_behind
 from headwater.spark.log_mode.completeness import StreamState
 from headwater.spark.log_mode.offsets import Position, Span
 from headwater.spark.log_mode.planning import Cut, Look, Planner, after, part_sizes, planner
@@ -46,6 +46,8 @@ class ArchivePlanner:
                 if state is None:
                     return None
                 look = Look(state, state.last_id, 0, 0)
+            elif look.state.last_id < end.id:
+                raise set_back_behind(self._store.manifest(stream), look.state)
             archived = index.count(position.id, end.id)
             if upto is None or upto.id >= end.id:
                 return look._replace(total=look.total + archived, taken=look.taken + archived)
@@ -62,12 +64,10 @@ class ArchivePlanner:
                 to = index.id_at(index.rank(position.id) + count)
                 return look._replace(to=to, taken=count)
             begin = max(position, end, key=lambda one: one.id)
-            shorter = self._stream.limit(stream, begin, look, count - archived)
-            if shorter is None:
-                return None
-            return shorter._replace(
-                total=shorter.total + index.count(position.id, end.id),
-                taken=shorter.taken + archived,
+            live = look._replace(total=look.total - archived, taken=look.taken - archived)
+            shorter = self._stream.limit(stream, begin, live, count - archived)
+            return shorter and shorter._replace(
+                total=shorter.total + archived, taken=shorter.taken + archived
             )
 
         return self._at_rest(stream, ask)

@@ -4,6 +4,7 @@ also when the stream's key is gone.
 
 from __future__ import annotations
 
+from headwater.errors import DataLoss
 from headwater.model import MIN_ID
 from headwater.spark.archive.manifest import Manifest, archived_streams
 from headwater.spark.log_mode.completeness import StreamState
@@ -38,6 +39,16 @@ class ArchiveStore(Store):
         """What the server says of ``stream``; where it has no such key, what the archive says."""
         state = super().state(stream)
         return state or archived_state(self.manifest(stream))
+
+
+def set_back_behind(manifest: Manifest, state: StreamState | None) -> DataLoss:
+    """The error for a stream that ends before its archive does: it is another stream by now."""
+    now = f"its last id is {state.last_id}" if state else "the key is gone"
+    return DataLoss(
+        f"stream {manifest.stream!r} was deleted, made anew or set back: it is archived up to "
+        f"{manifest.end.id} ({manifest.directory}), and now {now}. Ids that came twice cannot be kept "
+        "apart in one archive: give the stream another one, or move the old one away."
+    )
 
 
 def archived_state(manifest: Manifest) -> StreamState | None:

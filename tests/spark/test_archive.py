@@ -1,0 +1,338 @@
+"""Archive and stream as one: each entry once, whatever was archived and trimmed meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import DataLoss, DeclarationError, StoreInUse
+from headwater.spark.archive.archiver import _locked
+from headwater.spark.archive.manifest import Manifest
+from headwater.spark.log_mode.partitions import EntryRange
+from tests.spark.archives import Table, archive, archiver
+from tests.spark.queries import Query
+from tests.spark.stores import Shop
+
+pytestmark = pytest.mark.peer
+
+
+def test_a_batch_reads_archive_and_stream_once(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 1001))
+    (done,) = archive(shop, tmp_path, step_entries=300)
+    shop.add("s", range(1001, 1101))
+
+    assert (done.entries, done.trimmed) == (1000, 1000)
+    assert shop.client.xlen("s") == 100
+    assert Table(shop, tmp_path).numbers() == list(range(1, 1101))
+    assert Table(shop, tmp_path, minPartitions="7").numbers() == list(range(1, 1101))
+
+
+def test_what_is_archived_and_not_trimmed_is_read_once(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 101))
+    archive(shop, tmp_path, trimming=None)
+    shop.add("s", range(101, 111))
+
+    assert shop.client.xlen("s") == 110
+    assert Table(shop, tmp_path).numbers() == list(range(1, 111))
+
+
+def test_places_are_the_same_in_archive_and_stream(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 101))
+    archive(shop, tmp_path)
+    shop.add("s", range(101, 201))
+
+    def numbers(**options: str) -> list[int]:
+        return Table(shop, tmp_path, **options).numbers()
+
+    assert numbers(startingId="50", endingId="60-1") == list(range(50, 61))
+    assert numbers(startingId="95", endingId="105-1") == list(range(95, 106))
+    assert numbers(startingId="150", endingId="160-1") == list(range(150, 161))
+    assert numbers(startingId="101", endingId="100-1") == []
+
+
+def test_a_query_begins_in_the_archive_and_goes_on_in_the_stream(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", range(1, 1001))
+    archive(shop, tmp_path)
+    shop.add("s", range(1001, 1501))
+
+    batches = Query(shop, archive=str(tmp_path), maxEntriesPerTrigger="64").batches()
+
+    assert [len(batch) for batch in batches] == [64] * 23 + [28]
+    assert [number for batch in batches for number in batch] == list(range(1, 1501))
+
+
+def test_a_query_older_than_the_stream_goes_on_from_the_archive(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 1001))
+    old = Query(shop, maxEntriesPerTrigger="100")
+    old.plan()
+    shop.client.delete("{s}:hw:queries")  # it was forgotten
+    archive(shop, tmp_path)
+    shop.add("s", [1001, 1002])
+
+    with pytest.raises(DataLoss):
+        Query(shop, log=old.log).plan()
+    again = Query(shop, log=old.log, archive=str(tmp_path))
+
+    assert again.read(old.log[0]) == list(range(1, 101))  # a replay of what was trimmed since
+    assert again.batches() == [list(range(101, 1003))]
+    assert again.batches() == []
+
+
+def test_a_replay_equals_the_first_run_though_it_was_archived_meanwhile(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", range(1, 501))
+    query = Query(shop, archive=str(tmp_path), maxEntriesPerTrigger="200")
+    query.plan()
+    first = query.read()
+    shop.client.delete("{s}:hw:queries")
+    archive(shop, tmp_path)
+
+    again = Query(shop, log=query.log, archive=str(tmp_path), minPartitions="3")
+
+    assert again.read() == first == list(range(1, 201))
+    assert again.batches() == [list(range(201, 501))]
+
+
+def test_what_is_archived_and_trimmed_between_planning_and_reading_is_read(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", range(1, 101))
+    archive(shop, tmp_path)
+    shop.add("s", range(101, 20_001))
+    table = Table(shop, tmp_path)
+    archive(shop, tmp_path)
+    shop.add("s", [20_001])
+
+    assert shop.client.xlen("s") == 1
+    assert table.numbers() == list(range(1, 20_001))
+
+
+def test_what_is_archived_and_trimmed_while_a_partition_is_read_is_read(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", range(1, 4001))
+    table = Table(shop, tmp_path, minPartitions="1")
+    (part,) = table.parts
+    rows = table.reader.read(part)
+    numbers = next(rows).column("n").to_pylist()
+    archive(shop, tmp_path)
+
+    for batch in rows:
+        numbers += batch.column("n").to_pylist()
+
+    assert numbers == list(range(1, 4001))
+
+
+def test_readers_beside_writers_archivers_and_trims_see_no_gap_and_no_duplicate(
+    shop: Shop, tmp_path: Path
+) -> None:
+    rounds, size = 12, 400
+    shop.add("s", range(1, size + 1))
+    ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def write_and_archive() -> None:
+        try:
+            for number in range(1, rounds):
+                shop.add("s", range(number * size + 1, (number + 1) * size + 1))
+                archive(shop, tmp_path, step_entries=150)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=write_and_archive)
+    query = Query(shop, archive=str(tmp_path), maxEntriesPerTrigger="333")
+    query_read: list[int] = []
+    thread.start()
+    looks = 0
+    while not ended.is_set() or not looks:
+        found = Table(shop, tmp_path, minPartitions="3").numbers()
+        assert found == list(range(1, len(found) + 1))
+        query_read += query.read() if query.plan() else []
+        looks += 1
+    thread.join()
+    query_read += [number for batch in query.batches() for number in batch]
+
+    assert failures == []
+    assert Table(shop, tmp_path).numbers() == query_read == list(range(1, rounds * size + 1))
+
+
+def test_min_partitions_cuts_evenly_across_the_seam(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 1001))
+    archive(shop, tmp_path)
+    shop.add("s", range(1001, 2001))
+
+    counts = [part.count for part in Table(shop, tmp_path, minPartitions="8").parts]
+
+    assert sum(counts) == 2000
+    assert len(counts) == 8
+    assert max(counts) == 250
+
+
+def test_streams_with_archives_are_found_by_a_pattern_though_their_keys_are_gone(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("a.1", [1, 2])
+    shop.add("a.2", [3])
+    archive(shop, tmp_path, stream="a.*")
+    shop.client.delete("a.1")
+    shop.add("a.3", [4])
+
+    table = Table(shop, tmp_path, "stream string, n bigint", stream="a.*")
+
+    assert sorted((row["stream"], row["n"]) for row in table.rows()) == [
+        ("a.1", 1),
+        ("a.1", 2),
+        ("a.2", 3),
+        ("a.3", 4),
+    ]
+
+
+def test_any_name_of_a_stream_is_a_directory_of_its_own(shop: Shop, tmp_path: Path) -> None:
+    names = ["a/b", "..", "_x", "a=b", "ä", "x" * 300, "x" * 301, "A", "a%2Fb"]
+    for number, name in enumerate(names):
+        shop.add(name, [number + 1])
+        archive(shop, tmp_path, stream=f'["{name}"]')
+
+    assert len(list(tmp_path.iterdir())) == len(names)
+    for number, name in enumerate(names):
+        assert Table(shop, tmp_path, stream=f'["{name}"]').numbers() == [number + 1]
+
+
+# --- what is not as it should be ------------------------------------------------------------------
+
+
+def test_a_stream_made_anew_with_old_ids_is_refused(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 101))
+    archive(shop, tmp_path)
+    shop.client.delete("s")
+
+    assert Table(shop, tmp_path).numbers() == list(range(1, 101))
+    shop.add("s", range(1, 11))
+
+    with pytest.raises(DataLoss, match="made anew or set back"):
+        archive(shop, tmp_path)
+    with pytest.raises(DataLoss, match="made anew or set back"):
+        Table(shop, tmp_path)
+
+
+def test_what_went_before_it_was_archived_is_loss(
+    shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 11))
+    archive(shop, tmp_path, trimming=None)
+    shop.add("s", range(11, 21))
+    shop.delete("s", 15)
+
+    with pytest.raises(DataLoss, match="1 of 10 entries"):
+        archive(shop, tmp_path)
+    archive(shop, tmp_path, ignoreDeletes="true")
+    shop.add("s", [21])
+    archive(shop, tmp_path)
+
+    assert "1 of 10 entries" in warned.text
+    assert Table(shop, tmp_path).numbers() == [*range(1, 15), *range(16, 22)]
+
+
+def test_a_file_that_is_missing_is_loss_and_named(
+    shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 11))
+    archive(shop, tmp_path)
+    shop.add("s", range(11, 21))
+    archive(shop, tmp_path)
+    first = Manifest(tmp_path, "s").segments()[0].files[0]
+    (tmp_path / "s" / first.name).unlink()
+
+    with pytest.raises(DataLoss, match=rf"{first.name} is missing, with 10 entries"):
+        Table(shop, tmp_path).numbers()
+    assert Table(shop, tmp_path, failOnDataLoss="false").numbers() == list(range(11, 21))
+    assert "10 entries are left out" in warned.text
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "replaced"])
+@pytest.mark.parametrize("shop", ["headwater"], indirect=True)
+def test_a_file_that_is_damaged_is_loss_and_named(shop: Shop, tmp_path: Path, damage: str) -> None:
+    shop.add("s", range(1, 1001), item="tea")
+    archive(shop, tmp_path)
+    (name,) = (file.name for file in Manifest(tmp_path, "s").segments()[0].files)
+    file = tmp_path / "s" / name
+    content = bytearray(file.read_bytes())
+    if damage == "cut":
+        content = content[:-10]
+    elif damage == "changed":
+        content[200] ^= 0xFF
+    else:
+        content[:] = b"x" * len(content)
+    file.write_bytes(content)
+
+    with pytest.raises(DataLoss, match=rf"{name} is damaged"):
+        Table(shop, tmp_path, "id string, n bigint, fields map<string, string>").rows()
+
+
+@pytest.mark.parametrize("shop", ["headwater"], indirect=True)
+def test_a_manifest_that_is_damaged_or_anothers_is_said(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 11))
+    archive(shop, tmp_path)
+    file = tmp_path / "s" / "_headwater" / "manifest.jsonl"
+    whole = file.read_text()
+
+    file.write_text(whole.replace('"entries": 10', '"entries": 11'))
+    with pytest.raises(DataLoss, match=r"manifest.jsonl is damaged at line 2"):
+        Table(shop, tmp_path)
+    file.write_text(whole.replace('"archive": "s"', '"archive": "t"'))
+    with pytest.raises(DeclarationError, match="is the archive of 't', not of 's'"):
+        Table(shop, tmp_path)
+    file.write_text(whole + '{"from": "10-')  # a write that was killed
+    assert Table(shop, tmp_path).numbers() == list(range(1, 11))
+
+
+@pytest.mark.parametrize("shop", ["headwater"], indirect=True)
+def test_one_archiver_at_a_time(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 11))
+
+    with _locked(Manifest(tmp_path, "s")), pytest.raises(StoreInUse, match="another run archives"):
+        archive(shop, tmp_path)
+    assert archive(shop, tmp_path)[0].entries == 10
+
+
+@pytest.mark.parametrize("shop", ["headwater"], indirect=True)
+def test_a_url_is_no_archive(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", [1])
+
+    with pytest.raises(DeclarationError, match=r"'s3://bucket/x' is a url"):
+        Table(shop, "s3://bucket/x")  # type: ignore[arg-type]
+
+
+def test_pushed_filters_leave_row_groups_closed(shop: Shop, tmp_path: Path) -> None:
+    from pyspark.sql.datasource import EqualTo
+
+    shop.add("s", range(1, 101))
+    archive(shop, tmp_path, step_entries=10)
+    table = Table(shop, tmp_path, "id string, n bigint", pushdown="true")
+
+    assert list(table.reader.pushFilters([EqualTo(("id",), "42-1")])) == []
+    parts = table.reader.partitions()
+
+    assert [(part.ids.end.ms, part.count) for part in parts if isinstance(part, EntryRange)] == [
+        (42, 1)
+    ]
+
+
+def test_status_says_who_holds_the_trim_back(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 11))
+    shop.client.xgroup_create("s", "billing", "4-1")
+    archive(shop, tmp_path)
+    shop.add("s", [11])
+
+    (status,) = archiver(shop, tmp_path).status()
+
+    assert (status.entries, status.waiting, str(status.end)) == (10, 1, "10-1")
+    assert str(status.bound) == "4-2"
+    assert status.holds[0].who == "group 'billing', to which it was not delivered"
