@@ -1,18 +1,42 @@
-"""``headwater pipeline run FILE.toml``: streams into tables."""
+"""``headwater pipeline``: streams into tables.
+
+headwater pipeline plan orders.toml
+headwater pipeline run orders.toml --once
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headwater.cli.main import SETTINGS
+from headwater.errors import HeadwaterError
 
-app = typer.Typer(**SETTINGS)
+if TYPE_CHECKING:
+    from headwater.spark.pipeline import Made, Pipeline
+
+app = typer.Typer(no_args_is_help=True, **SETTINGS)
+
+File = Annotated[Path, typer.Argument(help="The pipeline's declaration.")]
+Master = Annotated[
+    str | None, typer.Option(help="Spark's master; local[*] when the file names none.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Put a value over the file's, any number of times."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -21,46 +45,170 @@ def pipeline() -> None:
 
 
 @app.command()
+def plan(file: File, *, master: Master = None, set_: Set = None) -> None:
+    """Say what a run would do: tables in their order, with their columns; no data is read.
+
+    Spark analyses all SQL, and servers are asked how much their streams hold. Urls are shown
+    without credentials.
+    """
+    from headwater.cli.pipeline_text import plan_text
+
+    declared = _load(file, set_)
+    from headwater.spark.pipeline.plan import plan as make_plan
+
+    print(plan_text(make_plan(declared, master=master)))
+
+
+@app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="The pipeline's declaration.")],
+    file: File,
+    *,
     once: Annotated[
         bool,
         typer.Option(
             "--once", help="Take what the streams hold now and end, whatever [trigger] says."
         ),
     ] = False,
-    master: Annotated[
-        str | None, typer.Option(help="Spark's master; local[*] when the file names none.")
+    metrics: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Serve metrics for Prometheus."),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Put a value over the file's, any number of times."
-        ),
-    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address that metrics are served at.")
+    ] = "127.0.0.1",
+    master: Master = None,
+    set_: Set = None,
 ) -> None:
     """Make a declaration's tables from what its streams hold.
 
-    Tables of mode append go on from their checkpoints, tables of mode complete are made anew. The
-    file is checked in full before Spark starts. With [trigger] interval it runs until SIGTERM
-    or Ctrl-C, which end it cleanly.
+    Tables of mode append and update go on from their checkpoints, tables of mode complete are made
+    anew. The file is checked in full before Spark starts. With [trigger] interval it runs until
+    SIGTERM or Ctrl-C, which end it cleanly. On a terminal a table shows how far it is; elsewhere
+    each batch is a line.
     """
-    from headwater.spark.pipeline import load
+    from headwater.spark.pipeline import Progress
 
-    declared = load(file, overrides=set_ or [])
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it logs is raised as well
+    declared = _load(file, set_)
     stop = _stop_on_signals()
-    from headwater.spark.pipeline import run as run_pipeline
+    progress = Progress()
+    with ExitStack() as shown:
+        if metrics is not None:
+            from headwater.spark.pipeline.metrics import served
 
-    made = run_pipeline(
-        declared, once=once, master=master, report=lambda line: print(line, flush=True), stop=stop
-    )
-    for table in made:
-        print(f"{table.table}: {table.rows:,} rows, {table.seconds:.1f} s", flush=True)
+            port = shown.enter_context(served(progress, port=metrics, host=metrics_host))
+            print(f"metrics at http://{metrics_host}:{port}/metrics", flush=True)
+        report: Callable[[str], None] = _print_line
+        if sys.stdout.isatty():
+            from headwater.cli.pipeline_text import live
+
+            report = shown.enter_context(live(progress))
+        from headwater.spark.pipeline import run as run_pipeline
+
+        made = run_pipeline(
+            declared, once=once, master=master, report=report, stop=stop, progress=progress
+        )
+    _print_made(made)
     if stop.is_set():
         print("stopped; the next run goes on from here", flush=True)
         if once or declared.interval is None:
             raise typer.Exit(130)
+
+
+@app.command()
+def status(file: File, *, as_json: Json = False, set_: Set = None) -> None:
+    """Say how the tables stand: batches, rows, how far they are behind. Spark is not started.
+
+    Lag is in entries that are still to be read, and in seconds since the oldest of them was added.
+    """
+    from headwater.cli.pipeline_text import status_text
+
+    declared = _load(file, set_)
+    from headwater.spark.pipeline.status import status as look
+
+    found = look(declared)
+    print(json.dumps(found.as_json(), indent=2) if as_json else status_text(found))
+
+
+@app.command()
+def backfill(
+    file: File,
+    *,
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table, of mode append.")],
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="ID|TIME", help="The first entry: an id, or a time."),
+    ] = "earliest",
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="ID|TIME",
+            help="The last entry: an id, or a time, before which it is. [default: where the table "
+            "begins]",
+        ),
+    ] = None,
+    master: Master = None,
+    set_: Set = None,
+) -> None:
+    """Read entries from before a table began through its SQL into it, once.
+
+    They come from the stream, and from the archive where there is one. The same range a second
+    time changes nothing; a range that the table has read, or a part of it, is refused.
+    """
+    from headwater.cli.pipeline_text import backfill_text
+
+    declared = _load(file, set_)
+    from headwater.spark.pipeline.backfill import backfill as fill
+
+    print(backfill_text(fill(declared, table, start=start, end=end, master=master)))
+
+
+@app.command()
+def replay(
+    file: File,
+    *,
+    dead: Annotated[
+        bool, typer.Option("--dead", help="Dead letters: nothing else can be replayed.")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Those of one source of the file.")
+    ] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="ID", help="A record's id, any number of times."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every dead letter there is.")] = False,
+    set_: Set = None,
+) -> None:
+    """Add dead letters again to the streams they came from, and remove their records."""
+    if not dead:
+        raise HeadwaterError("say what is to be replayed: --dead, with --all or --id")
+    if bool(ids) == every:
+        raise HeadwaterError("name dead letters by --id, or take them all by --all")
+    declared = _load(file, set_)
+    from headwater.spark.pipeline.dead import replay as again
+
+    done = again(declared, source=source, ids=ids or ())
+    for stream, count in done.items():
+        print(f"{stream}: {count:,} replayed")
+    if not done:
+        print("there is no dead-letter stream")
+
+
+def _load(file: Path, overrides: list[str] | None) -> Pipeline:
+    from headwater.spark.pipeline import load
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it logs is raised as well
+    return load(file, overrides=overrides or [])
+
+
+def _print_line(line: str) -> None:
+    print(line, flush=True)
+
+
+def _print_made(made: list[Made]) -> None:
+    for table in made:
+        print(f"{table.table}: {table.rows:,} rows, {table.seconds:.1f} s", flush=True)
 
 
 def _stop_on_signals() -> threading.Event:

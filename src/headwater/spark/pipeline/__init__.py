@@ -2,25 +2,38 @@
 
 from headwater.spark import pipeline
 
-made = pipeline.run(pipeline.load("orders.toml"))
+declared = pipeline.load("orders.toml")
+made = pipeline.run(declared)
+
+    declaration   what a file says; reading, sources, tables, archiving: its sections
+    graph, sql    what reads what, and in which order
+    views         names and SQL as Spark's frames
+    stores        sinks, quarantines and locks of the tables
+    expectations  what rows must fulfil
+    runner        streaming queries; recompute: tables of mode complete
+    plan, status, backfill, dead    the other commands
+    progress, lag, metrics          how a run is getting on
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from headwater.spark.pipeline.declaration import Pipeline, load
 
 if TYPE_CHECKING:
+    from headwater.spark.pipeline.backfill import Filled as Filled
+    from headwater.spark.pipeline.progress import Progress as Progress
     from headwater.spark.pipeline.runner import Made as Made
     from headwater.spark.pipeline.runner import run as run
 
-__all__ = ["Made", "Pipeline", "load", "run"]
+_LAZY: Final = {"Made": "runner", "run": "runner", "Progress": "progress", "Filled": "backfill"}
+
+__all__ = ["Filled", "Made", "Pipeline", "Progress", "load", "run"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in {"Made", "run"}:
+    if name not in _LAZY:
         raise AttributeError(f"module 'headwater.spark.pipeline' has no attribute {name!r}")
-    from headwater.spark.pipeline import runner
-
-    return getattr(runner, name)
+    return getattr(import_module(f"headwater.spark.pipeline.{_LAZY[name]}"), name)

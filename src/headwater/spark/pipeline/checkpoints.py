@@ -26,11 +26,19 @@ from typing import Any, Final
 
 from headwater.errors import PipelineError
 from headwater.spark.durable import replacing
+from headwater.spark.log_mode.offsets import streams_of
 
 _OWN: Final = "headwater"
 
 Offset = dict[str, Any]
 """Up to where one source has been read: log_mode/offsets.py or group_mode's."""
+
+
+def streams_in(offset: Offset | None) -> set[str]:
+    """The streams that an offset names."""
+    if offset is None:
+        return set()
+    return set(offset["streams"]) if "group" in offset else set(streams_of(offset))
 
 
 class Checkpoint:

@@ -18,12 +18,12 @@ _OWN: Final = re.compile(r"headwater\.errors\.(\w+): (.+)")
 
 
 def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
-    """``do()``; what Spark says against it becomes an error that names the key."""
+    """``do()``; what is said against it becomes an error that names file and key."""
     from pyspark.errors import PySparkException
 
     try:
         return do()
-    except PySparkException as error:
+    except (PySparkException, HeadwaterError) as error:
         raise reason(pipeline, key, error) from None
 
 

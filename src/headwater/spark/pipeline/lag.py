@@ -103,7 +103,9 @@ def _of_log(
     if first is None:
         return 0, None
     if at.added:
-        return min(state.length, max(0, state.entries_added - at.added)), first
+        unread = max(0, state.entries_added - at.added)
+        # With an archive, what was trimmed is still to be read.
+        return (unread if store.options.archive else min(state.length, unread)), first
     # A place that nobody has counted up to: all, when it lies before the first entry.
     return (state.length if at.id < state.first_id else None), first
 

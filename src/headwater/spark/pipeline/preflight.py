@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError, PipelineError
-from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.checkpoints import Checkpoint, streams_in
 from headwater.spark.pipeline.declaration import Pipeline, Source
 from headwater.spark.pipeline.explain import reason
 from headwater.spark.pipeline.graph import upstream
@@ -62,5 +62,5 @@ def _read_before(
     for name, checkpoint in checkpoints.items():
         above = {name, *upstream(name, pipeline.tables)}
         if any(source.name in pipeline.tables[one].reads for one in above):
-            known |= set(checkpoint.committed().get(source.name, {}))
+            known |= streams_in(checkpoint.committed().get(source.name))
     return known

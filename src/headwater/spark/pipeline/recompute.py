@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from headwater.errors import HeadwaterError
 from headwater.spark.pipeline.declaration import Pipeline
 from headwater.spark.pipeline.expectations import Outcome
-from headwater.spark.pipeline.explain import explained, reason
+from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.graph import upstream
 from headwater.spark.pipeline.stores import Stores
 from headwater.spark.pipeline.views import register_inputs, table_frame
@@ -79,18 +78,11 @@ class Recomputer:
             if name in names:
                 began = time.monotonic()
                 frame = table_frame(self._spark, self._pipeline, tables[name])
-                try:
-                    outcome = explained(
-                        self._pipeline,
-                        f"table.{name}",
-                        lambda: made.write(frame),  # noqa: B023 - called now
-                    )
-                except HeadwaterError as error:
-                    raise (
-                        error
-                        if str(self._pipeline.file) in str(error)
-                        else reason(self._pipeline, f"table.{name}", error)
-                    ) from error
+                outcome = explained(
+                    self._pipeline,
+                    f"table.{name}",
+                    lambda: made.write(frame),  # noqa: B023 - called now
+                )
                 self._done(name, outcome, time.monotonic() - began)
             if name in names or name in needed:
                 made.sink.finished(self._spark).createOrReplaceTempView(name)

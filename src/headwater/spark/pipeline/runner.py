@@ -254,7 +254,7 @@ class _Run:
                     explained(
                         self._pipeline,
                         f"table {name}",
-                        lambda: settle_committed(options, kept.checkpoint.path, place),  # noqa: B023 - called now
+                        lambda: settle_committed(options, kept.checkpoint.path, source=place),  # noqa: B023 - called now
                     )
 
     def _archive(self) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from headwater.errors import HeadwaterError
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.declaration import Pipeline, Table
 from headwater.spark.pipeline.expectations import Outcome, write_checked
-from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
@@ -106,22 +105,22 @@ class Stores:
 
         Raises `PipelineError` where another process writes one, or something else is in its place.
         """
-        for name, kept in self.streamed.items():
-            self._prepare_streamed(name, kept, locks)
+        for name in self.streamed:
+            self.hold(name, locks)
         for name, made in self.recomputed.items():
-            try:
-                made.prepare()
-            except HeadwaterError as error:
-                raise reason(self.pipeline, f"table.{name}", error) from error
+            explained(self.pipeline, f"table.{name}", made.prepare)
 
-    def _prepare_streamed(self, name: str, kept: Streamed, locks: ExitStack) -> None:
-        try:
+    def hold(self, name: str, locks: ExitStack) -> None:
+        """Hold and prepare one streamed table."""
+        kept = self.streamed[name]
+
+        def prepare() -> None:
             if not kept.checkpoint.own.exists():
                 kept.prepare()  # nobody can be writing it yet; a stranger's directory stays as it is
-            locks.enter_context(kept.checkpoint.held(f"table {name}"))
+            locks.enter_context(kept.checkpoint.held("the table"))
             kept.prepare()
-        except HeadwaterError as error:
-            raise reason(self.pipeline, f"table.{name}", error) from error
+
+        explained(self.pipeline, f"table.{name}", prepare)
 
     def finished(self, spark: SparkSession, name: str, schema: StructType) -> DataFrame:
         """What is in a streamed table."""

@@ -9,10 +9,11 @@ Rule 3. A watermark is of one table: it is put on what that table reads, and on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import PipelineError
+from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.declaration import Input, Pipeline, Source, Table
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
@@ -37,8 +38,21 @@ def streamed(spark: SparkSession, pipeline: Pipeline) -> Read:
     """How a source is followed."""
 
     def read(source: Source) -> DataFrame:
-        options = archived_options(pipeline.archive, source)
+        options = _options(spark, pipeline, source)
         reader = spark.readStream.format("headwater").options(**options)
+        if source.schema is not None:
+            reader = reader.schema(source.schema)
+        return reader.load()
+
+    return read
+
+
+def batched(spark: SparkSession, pipeline: Pipeline, changed: Mapping[str, dict[str, str]]) -> Read:
+    """How a source is read once; ``changed`` says by its name with which options."""
+
+    def read(source: Source) -> DataFrame:
+        options = _options(spark, pipeline, source._replace(options=changed[source.name]))
+        reader = spark.read.format("headwater").options(**options)
         if source.schema is not None:
             reader = reader.schema(source.schema)
         return reader.load()
@@ -150,10 +164,9 @@ def _with_watermarks(
 
 def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
     """The names of the sources that a streaming frame reads, in the order of its offsets' lines."""
+    spark = frame.sparkSession
     wanted = {
-        name: {
-            key.lower(): text for key, text in archived_options(pipeline.archive, source).items()
-        }
+        name: {key.lower(): text for key, text in _options(spark, pipeline, source).items()}
         for name, source in pipeline.sources.items()
     }
     found: list[str] = []
@@ -165,6 +178,11 @@ def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
         given = {str(key).lower(): str(text) for key, text in dict(leaf.extraOptions()).items()}
         found += [name for name, options in wanted.items() if options == given][:1]
     return found
+
+
+def _options(spark: SparkSession, pipeline: Pipeline, source: Source) -> dict[str, str]:
+    """What Spark's source is told: the archive in it, an embedded store by a url that reaches it."""
+    return reachable_options(archived_options(pipeline.archive, source), spark)
 
 
 def analysed(frame: DataFrame) -> Any:

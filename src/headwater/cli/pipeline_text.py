@@ -1,0 +1,163 @@
+"""How ``headwater pipeline`` shows plans, states and progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from headwater.spark.pipeline.lag import Lag
+from headwater.spark.pipeline.progress import Progress, lag_text
+from headwater.spark.pipeline.sinks import THERE_ALREADY
+
+if TYPE_CHECKING:
+    from headwater.spark.pipeline.backfill import Filled
+    from headwater.spark.pipeline.plan import Plan, PlannedSource, PlannedTable
+    from headwater.spark.pipeline.status import Status, TableStatus
+
+
+def plan_text(plan: Plan) -> str:
+    """A plan, for reading."""
+    pipeline = plan.pipeline
+    trigger = "available-now" if pipeline.interval is None else f"every {pipeline.interval:g} s"
+    lines = [f"{pipeline.file}: {trigger}, on {plan.master}"]
+    for source in plan.sources:
+        lines += _source_lines(source)
+    for source_input in pipeline.inputs.values():
+        where = str(source_input.path) if source_input.path is not None else "a database"
+        lines.append(f"input {source_input.name}: {source_input.format}, {where}")
+    for number, table in enumerate(plan.tables, 1):
+        lines += _table_lines(number, table)
+    return pipeline.shown("\n".join(lines))
+
+
+def _source_lines(source: PlannedSource) -> Iterator[str]:
+    yield f"source {source.name}: {source.what} at {source.url} ({source.reads})"
+    if source.problem is not None:
+        yield f"  {source.problem}"
+    for lag in source.lags:
+        yield f"  {lag.stream}: holds {lag.length:,}{_lag_words(lag)}"
+    if source.problem is None and not source.lags:
+        yield "  no such stream yet"
+
+
+def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
+    table = planned.table
+    yield f"{number}. table {table.name}: {table.mode}, to {table.target!r}"
+    yield f"  reads {', '.join(table.reads)}"
+    yield f"  columns {', '.join(f'{name} {kind}' for name, kind in planned.columns)}"
+    if table.partition_by:
+        yield f"  partitioned by {', '.join(table.partition_by)}"
+    if table.target.key:
+        yield f"  key {', '.join(table.target.key)}"
+    for mark in table.watermarks:
+        yield f"  watermark {mark.column}, {mark.delay}"
+    for expectation in table.expectations:
+        yield f"  expects {expectation.name}: {expectation.predicate} (else {expectation.action})"
+    if table.quarantine is not None:
+        yield f"  quarantine {table.quarantine}"
+    if planned.checkpoint is not None:
+        begun = "not begun" if planned.batch is None else f"batch {planned.batch} is done"
+        yield f"  checkpoint {planned.checkpoint} ({begun})"
+
+
+def status_text(status: Status) -> str:
+    """A pipeline's state, for reading."""
+    lines: list[str] = []
+    for table in status.tables:
+        lines += _status_lines(table)
+    for stream, count in status.dead_letters.items():
+        lines.append(f"dead letters {stream}: {count:,}")
+    for archived in status.archive:
+        trim = "" if archived.trimmable is None else f", needed from {archived.trimmable} on"
+        lines.append(
+            f"archive {archived.stream}: up to {archived.end}, {archived.entries:,} entries, "
+            f"{archived.bytes:,} bytes, {archived.waiting:,} entries waiting{trim}"
+        )
+    return "\n".join(lines)
+
+
+def _status_lines(table: TableStatus) -> Iterator[str]:
+    facts = [table.mode, table.sink]
+    if table.rows is not None:
+        facts.append(f"{table.rows:,} rows")
+    if table.quarantined is not None:
+        facts.append(f"{table.quarantined:,} quarantined")
+    if table.mode != "complete":
+        facts.append("not begun" if table.batch is None else f"batch {table.batch}")
+    yield f"{table.name}: {', '.join(facts)}"
+    for lag in table.lags:
+        yield f"  {lag.source} {lag.stream}: {_lag_words(lag).lstrip(', ') or 'nothing to read'}"
+    for record in table.backfills:
+        state = "backfilled" if record["done"] else "half backfilled"
+        for source, streams in record["ranges"].items():
+            for stream, (first, last) in streams.items():
+                yield f"  {source} {stream}: {state} {first} to {last}"
+
+
+def _lag_words(lag: Lag) -> str:
+    if lag.entries == 0:
+        return ""
+    entries = "an unknown number of" if lag.entries is None else f"{lag.entries:,}"
+    age = "" if lag.seconds is None else f", the oldest {lag.seconds:,.1f} s old"
+    return f", {entries} entries to read{age}"
+
+
+def backfill_text(filled: Filled) -> str:
+    """What a backfill did, for reading."""
+    ranges = "; ".join(
+        f"{stream} {first} to {last}"
+        for streams in filled.ranges.values()
+        for stream, (first, last) in streams.items()
+    )
+    if filled.outcome.rows == THERE_ALREADY:
+        return f"{filled.table}: {ranges} was there already"
+    extra = ""
+    if filled.outcome.dropped:
+        extra += f", {filled.outcome.dropped:,} dropped"
+    if filled.outcome.quarantined:
+        extra += f", {filled.outcome.quarantined:,} quarantined"
+    return (
+        f"{filled.table}: {filled.outcome.rows:,} rows{extra} of {ranges}, {filled.seconds:.1f} s"
+    )
+
+
+@contextmanager
+def live(progress: Progress) -> Iterator[Callable[[str], None]]:
+    """A table on the terminal that follows ``progress``; what to print lines above it with."""
+    from rich.live import Live
+
+    with Live(get_renderable=lambda: progress_table(progress), refresh_per_second=4) as shown:
+
+        def report(line: str) -> None:
+            if "; not met: " in line or "there already" in line:
+                shown.console.print(line, markup=False, highlight=False)
+
+        yield report
+
+
+def progress_table(progress: Progress) -> Any:
+    """The tables of a run, as rich draws them."""
+    from rich.table import Table
+
+    drawn = Table("table", "batch", "rows", "rows/s", "batch time", "held back", "behind")
+    for table in progress.tables():
+        drawn.add_row(
+            table.name,
+            "" if table.batch is None else str(table.batch),
+            f"{table.rows:,}",
+            f"{table.rows_per_second:,.0f}" if table.batches else "",
+            f"{table.batch_seconds:.1f} s" if table.batches else "",
+            _held_back(table.dropped, table.quarantined),
+            lag_text(table),
+        )
+    return drawn
+
+
+def _held_back(dropped: int, quarantined: int) -> str:
+    said: Iterable[str] = (
+        f"{count:,} {word}"
+        for count, word in ((dropped, "dropped"), (quarantined, "quarantined"))
+        if count
+    )
+    return ", ".join(said)

@@ -1,0 +1,95 @@
+"""``headwater pipeline replay --dead``: a pipeline's dead letters, back to the streams they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwater.client.redaction import redacted
+from headwater.errors import Disconnected, HeadwaterError, PipelineError
+from headwater.groups import dead_letters
+from headwater.groups.operation import Operation, run
+from headwater.model import MIN_ID, StreamID
+from headwater.spark.pipeline.declaration import Pipeline, Source
+from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.lag import opened
+from headwater.spark.pipeline.status import existing_dead_streams
+from headwater.spark.store import Store
+
+if TYPE_CHECKING:
+    from headwater.messages import DeadLetter
+
+
+def replay(
+    pipeline: Pipeline, *, source: str | None = None, ids: Sequence[str] = ()
+) -> dict[str, int]:
+    """Add the entries of dead letters again to their streams and remove the records: all that are
+    there now, or those with ``ids``; of all sources, or of one. How many of each dead-letter stream.
+
+    What dies again meanwhile is not taken a second time. Raises `PipelineError` for a source or an id
+    that is not there.
+    """
+    done: dict[str, int] = {}
+    found: set[str] = set()
+    for one in _sources(pipeline, source):
+        try:
+            with opened(one) as store:
+                for stream in existing_dead_streams(one):
+                    if stream not in done:
+                        given = _give_back(store, stream, set(ids))
+                        done[stream] = len(given)
+                        found |= given
+        except HeadwaterError as error:
+            raise reason(pipeline, f"source.{one.name}", error) from error
+    missing = sorted(set(ids) - found)
+    if missing:
+        raise PipelineError(
+            f"{pipeline.file}: no dead-letter stream has {', '.join(missing)}; they are "
+            f"{', '.join(done) or 'none'} (headwater dead list STREAM)"
+        )
+    return done
+
+
+def _sources(pipeline: Pipeline, name: str | None) -> list[Source]:
+    declared = [source for source in pipeline.sources.values() if not source.waits]
+    if name is None:
+        return declared
+    if name not in {source.name for source in declared}:
+        raise PipelineError(
+            f"{pipeline.file}: there is no source {name!r}; sources are "
+            f"{', '.join(source.name for source in declared)}"
+        )
+    return [pipeline.sources[name]]
+
+
+def _give_back(store: Store, stream: str, ids: set[str]) -> set[str]:
+    """Replay the records with ``ids``, or all that are there at this moment, page by page; their
+    ids. Records that are added meanwhile lie behind the last id and stay."""
+    given: set[str] = set()
+    state = store.state(stream)
+    last = state.last_id if state is not None else MIN_ID
+    after = ""
+    while page := _do(store, dead_letters.page(stream, after=after)):
+        letters: list[DeadLetter] = [
+            letter
+            for letter in page
+            if StreamID.parse(letter.id) <= last and (not ids or letter.id in ids)
+        ]
+        _do(store, dead_letters.replay(stream, letters))
+        given |= {letter.id for letter in letters}
+        after = page[-1].id
+        if StreamID.parse(after) >= last:
+            break
+    return given
+
+
+def _do(store: Store, operation: Operation[Any]) -> Any:
+    """Once: a replay that was lost on the way may have been carried out."""
+    import redis
+
+    try:
+        return run(store.client, operation)
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise Disconnected(
+            f"cannot reach the store at {redacted(store.options.url)}: {error}"
+        ) from None

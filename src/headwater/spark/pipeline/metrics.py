@@ -1,0 +1,121 @@
+"""A run's progress for Prometheus: ``headwater pipeline run --metrics 9108``.
+
+Every scrape looks at the `Progress` of that moment; nothing is counted twice, nothing is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from headwater.errors import ListenError
+from headwater.spark.pipeline.progress import Progress, TableProgress
+
+Families = dict[str, tuple[str, Callable[[TableProgress], float]]]
+
+_COUNTERS: Final[Families] = {
+    "rows": ("Rows that were written.", lambda t: t.rows),
+    "batches": ("Batches that were written.", lambda t: t.batches),
+    "writing_seconds": ("Time spent writing.", lambda t: t.seconds),
+    "rows_dropped": ("Rows that an expectation dropped.", lambda t: t.dropped),
+    "rows_quarantined": ("Rows that an expectation held back.", lambda t: t.quarantined),
+}
+
+_GAUGES: Final[Families] = {
+    "batch_rows": ("Rows of the last batch.", lambda t: t.batch_rows),
+    "batch_seconds": ("Time that the last batch took.", lambda t: t.batch_seconds),
+    "last_batch_timestamp_seconds": ("When the last batch was written.", lambda t: t.at),
+}
+
+
+class Collector:
+    """What prometheus_client asks at a scrape."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def collect(self) -> Iterator[Any]:
+        """All families, from one look at the progress."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        tables = self._progress.tables()
+        streamed = [table for table in tables if table.mode != "complete"]
+        for name, (words, value) in _COUNTERS.items():
+            counter = CounterMetricFamily(f"headwater_pipeline_{name}", words, labels=["table"])
+            for table in streamed:
+                counter.add_metric([table.name], value(table))
+            yield counter
+        for name, (words, value) in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"headwater_pipeline_{name}", words, labels=["table"])
+            for table in tables:
+                gauge.add_metric([table.name], value(table))
+            yield gauge
+        held = GaugeMetricFamily(
+            "headwater_pipeline_table_rows", "Rows of a table of mode complete.", labels=["table"]
+        )
+        for table in tables:
+            if table.mode == "complete":
+                held.add_metric([table.name], table.rows)
+        yield held
+        yield _violations(tables)
+        yield from _lags(streamed)
+
+
+def _violations(tables: list[TableProgress]) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(
+        "headwater_pipeline_violations",
+        "Rows since the run began that do not fulfil an expectation; of a complete table, in it now.",
+        labels=["table", "expectation"],
+    )
+    for table in tables:
+        for expectation, count in table.violations.items():
+            family.add_metric([table.name, expectation], count)
+    return family
+
+
+def _lags(tables: list[TableProgress]) -> Iterator[Any]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    labels = ["table", "source", "stream"]
+    entries = GaugeMetricFamily(
+        "headwater_pipeline_lag_entries", "Entries that are still to be read.", labels=labels
+    )
+    seconds = GaugeMetricFamily(
+        "headwater_pipeline_lag_seconds",
+        "Age of the oldest entry that is still to be read; 0 where there is none.",
+        labels=labels,
+    )
+    for table in tables:
+        for lag in table.lags:
+            if lag.entries is not None:
+                entries.add_metric([table.name, lag.source, lag.stream], lag.entries)
+            seconds.add_metric([table.name, lag.source, lag.stream], lag.seconds or 0.0)
+    yield entries
+    yield seconds
+
+
+@contextmanager
+def served(progress: Progress, *, port: int, host: str = "127.0.0.1") -> Iterator[int]:
+    """Serve ``progress`` at ``http://host:port/metrics``; the port, which 0 leaves to the system.
+
+    Raises `ListenError` where the port cannot be had.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(Collector(progress))
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise ListenError(
+            f"--metrics: cannot listen at {host}:{port}: {error.strerror}; name another port"
+        ) from error
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

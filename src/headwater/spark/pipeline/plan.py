@@ -1,0 +1,104 @@
+"""``headwater pipeline plan``: what a run would do, as Spark understands it; no data is read, nothing is
+written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from headwater.client.redaction import redacted
+from headwater.errors import HeadwaterError
+from headwater.spark.options import SourceOptions, parse_options
+from headwater.spark.pipeline.declaration import Pipeline, Source, Table
+from headwater.spark.pipeline.lag import Lag, lags_of
+from headwater.spark.pipeline.recompute import schemas_of_completes
+from headwater.spark.pipeline.runner import start_spark
+from headwater.spark.pipeline.status import sources_below
+from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.views import new_session, streamed, table_frames
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class PlannedSource(NamedTuple):
+    """A source: where it is, without credentials, what it holds, or why nobody can tell."""
+
+    name: str
+    url: str
+    what: str
+    reads: str
+    lags: list[Lag]
+    problem: str | None
+
+
+class PlannedTable(NamedTuple):
+    """A table with the columns that Spark finds."""
+
+    table: Table
+    columns: list[tuple[str, str]]
+    sources: list[str]
+    checkpoint: str | None
+    batch: int | None
+
+
+class Plan(NamedTuple):
+    """What a run would do; ``tables`` in the order in which they are made."""
+
+    pipeline: Pipeline
+    master: str
+    sources: list[PlannedSource]
+    tables: list[PlannedTable]
+
+
+def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
+    """Analyse all SQL of ``pipeline`` and ask its servers for their counters.
+
+    Raises `PipelineError` for what Spark refuses. A server that is away is no error here.
+    """
+    stores = Stores(pipeline)
+    sources = [_source(pipeline, source) for source in pipeline.sources.values()]
+    spark = start_spark(pipeline, master=master)
+    streaming = new_session(spark, pipeline)
+    frames = table_frames(streaming, pipeline, streamed(streaming, pipeline), stores.streamed)
+    schemas: dict[str, StructType] = {name: frame.schema for name, frame in frames.items()}
+    schemas |= schemas_of_completes(new_session(spark, pipeline), pipeline, schemas)
+    tables: list[PlannedTable] = []
+    for name, table in pipeline.tables.items():
+        kept = stores.streamed.get(name)
+        tables.append(
+            PlannedTable(
+                table=table,
+                columns=[(one.name, one.dataType.simpleString()) for one in schemas[name].fields],
+                sources=sources_below(pipeline, table) if table.streams else [],
+                checkpoint=None if kept is None else str(kept.checkpoint.path),
+                batch=None if kept is None else kept.checkpoint.last_batch(),
+            )
+        )
+    return Plan(pipeline, str(spark.sparkContext.master), sources, tables)
+
+
+def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
+    options = parse_options(source.options)
+    lags: list[Lag] = []
+    problem = None
+    try:
+        lags = lags_of(source, None)
+    except HeadwaterError as error:
+        problem = pipeline.shown(str(error))
+    return PlannedSource(
+        name=source.name,
+        url=redacted(options.url),
+        what=options.pattern if options.pattern is not None else ", ".join(options.streams),
+        reads=_how(options),
+        lags=lags,
+        problem=problem,
+    )
+
+
+def _how(options: SourceOptions) -> str:
+    if options.group is not None:
+        return f"group {options.group}, consumer {options.consumer_prefix}"
+    if options.starting_of:
+        return "log, from " + ", ".join(f"{s} {at}" for s, at in options.starting_of.items())
+    return f"log, from {options.starting}"

@@ -1,0 +1,188 @@
+"""``headwater pipeline status``: how a pipeline's tables stand, without Spark.
+
+Rule. It reads checkpoints, manifests and counters, and writes nothing; a run may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import HeadwaterError
+from headwater.spark.options import parse_options
+from headwater.spark.pipeline.declaration import Pipeline, Source, Table
+from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.graph import upstream
+from headwater.spark.pipeline.lag import Lag, lags_of, opened
+from headwater.spark.pipeline.sinks.parquet import AppendTable
+from headwater.spark.pipeline.sources import dead_streams
+from headwater.spark.pipeline.stores import Stores, Streamed
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table. ``rows`` and ``quarantined`` are None where the sink does not count them;
+    ``batch`` and ``query`` None where no batch is committed. ``backfills`` are their ranges."""
+
+    name: str
+    mode: str
+    sink: str
+    rows: int | None
+    quarantined: int | None
+    batch: int | None
+    query: str | None
+    lags: tuple[Lag, ...]
+    backfills: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class ArchiveStatus:
+    """One stream of the archive: up to which id, in how many entries and bytes; ``waiting`` entries
+    are not in it yet; below ``trimmable`` nobody needs the stream's."""
+
+    stream: str
+    end: str
+    entries: int
+    bytes: int
+    waiting: int
+    trimmable: str | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """A pipeline at this moment. ``dead_letters``: records in each dead-letter stream."""
+
+    file: str
+    tables: tuple[TableStatus, ...]
+    dead_letters: dict[str, int]
+    archive: tuple[ArchiveStatus, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``: entries are counts, seconds are seconds."""
+        return asdict(self)
+
+
+def status(pipeline: Pipeline) -> Status:
+    """How ``pipeline`` stands. Raises, with the source's key, when a server cannot be reached."""
+    stores = Stores(pipeline)
+    return Status(
+        file=str(pipeline.file),
+        tables=tuple(_table(pipeline, stores, table) for table in pipeline.tables.values()),
+        dead_letters=dead_letters(pipeline, pipeline.sources.values()),
+        archive=_archive(pipeline),
+    )
+
+
+def _table(pipeline: Pipeline, stores: Stores, table: Table) -> TableStatus:
+    if not table.streams:
+        return TableStatus(
+            name=table.name,
+            mode=table.mode,
+            sink=repr(table.target),
+            rows=rows_at(table.target.path) if table.target.sink == "parquet" else None,
+            quarantined=rows_at(table.quarantine),
+            batch=None,
+            query=None,
+            lags=(),
+            backfills=(),
+        )
+    kept = stores.streamed[table.name]
+    return TableStatus(
+        name=table.name,
+        mode=table.mode,
+        sink=repr(table.target),
+        rows=_rows(kept.sink),
+        quarantined=_rows(kept.quarantine),
+        batch=kept.checkpoint.last_batch(),
+        query=kept.checkpoint.query(),
+        lags=tuple(_lags(pipeline, kept)),
+        backfills=tuple(kept.checkpoint.backfills()),
+    )
+
+
+def _lags(pipeline: Pipeline, kept: Streamed) -> Iterable[Lag]:
+    committed = kept.checkpoint.committed()
+    for name in sources_below(pipeline, kept.table):
+        source = pipeline.sources[name]
+        try:
+            yield from lags_of(source, committed.get(name))
+        except HeadwaterError as error:
+            raise reason(pipeline, f"source.{name}", error) from error
+
+
+def sources_below(pipeline: Pipeline, table: Table) -> list[str]:
+    """The sources that ``table`` is made of, directly or through other tables."""
+    names = {table.name, *upstream(table.name, pipeline.tables)}
+    read = {one for name in names for one in pipeline.tables[name].reads}
+    return [name for name in pipeline.sources if name in read]
+
+
+def _rows(sink: object) -> int | None:
+    """What the manifest counts, of a sink that has one."""
+    return sum(batch.rows for batch in sink.batches()) if isinstance(sink, AppendTable) else None
+
+
+def rows_at(path: Path | None) -> int | None:
+    """The rows of a complete table's Parquet files, by their footers; None where there is none."""
+    if path is None or not path.exists():
+        return None
+    import pyarrow.parquet as pq
+
+    counts: list[int] = [
+        pq.read_metadata(file).num_rows for file in path.resolve().rglob("*.parquet")
+    ]
+    return sum(counts)
+
+
+def dead_letters(pipeline: Pipeline, sources: Iterable[Source]) -> dict[str, int]:
+    """How many records each dead-letter stream of these sources holds."""
+    found: dict[str, int] = {}
+    for source in sources:
+        if source.waits:
+            continue  # the pipeline's own reading of these very streams
+        try:
+            with opened(source) as store:
+                for stream in existing_dead_streams(source):
+                    state = store.state(stream)
+                    if state is not None:
+                        found[stream] = state.length
+        except HeadwaterError as error:
+            raise reason(pipeline, f"source.{source.name}", error) from error
+    return found
+
+
+def existing_dead_streams(source: Source) -> list[str]:
+    """The dead-letter streams of a source's streams, those of a pattern looked up."""
+    options = parse_options(source.options)
+    names = dead_streams(options)
+    if options.pattern is None or options.dead_letter_stream is not None:
+        return names
+    looked_up = source._replace(
+        options={name: text for name, text in source.options.items() if name.lower() == "url"}
+        | {"stream": names[0]}
+    )
+    with opened(looked_up) as store:
+        return store.streams()
+
+
+def _archive(pipeline: Pipeline) -> tuple[ArchiveStatus, ...]:
+    if pipeline.archive is None:
+        return ()
+    from headwater.spark.pipeline.archiving import archive_status
+
+    try:
+        return tuple(
+            ArchiveStatus(
+                stream=one.stream,
+                end=str(one.end),
+                entries=one.entries,
+                bytes=one.bytes,
+                waiting=one.waiting,
+                trimmable=None if one.bound is None else str(one.bound),
+            )
+            for one in archive_status(pipeline.archive)
+        )
+    except HeadwaterError as error:
+        raise reason(pipeline, "archive", error) from error
