@@ -37,10 +37,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headwater.spark.decoding import numbers
+from headwater.spark.decoding.page import INSTANT, parsed
+
 Cast = Callable[[pa.Array], pa.Array]
 """Casts a column of binary; raises `ValueError` (which `pa.ArrowInvalid` is) for a bad value."""
 
 _WITH_ZONE: Final = r"[T ]\d\d.*([Zz]|[+-]\d\d(:?\d\d)?)$"
+_INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _BITS: Final[dict[type[DataType], int]] = {
     ByteType: 8,
     ShortType: 16,
@@ -88,14 +92,23 @@ def caster(type_: DataType, *, base64: bool = False) -> Cast:
     if isinstance(type_, StringType):
         return lambda values: values.cast(pa.string())
     if isinstance(type_, TimestampType):
-        return _to_instant
+        return _or_parsed(_to_instant, lambda values: parsed(values, numbers.instants, INSTANT))
     if isinstance(type_, TimestampNTZType):
         return lambda values: _to_instant(values).cast(pa.timestamp("us"))
     if isinstance(type_, (ArrayType, MapType, StructType)):
         return _from_json(type_)
     if type(type_) in _BITS:
         bits = _BITS[type(type_)]
-        return lambda values: _to_integer(values, bits)
+        return _or_parsed(
+            lambda values: _to_integer(values, bits),
+            lambda values: _parse_integer(values, bits),
+        )
+    if isinstance(type_, DecimalType):
+        decimal_ = _arrow_of(type_)
+        return _or_parsed(
+            lambda values: values.cast(pa.string()).cast(decimal_),
+            lambda values: parsed(values, numbers.decimals, decimal_, type_.precision, type_.scale),
+        )
     arrow = _arrow_of(type_)
     return lambda values: values.cast(pa.string()).cast(arrow)
 
@@ -106,13 +119,31 @@ def _arrow_of(type_: DataType) -> pa.DataType:
     return to_arrow_type(type_, timezone="UTC")
 
 
+def _or_parsed(cast: Cast, parse: Callable[[pa.Array], pa.Array | None]) -> Cast:
+    """``parse`` where it is compiled and takes the column, which is faster; else ``cast``."""
+    if not numbers.COMPILED:
+        return cast
+
+    def either(values: pa.Array) -> pa.Array:
+        found = parse(values)
+        return cast(values) if found is None else found
+
+    return either
+
+
+def _parse_integer(values: pa.Array, bits: int) -> pa.Array | None:
+    top = 2 ** (bits - 1)
+    found = parsed(values, numbers.integers, pa.int64(), -top, top - 1)
+    return found if found is None or bits == 64 else found.cast(_INTEGERS[bits])
+
+
 def _to_integer(values: pa.Array, bits: int) -> pa.Array:
     text = values.cast(pa.string())
     # Arrow reads 0x11 as 17, which no producer of decimal text means.
     for letter in ("x", "X"):  # ignore_case would cost three times as much
         if pc.any(pc.match_substring(text, letter)).as_py():
             raise ValueError("not decimal")
-    return text.cast({8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits])
+    return text.cast(_INTEGERS[bits])
 
 
 def _to_instant(values: pa.Array) -> pa.Array:

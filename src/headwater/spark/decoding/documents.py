@@ -45,7 +45,8 @@ _FIELDS: Final[dict[Codec, bytes]] = {
 class Documents:
     """Takes the columns ``names`` out of entries of one codec.
 
-    >>> page = Page([b"1-0"], [[b"data", b'{"id": 17, "item": "tea"}']])
+    >>> from headwater.spark.decoding.page import ListPage
+    >>> page = ListPage([b"1-0"], [[b"data", b'{"id": 17, "item": "tea"}']])
     >>> texts, bad = Documents("json", ["item"]).texts(page)
     >>> texts["item"].to_pylist(), bad
     ([b'tea'], {})

@@ -1,19 +1,25 @@
 """Entries by column: what every part of decoding is made from, wherever the entries came from.
 
-A `Page` is made from lists, as hiredis parses a reply and as a group's reader puts its entries
-together; reply.py makes the same from the bytes of a regular reply without an object for each value.
-Columns are Arrow's, so casting and rows are written once.
+A `ListPage` is made from lists, as hiredis parses a reply and as a group's reader puts its entries
+together; a `CutPage` (cut_page.py) cuts the same out of a regular reply's bytes. Columns are Arrow's,
+so casting and rows are written once.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import accumulate, chain
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.errors import ProtocolError
 from headwater.messages import is_reserved
+from headwater.spark.decoding import numbers
+
+Pairs = tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]
 
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 """The last time that Spark knows, in the year 294247: it counts microseconds."""
@@ -22,68 +28,100 @@ SAFE_DIGITS: Final = len(str(MAX_TIMESTAMP_MS)) - 1
 INSTANT: Final = pa.timestamp("us", "UTC")
 
 
-class Page:
-    """Entries in the order in which they were given.
+class Page(ABC):
+    """Entries in the order in which they were given. A name that an entry repeats stands for its
+    last value."""
 
-    ``ids`` are as the server wrote them, ``bodies`` the fields of each as a flat list of names and
-    values. A name that an entry repeats stands for its last value.
+    ids: list[bytes]
+    """As the server wrote them."""
 
-    >>> page = Page([b"5-1", b"6-0"], [[b"a", b"b"], [b"c", b"d"]])
+    bodies: list[list[bytes]]
+    """The fields of each entry, a flat list of names and values."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    def last_id(self) -> bytes:
+        return self.ids[-1]
+
+    @abstractmethod
+    def ids_as_binary(self) -> pa.BinaryArray:
+        """The ids as they came."""
+
+    @abstractmethod
+    def column(self, name: bytes) -> pa.BinaryArray:
+        """The value of field ``name`` in each entry, null where it is missing."""
+
+    @abstractmethod
+    def pairs(self, *, reserved: bool) -> Pairs:
+        """All fields as one column of maps: where each entry's begin (and the end of all), names,
+        values. Reserved fields are left out unless ``reserved``."""
+
+    def id_column(self) -> pa.StringArray:
+        """The ids as text."""
+        try:
+            return self.ids_as_binary().cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise ProtocolError(f"the server sent an id that is no text: {error}") from None
+
+    def moments(self) -> pa.TimestampArray:
+        """The ids' milliseconds; null beyond `MAX_TIMESTAMP_MS`."""
+        if numbers.COMPILED:
+            found = parsed(self.ids_as_binary(), numbers.id_instants, INSTANT)
+            if found is not None:
+                return found
+        texts = self.id_column()
+        dashes = pc.min_max(pc.find_substring(texts, "-"))
+        first, last = dashes["min"].as_py(), dashes["max"].as_py()
+        try:
+            if first == last and first is not None and first <= SAFE_DIGITS:
+                moments = pc.utf8_slice_codeunits(texts, 0, first).cast(pa.int64())
+                return moments.cast(pa.timestamp("ms", "UTC")).cast(INSTANT)
+            milliseconds = [int(id_[: id_.index(b"-")]) for id_ in self.ids]
+        except ValueError:
+            raise ProtocolError("the server sent an entry whose id is no stream id") from None
+        kept = [ms * 1000 if ms <= MAX_TIMESTAMP_MS else None for ms in milliseconds]
+        return pa.array(kept, pa.int64()).cast(INSTANT)
+
+
+class ListPage(Page):
+    """Entries from lists of their ids and of their bodies, one as long as the other.
+
+    >>> page = ListPage([b"5-1", b"6-0"], [[b"a", b"b"], [b"c", b"d"]])
     >>> page.column(b"a").to_pylist()
     [b'b', None]
     """
 
     def __init__(self, ids: list[bytes], bodies: list[list[bytes]]) -> None:
         assert len(ids) == len(bodies), f"{len(ids)} ids for {len(bodies)} bodies"
-        self._ids = ids
-        self._bodies = bodies
+        self.ids = ids
+        self.bodies = bodies
         self._searched = False
         self._names: list[bytes] | None = None  # those of every entry, in their order
         self._flat: list[bytes] = []
         self._dicts: list[dict[bytes, bytes]] | None = None
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
-    @property
-    def ids(self) -> list[bytes]:
-        return self._ids
-
-    @property
-    def bodies(self) -> list[list[bytes]]:
-        return self._bodies
+    def ids_as_binary(self) -> pa.BinaryArray:
+        return pa.array(self.ids, pa.binary())
 
     def _find_regular(self) -> None:
         """Where every entry has the same names in the same order, which is how a typed producer
         writes, columns are cut out of the flat list of all fields in steps that run in C."""
-        if self._searched or not self._bodies:
+        if self._searched or not self.bodies:
             return
         self._searched = True
-        names = self._bodies[0][::2]
+        names = self.bodies[0][::2]
         if len(set(names)) < len(names):
             return
-        flat = list(chain.from_iterable(self._bodies))
+        flat = list(chain.from_iterable(self.bodies))
         if len(flat) == 2 * len(names) * len(self) and flat[::2] == names * len(self):
             self._names, self._flat = names, flat
 
-    def id_column(self) -> pa.StringArray:
-        """The ids."""
-        return pa.array(self.ids, pa.string())
-
-    def moments(self) -> pa.TimestampArray:
-        """The ids' milliseconds; null beyond `MAX_TIMESTAMP_MS`."""
-        texts = self.id_column()
-        dashes = pc.min_max(pc.find_substring(texts, "-"))
-        first, last = dashes["min"].as_py(), dashes["max"].as_py()
-        if first == last and first is not None and first <= SAFE_DIGITS:
-            moments = pc.utf8_slice_codeunits(texts, 0, first).cast(pa.int64())
-            return moments.cast(pa.timestamp("ms", "UTC")).cast(INSTANT)
-        numbers = (int(id_[: id_.index(b"-")]) for id_ in self.ids)
-        kept = [ms * 1000 if ms <= MAX_TIMESTAMP_MS else None for ms in numbers]
-        return pa.array(kept, pa.int64()).cast(INSTANT)
-
     def column(self, name: bytes) -> pa.BinaryArray:
-        """The value of field ``name`` in each entry, null where it is missing."""
         self._find_regular()
         if self._names is not None:
             if name not in self._names:
@@ -94,9 +132,7 @@ class Page:
             self._dicts = [dict(zip(body[::2], body[1::2], strict=True)) for body in self.bodies]
         return pa.array([values.get(name) for values in self._dicts], pa.binary())
 
-    def pairs(self, *, reserved: bool) -> tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]:
-        """All fields as one column of maps: where each entry's begin (and the end of all), names,
-        values. Reserved fields are left out unless ``reserved``."""
+    def pairs(self, *, reserved: bool) -> Pairs:
         self._find_regular()
         if self._names is not None and (reserved or not any(map(is_reserved, self._names))):
             step = len(self._names)
@@ -115,7 +151,25 @@ class Page:
         return _pairs(starts, names, [value for values in dicts for value in values.values()])
 
 
-def _pairs(
-    starts: list[int], names: list[bytes], values: list[bytes]
-) -> tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]:
+def _pairs(starts: list[int], names: list[bytes], values: list[bytes]) -> Pairs:
     return pa.array(starts, pa.int32()), pa.array(names, pa.binary()), pa.array(values, pa.binary())
+
+
+def parsed(
+    texts: pa.BinaryArray,
+    parse: Callable[..., tuple[bytearray, int] | None],
+    type_: pa.DataType,
+    *arguments: int,
+) -> pa.Array | None:
+    """``texts`` as ``type_`` by a function of numbers.py; None where that does not take them."""
+    validity, offsets, data = texts.buffers()
+    if data is None or texts.offset:
+        return None
+    places = memoryview(offsets).cast("i")[: len(texts) + 1]
+    found = parse(places, memoryview(data).cast("B"), *arguments)
+    # Every empty text must be a null: as a value it is none.
+    if found is None or found[1] != texts.null_count:
+        return None
+    return pa.Array.from_buffers(
+        type_, len(texts), [validity, pa.py_buffer(found[0])], texts.null_count
+    )

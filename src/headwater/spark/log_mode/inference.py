@@ -31,7 +31,7 @@ from headwater.messages import is_reserved
 from headwater.spark.decoding.casting import cast_column, caster
 from headwater.spark.decoding.columns import narrowed
 from headwater.spark.decoding.documents import IN_BASE64, Documents
-from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.log_mode.batch import batch_spans
 from headwater.spark.log_mode.offsets import Span
 from headwater.spark.log_mode.planning import Planner, planner
@@ -87,7 +87,7 @@ def _sample(options: SourceOptions) -> Page:
             f"inferSchema: there is no entry to sample in {asked} between the read's start and its "
             'end. Give the columns: .schema("order_id bigint, item string")'
         )
-    return Page(ids, bodies)
+    return ListPage(ids, bodies)
 
 
 def _entries(

@@ -1,0 +1,71 @@
+"""A page whose columns are cut out of the bytes of a regular reply (cutting.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import pyarrow as pa
+
+from headwater.messages import is_reserved
+from headwater.spark.decoding.cutting import ReplyCutter
+from headwater.spark.decoding.page import Page, Pairs
+
+
+class CutPage(Page):
+    """The entries of a whole reply. It keeps the reply's bytes, and copies of them what is asked for;
+    lists are made only where an entry is shown, because something in it is wrong."""
+
+    def __init__(self, reply: ReplyCutter) -> None:
+        self._reply = reply
+
+    def __len__(self) -> int:
+        return self._reply.count
+
+    @cached_property
+    def ids(self) -> list[bytes]:  # type: ignore[override]
+        return [self._reply.value(entry, 0) for entry in range(len(self))]
+
+    @cached_property
+    def bodies(self) -> list[list[bytes]]:  # type: ignore[override]
+        return [self._body(entry) for entry in range(len(self))]
+
+    def _body(self, entry: int) -> list[bytes]:
+        named = enumerate(self._reply.names, 1)
+        return [part for i, name in named for part in (name, self._reply.value(entry, i))]
+
+    @property
+    def last_id(self) -> bytes:
+        return self._reply.value(len(self) - 1, 0)
+
+    def ids_as_binary(self) -> pa.BinaryArray:
+        return self._cut([0])
+
+    def column(self, name: bytes) -> pa.BinaryArray:
+        if name not in self._reply.names:
+            return pa.nulls(len(self), pa.binary())
+        return self._cut([1 + self._reply.names.index(name)])
+
+    def pairs(self, *, reserved: bool) -> Pairs:
+        shown = [
+            part
+            for part, name in enumerate(self._reply.names, 1)
+            if reserved or not is_reserved(name)
+        ]
+        each = len(shown)
+        starts = pa.array([each * entry for entry in range(len(self) + 1)], pa.int32())
+        names = pa.array([self._reply.names[part - 1] for part in shown], pa.binary())
+        repeated = pa.concat_arrays([names] * len(self)) if len(self) else names
+        return starts, repeated, self._cut(shown)
+
+    def _cut(self, parts: Iterable[int]) -> pa.BinaryArray:
+        wanted = list(parts)
+        if not wanted:
+            return pa.array([], pa.binary())
+        offsets, data = self._reply.cut(wanted)
+        return pa.Array.from_buffers(
+            pa.binary(),
+            len(self) * len(wanted),
+            [None, pa.py_buffer(offsets), pa.py_buffer(data)],
+            0,
+        )

@@ -1,0 +1,299 @@
+"""Cuts the columns of a regular reply out of its bytes, with no object for a value.
+
+A reply to XRANGE is *regular* when every entry has the same field names in the same order, as typed
+producers write them:
+
+    *3\\r\\n  *2\\r\\n$3\\r\\n 5-1 \\r\\n*4\\r\\n$1\\r\\na\\r\\n$2\\r\\n xy \\r\\n$1\\r\\nb\\r\\n$1\\r\\n z \\r\\n*2 …
+                        └id┘                         └a┘                       └b┘
+
+Between the values always the same bytes stand, but for the length before each: the *joints*. They are
+learnt from the first entry, and every later one must have exactly them. So each length header, each
+array's count, each field name and each CRLF is compared, and a reply that is taken here is one that
+hiredis parses to the same values.
+
+Rule 1. Everything else is ODD: other names, repeated ones, none at all, nil, an error, RESP3's types,
+        lengths that are spelled strangely, whatever is malformed. hiredis judges all of that
+        (reply.py), so there is one opinion of it.
+Rule 2. ODD is said as soon as a byte is wrong; MORE means that all bytes so far begin a regular reply.
+Rule 3. The scan goes on where it ended: a reply of n bytes costs O(n) in whatever pieces it comes.
+Rule 4. Nothing is allocated for what a header announces, only for what has come.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+MORE = -1
+ODD = -2
+WHOLE = 1
+
+MOST_BYTES = 2**31 - 1
+"""Arrow's offsets are int32; a reply that is longer is not cut."""
+
+_CR = 0x0D
+_LF = 0x0A
+_STAR = 0x2A
+_DOLLAR = 0x24
+_ZERO = 0x30
+_MOST_DIGITS = 9
+_MOST_FIELDS = 1000
+"""The first entry is read anew when more of it comes, so its headers must be few."""
+_FIRST_MARKS = 1024
+
+if not cython.compiled:  # the declarations have them in C
+
+    def same(buffer: bytearray, at: int, other: bytes, start: int, length: int) -> bool:
+        """Whether ``length`` bytes of ``buffer`` from ``at`` are those of ``other`` from ``start``."""
+        return buffer[at : at + length] == other[start : start + length]
+
+    def copy(target: bytearray, at: int, source: bytearray, start: int, length: int) -> None:
+        """Put ``length`` bytes of ``source`` from ``start`` into ``target`` at ``at``."""
+        target[at : at + length] = source[start : start + length]
+
+
+class ReplyCutter:
+    """One reply, as far as it has come.
+
+    >>> cutter = ReplyCutter()
+    >>> wire = b"*1\\r\\n*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$2\\r\\nxy\\r\\n"
+    >>> cutter.scan(bytearray(wire), len(wire) - 1) == MORE
+    True
+    >>> cutter.scan(bytearray(wire), len(wire)) == WHOLE
+    True
+    >>> cutter.names, cutter.value(0, 0), cutter.value(0, 1)
+    ([b'a'], b'5-1', b'xy')
+
+    A *part* is what an entry has of its own: part 0 its id, part i the value of field i.
+    """
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.names: list[bytes] = []
+        self.count = -1  # entries that the reply announced; -1 until then
+        self.end = 0  # of the reply, when it is whole
+        self._parts = 0  # of each entry; 0 until the first is known
+        self._position = 0  # of the next header, or of the CRLF behind the last value
+        self._start = 0  # of the value last read by _bulk
+        self._next = 0  # where what follows the header last read by _number begins
+        self._known = 0  # parts that were found, of all entries
+        self._joints = b""
+        self._joint_starts: array[int] = array("q", [0])
+        self._marks: array[int] = array("I", [0])  # start and end of each part
+
+    def scan(self, buffer: bytearray, size: int) -> int:
+        """Go on in the first ``size`` bytes of ``buffer``: WHOLE, MORE or ODD.
+
+        ``buffer`` holds the reply from its beginning; it may be another object each time.
+        """
+        self.buffer = buffer
+        assert size <= len(buffer)
+        if size > MOST_BYTES:
+            return ODD
+        if self.count < 0:
+            count = self._number(_STAR, 0, size)
+            if count < 0:
+                return count
+            self.count, self._position = count, self._next
+        if self.count == 0:
+            self.end = self._position
+            return WHOLE
+        if self._parts == 0:
+            found = self._learn(size)
+            if found < 0:
+                return found
+        return self._go_on(size)
+
+    def _number(self, mark: int, at: int, size: int) -> int:
+        """The number in the header that begins with ``mark``; what follows it stands at ``_next``."""
+        buffer = self.buffer
+        if at >= size:
+            return MORE
+        if buffer[at] != mark:
+            return ODD
+        at += 1
+        first = at
+        number = 0
+        while at < size:
+            digit = buffer[at] - _ZERO
+            if digit < 0 or digit > 9:
+                break
+            if at - first == _MOST_DIGITS or (number == 0 and at > first):
+                return ODD
+            number = number * 10 + digit
+            at += 1
+        if at < size and (at == first or buffer[at] != _CR):
+            return ODD
+        if at + 1 >= size:
+            return MORE
+        self._next = at + 2
+        return number if buffer[at + 1] == _LF else ODD
+
+    def _bulk(self, at: int, size: int) -> int:
+        """Where the value whose header stands at ``at`` ends; it begins at ``_start``."""
+        length = self._number(_DOLLAR, at, size)
+        if length < 0:
+            return length
+        start = self._next
+        end = start + length
+        if end < size and self.buffer[end] != _CR:
+            return ODD
+        if end + 1 >= size:
+            return MORE
+        if self.buffer[end + 1] != _LF:
+            return ODD
+        self._start = start
+        self._next = end + 2
+        return end
+
+    def _learn(self, size: int) -> int:
+        """Read the first entry: its parts, the names of its fields and the joints of all entries."""
+        words = self._number(_STAR, self._position, size)
+        if words != 2:
+            return words if words < 0 else ODD
+        end = self._bulk(self._next, size)
+        if end < 0:
+            return end
+        marks = [self._start, end]
+        words = self._number(_STAR, self._next, size)
+        if words < 0:
+            return words
+        if words == 0 or words % 2 or words > 2 * _MOST_FIELDS:
+            return ODD
+        names: list[bytes] = []
+        for word in range(words):
+            end = self._bulk(self._next, size)
+            if end < 0:
+                return end
+            if word % 2:
+                marks += (self._start, end)
+            else:
+                names.append(bytes(self.buffer[self._start : end]))
+        if len(set(names)) < len(names):
+            return ODD
+        self.names = names
+        self._parts = 1 + len(names)
+        self._keep_joints(names)
+        self._marks = array("I", marks + [0] * (2 * _FIRST_MARKS))
+        self._known = self._parts
+        self._position = end
+        return WHOLE
+
+    def _keep_joints(self, names: list[bytes]) -> None:
+        """What stands before each part, from the end of the part before it to its length."""
+        joints = [b"\r\n*2\r\n$"]
+        joints += [b"\r\n$%d\r\n%b\r\n$" % (len(name), name) for name in names]
+        joints[1] = b"\r\n*%d" % (2 * len(names)) + joints[1]
+        self._joints = b"".join(joints)
+        starts = array("q", [0])
+        for joint in joints:
+            starts.append(starts[-1] + len(joint))
+        self._joint_starts = starts
+
+    def _go_on(self, size: int) -> int:
+        """Find the parts of the entries after the first."""
+        view, joints, starts, marks = self.buffer, self._joints, self._joint_starts, self._marks
+        position, known, parts = self._position, self._known, self._parts
+        total = self.count * parts
+        room = len(marks)
+        part = known % parts
+        found = WHOLE
+        while known < total:
+            start = starts[part]
+            length = starts[part + 1] - start
+            if position + length > size:
+                length = size - position
+                found = MORE if same(view, position, joints, start, length) else ODD
+                break
+            if not same(view, position, joints, start, length):
+                found = ODD
+                break
+            length = self._number(_DOLLAR, position + length - 1, size)
+            start = self._next
+            if length < 0 or start + length > size:
+                found = min(length, MORE)
+                break
+            if 2 * known == room:
+                self._grow()
+                marks = self._marks
+                room = len(marks)
+            marks[2 * known] = start
+            marks[2 * known + 1] = position = start + length
+            known += 1
+            part = part + 1 if part + 1 < parts else 0
+        self._position, self._known = position, known
+        return self._close(size) if found == WHOLE else found
+
+    def _grow(self) -> None:
+        """Room for twice as many marks."""
+        self._marks = array("I", self._marks) + array("I", bytes(4 * len(self._marks)))
+
+    def _close(self, size: int) -> int:
+        """The CRLF behind the last value."""
+        buffer, position = self.buffer, self._position
+        if position < size and buffer[position] != _CR:
+            return ODD
+        if position + 1 >= size:
+            return MORE
+        if buffer[position + 1] != _LF:
+            return ODD
+        self.end = position + 2
+        return WHOLE
+
+    # --- what was found ---------------------------------------------------------------------------
+
+    def value(self, entry: int, part: int) -> bytes:
+        """One part of one entry."""
+        assert 0 <= entry < self.count
+        assert 0 <= part < self._parts
+        place = 2 * (entry * self._parts + part)
+        return bytes(self.buffer[self._marks[place] : self._marks[place + 1]])
+
+    def cut(self, parts: Iterable[int]) -> tuple[bytearray, bytearray]:
+        """The values of ``parts`` of all entries, entry by entry, as Arrow keeps a column of binary:
+        where each begins and the last one ends (int32), and the bytes."""
+        assert self.end, "the reply is not whole"
+        wanted = array("q", parts)
+        assert all(0 <= part < self._parts for part in wanted)
+        each = len(wanted)
+        values = self.count * each
+        offsets = bytearray(4 * (values + 1))
+        data = bytearray(self._measure(wanted, each, memoryview(offsets).cast("i")))
+        if data:
+            self._copy(wanted, each, data)
+        return offsets, data
+
+    def _measure(self, wanted: array[int], each: int, offsets: memoryview) -> int:
+        """Put the values' offsets into ``offsets``; the sum of their lengths."""
+        marks, parts, chosen, places, count = self._marks, self._parts, wanted, offsets, self.count
+        total = value = 0
+        for entry in range(count):
+            for index in range(each):
+                place = 2 * (entry * parts + chosen[index])
+                places[value] = total
+                total += marks[place + 1] - marks[place]
+                value += 1
+        places[value] = total
+        return total
+
+    def _copy(self, wanted: array[int], each: int, data: bytearray) -> None:
+        """Put the values' bytes into ``data``, one behind the other."""
+        marks, parts, chosen, count = self._marks, self._parts, wanted, self.count
+        view, target = self.buffer, data
+        at = 0
+        for entry in range(count):
+            for index in range(each):
+                place = 2 * (entry * parts + chosen[index])
+                start = marks[place]
+                length = marks[place + 1] - start
+                copy(target, at, view, start, length)
+                at += length
