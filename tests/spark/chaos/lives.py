@@ -202,7 +202,8 @@ class _Trial:
         thread = threading.Thread(target=add)
         thread.start()
         try:
-            yield
+            with self._way.beside(self._url):
+                yield
         finally:
             ended.set()
             thread.join()

@@ -7,18 +7,27 @@ is in its sink. What is there must be each entry's id, once.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import redis
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
 
+from headwater.spark.sink.streaming import StreamWriter
+from headwater.spark.source import HeadwaterSource
 from tests.spark.chaos.errands import ENTRIES_A_BATCH, STREAM, Errand, strike
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "id string, n bigint, text string"
 
 
 class Way(ABC):
@@ -40,17 +49,165 @@ class Way(ABC):
     def checkpoint(self, directory: Path) -> Path:
         """Where Spark keeps the query's progress."""
 
+    @contextmanager
+    def beside(self, url: str) -> Iterator[None]:
+        """What else is at work on the stream meanwhile."""
+        yield
+
     @abstractmethod
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
         """The ids in the sink, as a reader sees them who knows nothing of us."""
 
 
+class Query(Way):
+    """A query of its own, from the stream in log mode or as a member of a group."""
+
+    def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
+        frame = (
+            spark.readStream.format("headwater")
+            .options(url=errand.url, stream=STREAM, **self.reading)
+            .schema(SCHEMA)
+            .load()
+        )
+        writer = self._written(frame, errand).option(
+            "checkpointLocation", str(self.checkpoint(errand.place))
+        )
+        if finish is None:
+            query = writer.trigger(availableNow=True).start()
+        else:
+            query = writer.trigger(processingTime="50 milliseconds").start()
+        try:
+            while not query.awaitTermination(1):
+                if finish is not None and finish.is_set():
+                    break
+        finally:
+            query.stop()
+
+    reading: ClassVar[dict[str, str]] = {
+        "maxEntriesPerTrigger": str(ENTRIES_A_BATCH),
+        "minPartitions": "2",
+    }
+
+    @abstractmethod
+    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+        """How its rows are written."""
+
+    def checkpoint(self, directory: Path) -> Path:
+        return directory / "checkpoint"
+
+
+class IntoStream(Query):
+    """``writeStream.format("headwater")``, exactly once by staging."""
+
+    name = "stream"
+
+    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+        rows = frame.selectExpr("id AS entry", "n", "text")
+        if errand.die_after is None:
+            writer = rows.writeStream.format("headwater")
+        else:
+            rows.sparkSession.dataSource.register(MortalSink)
+            writer = rows.writeStream.format(MortalSink.name()).option("errand", errand.as_text())
+            writer = writer.option("jvm", str(self._jvm)).option("python", str(os.getpid()))
+        return writer.options(url=errand.url, stream="copy")
+
+    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
+        self._jvm = jvm
+
+    def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
+        entries: Any = client.xrange("copy")
+        return Counter(fields[b"entry"].decode() for _id, fields in entries)
+
+
+class MortalSink(HeadwaterSource):
+    """The sink, whose driver dies when a batch is in the stream and Spark has not heard of it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mortal"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> MortalWriter:  # noqa: N802
+        own = {"errand", "jvm", "python"}
+        given = {name: value for name, value in self.options.items() if name not in own}
+        writer = MortalWriter.of(given, schema, overwrite=overwrite)
+        assert isinstance(writer, MortalWriter)
+        writer.errand = Errand.parse(self.options["errand"])
+        writer.driver = int(self.options["jvm"]), int(self.options["python"])
+        return writer
+
+
+class MortalWriter(StreamWriter):
+    """See `MortalSink`."""
+
+    errand: Errand
+    driver: tuple[int, int]
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        super().commit(messages, batchId)
+        assert self.errand.die_after is not None
+        if batchId >= self.errand.die_after:
+            jvm, python = self.driver
+            strike(self.errand.victim, jvm=jvm, python=python)
+            if self.errand.victim == "python":
+                # The JVM goes on for a moment: it must not log the batch before it notices.
+                os.kill(jvm, signal.SIGKILL)
+
+
+class SharedGroup(Query):
+    """A member of a group, beside a worker of another kind; a sink that keys on the entry's id."""
+
+    name = "shared"
+    kinds = ("driver", "executor")
+    reading: ClassVar[dict[str, str]] = {
+        "group": "g",
+        "minIdleTime": "3s",
+        "maxEntriesPerTrigger": str(ENTRIES_A_BATCH),
+    }
+
+    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+        def put(rows: DataFrame, _batch: int) -> None:
+            with redis.Redis.from_url(errand.url, protocol=2) as client:
+                client.sadd("copy", "", *(row.id for row in rows.select("id").collect()))
+
+        return frame.writeStream.foreachBatch(put)
+
+    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
+        raise AssertionError("its sink keys on ids: there is no batch that could be there twice")
+
+    @contextmanager
+    def beside(self, url: str) -> Iterator[None]:
+        """A worker that any Redis client could be."""
+        ended = threading.Event()
+
+        def work() -> None:
+            with redis.Redis.from_url(url, protocol=2) as client:
+                while not ended.is_set():
+                    with suppress(redis.ResponseError):  # no such stream or group yet
+                        read: Any = client.xreadgroup("g", "worker", {STREAM: ">"}, count=7)
+                        for id_ in [id_ for _stream, entries in read for id_, _body in entries]:
+                            client.sadd("copy", id_)
+                            client.xack(STREAM, "g", id_)
+                    ended.wait(0.1)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
+        members: Any = client.smembers("copy")
+        return Counter(member.decode() for member in members if member)
+
+
 class Pipeline(Way):
     """A declared pipeline of one table."""
 
-    def __init__(self, name: str, sink: str) -> None:
+    def __init__(self, name: str, sink: str, reading: str = "minPartitions = 2") -> None:
         self.name = name
-        self._sink = sink
+        self._sink, self._reading = sink, reading
 
     def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
         from headwater.spark.pipeline import load, run
@@ -73,9 +230,9 @@ class Pipeline(Way):
             [source.raw]
             url = "{errand.url}"
             stream = "{STREAM}"
-            schema = "id string, n bigint, text string"
+            schema = "{SCHEMA}"
             maxEntriesPerTrigger = {ENTRIES_A_BATCH}
-            minPartitions = 2
+            {self._reading}
 
             [table.copy]
             mode = "append"
@@ -107,8 +264,8 @@ class Pipeline(Way):
 class ParquetPipeline(Pipeline):
     """Into Parquet files and a manifest."""
 
-    def __init__(self) -> None:
-        super().__init__("parquet", 'path = "copy"')
+    def __init__(self, name: str = "parquet", **reading: str) -> None:
+        super().__init__(name, 'path = "copy"', **reading)
 
     def _sink_class(self) -> Any:
         from headwater.spark.pipeline.sinks.parquet import AppendTable
@@ -127,4 +284,12 @@ class ParquetPipeline(Pipeline):
         return Counter(table.column("id").to_pylist() if "id" in table.column_names else [])
 
 
-WAYS: dict[str, Way] = {way.name: way for way in (ParquetPipeline(),)}
+WAYS: dict[str, Way] = {
+    way.name: way
+    for way in (
+        ParquetPipeline(),
+        ParquetPipeline("group", reading='group = "g"\nminIdleTime = "3s"'),
+        IntoStream(),
+        SharedGroup(),
+    )
+}

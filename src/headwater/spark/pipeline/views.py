@@ -28,7 +28,13 @@ Read = Callable[[Source], "DataFrame"]
 def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """A session of its own: names of views, and what of the configuration is a session's."""
     made = spark.newSession()
-    for name, value in ({"spark.sql.session.timeZone": "UTC"} | pipeline.conf).items():
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        # A driver that is killed while it writes its first offset leaves half a file, at which Spark
+        # would refuse every later start. What this check is for, a table's sink checks itself.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+    }
+    for name, value in (settings | pipeline.conf).items():
         if made.conf.isModifiable(name):
             made.conf.set(name, value)
     return made
