@@ -30,6 +30,7 @@ from headwater.messages import is_reserved
 from headwater.model import StreamID
 from headwater.spark.archive.manifest import ArchiveFile, RowGroup
 from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.cut_page import CutPage
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.durable import sync, sync_all
@@ -122,7 +123,7 @@ class PartWriter:
 
     def _add(self, page: Page) -> None:
         batch, bad = self._batch(page)
-        plain = _is_plain(page.bodies)
+        plain = _is_plain(page)
         for day, start, stop in _days(page.ids):
             if day != self._day:
                 self._close()
@@ -146,7 +147,7 @@ class PartWriter:
         columns |= {
             "id": page.id_column(),
             "timestamp": page.moments(),
-            "fields": _raw(page.bodies),
+            "fields": _raw(page),
         }
         arrays = [columns[name] for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), bad
@@ -219,7 +220,10 @@ class _OpenFile:
         self._path.unlink(missing_ok=True)
 
 
-def _raw(bodies: list[list[bytes]]) -> pa.MapArray:
+def _raw(page: Page) -> pa.MapArray:
+    if isinstance(page, CutPage):  # every entry has the same names, each once
+        return pa.MapArray.from_arrays(*page.pairs(reserved=True))
+    bodies = page.bodies
     starts = list(accumulate((len(body) // 2 for body in bodies), initial=0))
     flat = list(chain.from_iterable(bodies))
     return pa.MapArray.from_arrays(
@@ -236,14 +240,12 @@ def bodies_of(fields: pa.MapArray) -> list[list[bytes]]:
     pairs: list[Any] = [b""] * (2 * (last - first))
     pairs[::2] = fields.keys.slice(first, last - first).to_pylist()
     pairs[1::2] = fields.items.slice(first, last - first).to_pylist()
-    return [
-        pairs[2 * (start - first) : 2 * (stop - first)]
-        for start, stop in pairwise(offsets)
-    ]
+    return [pairs[2 * (start - first) : 2 * (stop - first)] for start, stop in pairwise(offsets)]
 
 
-def _is_plain(bodies: list[list[bytes]]) -> bool:
+def _is_plain(page: Page) -> bool:
     """Whether ``fields`` of these entries is the same map however it is read (`RowGroup.plain`)."""
+    bodies = page.bodies[:1] if isinstance(page, CutPage) else page.bodies
     for names in {tuple(body[::2]) for body in bodies}:
         if len(set(names)) < len(names) or any(map(is_reserved, names)):
             return False

@@ -29,7 +29,7 @@ from headwater.spark.archive.index import Index, Place, rank_in
 from headwater.spark.archive.manifest import ArchiveFile, Manifest
 from headwater.spark.archive.stores import ArchiveStore
 from headwater.spark.decoding.columns import Column, Shape
-from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.pages import collector_off, pages_of
 from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.log_mode.completeness import judge_range, report
@@ -125,7 +125,7 @@ class _Seam:
 def _last(page: Page) -> StreamID:
     from headwater.model import StreamID
 
-    return StreamID.parse(page.ids[-1])
+    return StreamID.parse(page.last_id)
 
 
 def _judge(options: SourceOptions, part: EntryRange, found: int) -> None:
@@ -198,7 +198,9 @@ class ArchivedRows:
                     self.bad_rows += place.group.bad
                 return
         for read in _rows(self._manifest, place, ["id", "fields"], DECODED_ENTRIES, start, stop):
-            page = Page(read.column("id").cast(pa.binary()).to_pylist(), bodies_of(read["fields"]))
+            page = ListPage(
+                read.column("id").cast(pa.binary()).to_pylist(), bodies_of(read["fields"])
+            )
             yield self._builder.build(page), len(page)
 
     def _as_it_is(self, place: Place) -> bool:
