@@ -64,7 +64,7 @@ class _Wire:
             if self._connection is None:
                 self._connection = self._client.connection_pool.get_connection()
             try:
-                self._connection.send_packed_command(packet)
+                self._connection.send_packed_command([packet])
                 return [self._reply() for _number in range(replies)]
             except BaseException:
                 # Replies may be under way: this connection's next answer would not be ours.
@@ -107,7 +107,7 @@ class _Appender:
                     self._flush()
             if self._rows:
                 self._flush()
-        except BaseException:
+        except Exception:
             self._give_up()
             raise
         finally:

@@ -80,10 +80,11 @@ class Mover:
         uuid, count = state.stages[state.stage]
         place = [state.epoch, state.stage, state.position, count]
         last = int(state.stage == len(state.stages) - 1)
+        bounds = [CHUNK_ENTRIES, CHUNK_BYTES, last, MOST_WORDS]
         try:
             status, added, text = self._script(
                 keys=[self._dest, self._key, self._stage(uuid)],
-                args=[*place, CHUNK_ENTRIES, CHUNK_BYTES, last, MOST_WORDS, *self._options.trim],
+                args=[*place, *bounds, state.published, *self._options.trim],
             )
         except redis.ResponseError as error:
             if any(words in str(error) for words in _NO_LUA):

@@ -11,7 +11,7 @@ CHUNK: Final = """
 -- KEYS: the stream, the marker, the stage.
 -- ARGV: [1] epoch [2] stage's index [3] position, as the marker must say; [4] the stage's count,
 -- [5] most entries, [6] most bytes, [7] '1' for the last stage, [8] most words of an entry,
--- [9…] words of XADD that trim.
+-- [9] how many of the epoch are published, [10…] words of XADD that trim.
 -- Returns what happened, how many entries were added, and an error's text.
 local now = redis.call('HMGET', KEYS[2], 'epoch', 'stage', 'position', 'done')
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] or now[3] ~= ARGV[3] or now[4] then
@@ -34,7 +34,7 @@ for i = 1, expected do
     break
   end
   local words = {'XADD', KEYS[1]}
-  for k = 9, #ARGV do words[#words + 1] = ARGV[k] end
+  for k = 10, #ARGV do words[#words + 1] = ARGV[k] end
   for k = 2, #fields do -- the id, then the row's fields; [1] is the name of the id's own field
     words[#words + 1] = fields[k]
     bytes = bytes + #fields[k]
@@ -48,19 +48,20 @@ for i = 1, expected do
   if bytes >= tonumber(ARGV[6]) then break end
 end
 if added > 0 then
-  redis.call('HINCRBY', KEYS[2], 'published', added)
+  local place = {'HSET', KEYS[2], 'published', string.format('%.0f', ARGV[9] + added)}
   if from + added < count then
-    redis.call('HINCRBY', KEYS[2], 'position', added)
+    place[5], place[6] = 'position', string.format('%.0f', from + added)
   else
     redis.call('UNLINK', KEYS[3])
     if ARGV[7] == '1' then
-      redis.call('HSET', KEYS[2], 'done', 1)
       redis.call('HDEL', KEYS[2], 'stages')
+      place[5], place[6] = 'done', '1'
     else
-      redis.call('HINCRBY', KEYS[2], 'stage', 1)
-      redis.call('HSET', KEYS[2], 'position', 0)
+      place[5], place[6] = 'stage', string.format('%.0f', ARGV[2] + 1)
+      place[7], place[8] = 'position', '0'
     end
   end
+  redis.call(unpack(place))
 end
 return {status, added, wrong}
 """

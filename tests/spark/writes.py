@@ -1,0 +1,186 @@
+"""What Spark does with a writer, step by step, for tests that look at each step without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+import pyarrow as pa
+import redis
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+from redis.connection import AbstractConnection
+
+from headwater.spark.ddl import parse_schema
+from headwater.spark.source import HeadwaterSource
+from tests.spark.stores import Shop
+
+Rows = Sequence[Mapping[str, Any]]
+Messages = list[WriterCommitMessage | None]
+
+NUMBERS = "n bigint"
+
+
+def numbers(*counts: int, start: int = 1) -> list[Rows]:
+    """Partitions of that many rows, counted through."""
+    found, at = [], start
+    for size in counts:
+        found.append([{"n": number} for number in range(at, at + size)])
+        at += size
+    return found
+
+
+class Writing:
+    """What Spark does with a writer: everything is pickled on its way, and each process makes its
+    own."""
+
+    def __init__(
+        self, shop: Shop, schema: str = NUMBERS, *, query: str = "q", url: str = "", **options: str
+    ) -> None:
+        self.options = {"url": url or shop.url, "stream": "s"} | options
+        self.schema = parse_schema(schema)
+        self.query = query
+        arrow = {
+            "bigint": pa.int64(),
+            "string": pa.string(),
+        }
+        self.arrow = pa.schema(
+            [(f.name, arrow[f.dataType.simpleString()]) for f in self.schema.fields]
+        )
+
+    def _source(self) -> HeadwaterSource:
+        source: HeadwaterSource = pickle.loads(pickle.dumps(HeadwaterSource(self.options)))
+        return source
+
+    def _batches(self, rows: Rows) -> list[pa.RecordBatch]:
+        table = pa.Table.from_pylist(list(rows), self.arrow)
+        return table.to_batches(max_chunksize=7)
+
+    def tasks(self, writer: Any, partitions: Sequence[Rows]) -> Messages:
+        found: Messages = []
+        for rows in partitions:
+            mine = pickle.loads(pickle.dumps(writer))
+            with task_of(self.query):
+                message = mine.write(iter(self._batches(rows)))
+            found.append(pickle.loads(pickle.dumps(message)))
+        return found
+
+    def stage(self, partitions: Sequence[Rows]) -> Messages:
+        return self.tasks(self._source().streamWriter(self.schema, overwrite=False), partitions)
+
+    def commit(self, messages: Messages, epoch: int) -> None:
+        try:
+            self._source().streamWriter(self.schema, overwrite=False).commit(messages, epoch)
+        except Exception:  # a driver that is killed does nothing more
+            self.abort(messages, epoch)
+            raise
+
+    def abort(self, messages: Messages, epoch: int) -> None:
+        self._source().streamWriter(self.schema, overwrite=False).abort(messages, epoch)
+
+    def epoch(self, number: int, partitions: Sequence[Rows]) -> None:
+        """A whole micro-batch."""
+        self.commit(self.stage(partitions), number)
+
+    def batch(self, partitions: Sequence[Rows]) -> None:
+        """``df.write.mode("append").save()``."""
+        writer = self._source().writer(self.schema, overwrite=False)
+        messages = self.tasks(writer, partitions)
+        again = pickle.loads(pickle.dumps(writer))
+        try:
+            again.commit(messages)
+        except Exception:
+            again.abort(messages)
+            raise
+
+
+@contextmanager
+def task_of(query: str) -> Iterator[None]:
+    """A task of Spark's that works for ``query``."""
+    context = TaskContext()
+    context._localProperties = {"sql.streaming.queryId": query}
+    before = TaskContext._taskContext
+    TaskContext._taskContext = context
+    try:
+        yield
+    finally:
+        TaskContext._taskContext = before
+
+
+class Killed(BaseException):
+    """The process is gone: no `except Exception` sees it."""
+
+
+_dead: WeakSet[Any] = WeakSet()
+"""Connections of processes that are gone. Whoever throws such an object away later sends nothing."""
+
+
+@contextmanager
+def killed_when(due: Callable[[], object], *, torn: bool = False) -> Iterator[None]:
+    """Whoever is about to send when it is ``due`` is gone; ``torn``: with half of it sent."""
+    send = AbstractConnection.send_packed_command
+    used: list[Any] = []
+    looking = False
+
+    def guarded(self: Any, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
+        nonlocal looking
+        if self in _dead:
+            raise redis.ConnectionError("killed")
+        if looking:
+            send(self, command, check_health)
+            return
+        if self._sock is None:
+            self.connect()
+        used.append(self)
+        looking = True
+        try:
+            is_due = due()
+        finally:
+            looking = False
+        if not is_due:
+            send(self, command, check_health)
+            return
+        if torn:
+            whole = b"".join([command] if isinstance(command, bytes) else command)
+            self._sock.sendall(whole[: len(whole) // 2])
+        self.disconnect()
+        _dead.update(used)
+        raise Killed
+
+    AbstractConnection.send_packed_command = guarded  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        AbstractConnection.send_packed_command = send  # type: ignore[method-assign]
+
+
+def killed_after(sends: int, *, torn: bool = False) -> AbstractContextManager[None]:
+    """Whoever sends once more than ``sends`` times from now on is gone."""
+    counter = count()
+    return killed_when(lambda: next(counter) >= sends, torn=torn)
+
+
+@contextmanager
+def without_lua(shop: Shop) -> Iterator[str]:
+    """A url of ``shop`` for a user who may run no scripts: as on a server that has no Lua."""
+    shop.client.execute_command(
+        "ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-@scripting"
+    )
+    at = urlsplit(shop.url)
+    try:
+        yield f"redis://plain:pw@{at.hostname}:{at.port}/0"
+    finally:
+        shop.client.execute_command("ACL", "DELUSER", "plain")
+
+
+def stages(shop: Shop) -> dict[str, int]:
+    """The stages that are there, and in how many seconds each goes; -1 for never."""
+    return {
+        key.decode(): int(shop.client.ttl(key))  # type: ignore[arg-type]
+        for key in shop.client.keys("*:hw:stage:*")  # type: ignore[union-attr]
+    }
