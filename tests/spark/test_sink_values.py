@@ -1,0 +1,266 @@
+"""What rows become in a stream: the bytes that a producer of messages would write."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import DayTimeIntervalType, NullType, StructField, StructType
+
+from headwater.errors import DeclarationError
+from headwater.messages.fields import text
+from headwater.spark.ddl import parse_schema
+from headwater.spark.sink.entries import Encoder
+from headwater.spark.sink.options import parse_options
+from headwater.spark.source import HeadwaterSource
+
+SCHEMA = (
+    "s string, b binary, t boolean, n bigint, i int, f double, g float, m decimal(10, 2), d date, "
+    "at timestamp, local timestamp_ntz, l array<int>, p map<string, timestamp>, "
+    "r struct<x: decimal(4, 1), y: array<string>>"
+)
+WITH_VOID = StructType([*parse_schema(SCHEMA).fields, StructField("nothing", NullType())])
+NEW_YORK = "America/New_York"
+INSTANT = dt.datetime(2026, 11, 21, 14, 30, tzinfo=dt.UTC)
+ARROW = pa.schema(
+    [
+        ("s", pa.string()),
+        ("b", pa.binary()),
+        ("t", pa.bool_()),
+        ("n", pa.int64()),
+        ("i", pa.int32()),
+        ("f", pa.float64()),
+        ("g", pa.float32()),
+        ("m", pa.decimal128(10, 2)),
+        ("d", pa.date32()),
+        ("at", pa.timestamp("us", NEW_YORK)),
+        ("local", pa.timestamp("us")),
+        ("l", pa.list_(pa.int32())),
+        ("p", pa.map_(pa.string(), pa.timestamp("us", NEW_YORK))),
+        ("r", pa.struct([("x", pa.decimal128(4, 1)), ("y", pa.list_(pa.string()))])),
+        ("nothing", pa.null()),
+    ]
+)
+ROW: dict[str, Any] = {
+    "s": "tea\r\n$5 für é",
+    "b": b"\x00\xff\n",
+    "t": True,
+    "n": -(2**63),
+    "i": 7,
+    "f": 1.0,
+    "g": 0.1,
+    "m": Decimal("1.50"),
+    "d": dt.date(2026, 11, 21),
+    "at": INSTANT,
+    "local": dt.datetime(2026, 11, 21, 14, 30, 0, 1000),  # noqa: DTZ001 - timestamp_ntz
+    "l": [1, None],
+    "p": [("a", INSTANT)],
+    "r": {"x": Decimal("2.5"), "y": []},
+    "nothing": None,
+}
+
+
+def entries(
+    schema: str | StructType, arrow: pa.Schema, rows: list[dict[str, Any]], codec: Any
+) -> list[Any]:
+    """The fields of each row, read back from the RESP arguments."""
+    batch = pa.RecordBatch.from_pylist(rows, arrow)
+    wanted = parse_schema(schema) if isinstance(schema, str) else schema
+    found = []
+    for row in Encoder(wanted, codec).rows([batch]):
+        words, rest = [], row.words
+        while rest:
+            length, _, rest = rest[1:].partition(b"\r\n")
+            words.append(rest[: int(length)])
+            assert rest[int(length) :][:2] == b"\r\n"
+            rest = rest[int(length) + 2 :]
+        assert len(words) == row.number
+        found.append(list(zip(words[::2], words[1::2], strict=True)))
+    return found
+
+
+def test_columns_are_written_as_messages_write_them() -> None:
+    (found,) = entries(WITH_VOID, ARROW, [ROW], "fields")
+
+    assert found == [
+        (b"s", ROW["s"].encode()),
+        (b"b", b"\x00\xff\n"),
+        (b"t", b"true"),
+        (b"n", b"-9223372036854775808"),
+        (b"i", b"7"),
+        (b"f", b"1.0"),
+        (b"g", b"0.1"),
+        (b"m", b"1.50"),
+        (b"d", b"2026-11-21"),
+        (b"at", b"2026-11-21T14:30:00Z"),
+        (b"local", b"2026-11-21T14:30:00.001000"),
+        (b"l", b"[1,null]"),
+        (b"p", b'{"a":"2026-11-21T14:30:00Z"}'),
+        (b"r", b'{"x":"2.5","y":[]}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spark", "arrow", "values"),
+    [
+        ("double", pa.float64(), [0.1, 1e300, -0.0, 1e16, 5e-324, float("inf")]),
+        ("bigint", pa.int64(), [0, -1, 2**62]),
+        ("boolean", pa.bool_(), [True, False]),
+        ("date", pa.date32(), [dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+        ("decimal(12, 4)", pa.decimal128(12, 4), [Decimal("0.0001"), Decimal("-12.3400")]),
+        (
+            "timestamp",
+            pa.timestamp("us", "Asia/Tokyo"),
+            [INSTANT, INSTANT.replace(microsecond=120), dt.datetime(1900, 1, 1, tzinfo=dt.UTC)],
+        ),
+        ("string", pa.string(), ["", "é", "\x00"]),
+        ("binary", pa.binary(), [b"", b"\xff"]),
+    ],
+)
+def test_a_value_has_the_bytes_that_the_codec_of_messages_gives_it(
+    spark: str, arrow: pa.DataType, values: list[Any]
+) -> None:
+    rows = [{"v": value} for value in values]
+
+    found = entries(f"v {spark}", pa.schema([("v", arrow)]), rows, "fields")
+
+    assert found == [[(b"v", text(value))] for value in values]
+
+
+def test_null_is_an_absent_field_and_empty_is_empty() -> None:
+    schema = pa.schema([("a", pa.string()), ("b", pa.string())])
+    rows = [{"a": "", "b": None}, {"a": None, "b": "x"}, {"a": "y", "b": "z"}]
+
+    assert entries("a string, b string", schema, rows, "fields") == [
+        [(b"a", b"")],
+        [(b"b", b"x")],
+        [(b"a", b"y"), (b"b", b"z")],
+    ]
+
+
+def test_the_column_fields_is_written_as_the_fields_it_holds() -> None:
+    schema = pa.schema([("fields", pa.map_(pa.string(), pa.binary())), ("n", pa.int64())])
+    rows = [
+        {"fields": [("a", b"\xff"), ("gone", None), ("hw.error", b"x")], "n": 1},
+        {"fields": None, "n": 2},
+        {"fields": [], "n": 3},
+    ]
+
+    assert entries("fields map<string, binary>, n bigint", schema, rows, "fields") == [
+        [(b"a", b"\xff"), (b"hw.error", b"x"), (b"n", b"1")],
+        [(b"n", b"2")],
+        [(b"n", b"3")],
+    ]
+
+
+def test_json_and_msgpack_are_one_document_of_all_columns() -> None:
+    ((name, document),) = entries(WITH_VOID, ARROW, [ROW], "json")[0]
+    ((packed_name, packed),) = entries(WITH_VOID, ARROW, [ROW], "msgpack")[0]
+
+    assert name == packed_name == b"data"
+    found = json.loads(document)
+    assert list(found) == list(ROW)
+    assert found["at"] == "2026-11-21T14:30:00Z"
+    assert (found["m"], found["b"], found["nothing"]) == ("1.50", "AP8K", None)
+    again = msgspec.msgpack.decode(packed)
+    assert again["at"] == INSTANT
+    assert (again["b"], again["p"]) == (b"\x00\xff\n", {"a": INSTANT})
+
+
+def test_a_batch_is_cut_into_slices_without_losing_a_row() -> None:
+    rows = [{"n": number if number % 3 else None, "m": number} for number in range(2500)]
+
+    found = entries(
+        "n bigint, m bigint", pa.schema([("n", pa.int64()), ("m", pa.int64())]), rows, "fields"
+    )
+
+    assert [int(dict(fields)[b"m"]) for fields in found] == list(range(2500))
+    assert [len(fields) for fields in found[:4]] == [1, 2, 2, 1]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+GOOD = {"url": "redis://localhost:1", "stream": "s"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"strem": "s"}, "unknown option 'strem'. Did you mean 'stream'?"),
+        ({"stream": "a,b"}, "is not one stream"),
+        ({"stream": "a*"}, "is not one stream"),
+        ({"url": "localhost"}, "begins with none of"),
+        ({"maxlen": "many"}, "no number of entries; 100000 keeps about as many, =100000 exactly"),
+        ({"maxlen": "5", "minid": "5-0"}, "maxlen and minid exclude each other"),
+        ({"minid": "x"}, "'x' is no id"),
+        ({"codec": "jsn"}, "Did you mean 'json'"),
+        ({"txnAppId": "a"}, "Only txnAppId is given"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "no whole number of at least 0"),
+        ({"delivery": "exactlyOnce"}, "delivery says how a streaming query writes"),
+        ({"checkpointLocation": "/c"}, "unknown option 'checkpointLocation'"),
+    ],
+)
+def test_wrong_options_of_a_batch_are_refused_with_the_remedy(
+    options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        HeadwaterSource(GOOD | options).writer(parse_schema("n bigint"), overwrite=False)
+
+    assert said in str(raised.value)
+
+
+def test_wrong_options_of_a_stream_are_refused_with_the_remedy() -> None:
+    def write(**options: str) -> None:
+        HeadwaterSource(GOOD | options).streamWriter(parse_schema("n bigint"), overwrite=False)
+
+    write(checkpointlocation="/c", queryname="q", delivery="atleastonce")
+    with pytest.raises(DeclarationError, match="Did you mean 'atLeastOnce'"):
+        write(delivery="atLeastTwice")
+    with pytest.raises(DeclarationError, match="txnAppId is for batch writes"):
+        write(txnAppId="a", txnVersion="1")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("id bigint, n bigint", "the column 'id' is the entry's id.*AS order_id"),
+        ("n map<int, string>", "'n' has the type map<int,string>"),
+        ("n array<map<int, string>>", "'n' has the type array<map<int,string>>"),
+        ("id string", "no column but 'id'"),
+    ],
+)
+def test_columns_that_a_message_cannot_carry_are_refused(schema: str, said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        HeadwaterSource(GOOD).writer(parse_schema(schema), overwrite=False)
+
+
+def test_intervals_are_refused() -> None:
+    schema = StructType([StructField("n", DayTimeIntervalType())])
+
+    with pytest.raises(DeclarationError, match="interval day to second, which a message cannot"):
+        HeadwaterSource(GOOD).writer(schema, overwrite=False)
+
+
+def test_what_would_replace_the_stream_is_refused() -> None:
+    schema = parse_schema("n bigint")
+
+    with pytest.raises(
+        DeclarationError, match=r'cannot be overwritten: write with mode\("append"\)'
+    ):
+        HeadwaterSource(GOOD).writer(schema, overwrite=True)
+    with pytest.raises(DeclarationError, match=r'use outputMode\("update"\) or "append"'):
+        HeadwaterSource(GOOD).streamWriter(schema, overwrite=True)
+
+
+def test_options_never_show_the_password() -> None:
+    options = parse_options({"url": "redis://me:secret@localhost:1", "stream": "s"}, streaming=True)
+
+    assert "secret" not in repr(options)
+    assert "secret" not in repr(
+        vars(HeadwaterSource(GOOD).writer(parse_schema("n int"), overwrite=False))
+    )
