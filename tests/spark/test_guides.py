@@ -9,6 +9,7 @@ import pytest
 
 from headwater.spark.ddl import parse_schema
 from headwater.spark.options import OPTIONS, SourceOptions
+from headwater.spark.pipeline.archiving import Archive
 from headwater.spark.pipeline.declaration import load
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"
@@ -22,12 +23,15 @@ def blocks(guide: str, language: str) -> list[str]:
 def test_the_pipeline_in_the_guide_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_URL", "redis://localhost:6379")
     (tmp_path / "items.csv").write_text("item,category\n")
-    (text,) = blocks("pipeline.md", "toml")
+    text = "\n".join(blocks("pipeline.md", "toml"))
     (tmp_path / "orders.toml").write_text(text)
 
     pipeline = load(tmp_path / "orders.toml")
 
     assert list(pipeline.tables) == ["sales", "by_category"]
+    assert pipeline.archive == Archive(
+        tmp_path / "archive", (pipeline.sources["orders"],), keep_ms=7 * 86_400_000
+    )
 
 
 def test_the_guide_lists_every_option_with_its_default() -> None:

@@ -102,11 +102,13 @@ def run_archive(
     """
     from headwater.spark.archive.archiver import Archiver
     from headwater.spark.archive.trimming import Trimming
+    from headwater.spark.embedded import reachable_options
 
     trimming = Trimming(archive.keep_ms, archive.forget_queries_after_ms) if archive.trim else None
     done: list[Archived] = []
     for source in archive.sources:
-        archiver = Archiver(parse_options(source.options), source.schema, archive.path, trimming)
+        options = reachable_options(source.options, spark) if spark else source.options
+        archiver = Archiver(parse_options(options), source.schema, archive.path, trimming)
         for archived in archiver.run(spark):
             report(str(archived))
             done.append(archived)

@@ -1,0 +1,117 @@
+"""Reading an archive, beside `spark.read.parquet` of the same files in the same run.
+
+The peer is Spark's own vectorized reader in the JVM: no Python process, no copy of rows from one to
+the other. Both read the same columns of the same files to noop, in turns, round after round. What an
+archived row must get through beside that is Arrow IPC from Python to the JVM, so the ratio says what
+the archive costs a query that reads it through the source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import redis
+
+from headwater.spark import session
+from headwater.spark.archive.archiver import Archiver
+from headwater.spark.archive.trimming import Trimming
+from headwater.spark.ddl import parse_schema
+from headwater.spark.options import parse_options
+from headwater.testing.server import server_process
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS: Final = 2_000_000
+ROUNDS: Final = 5
+SCHEMA: Final = "order_id bigint, item string, price decimal(10, 2), quantity int, placed timestamp"
+READ: Final = SCHEMA + ", id string"
+REQUIRED: Final = 0.8
+
+_ITEMS: Final = [
+    f"item {number:04d} of the catalogue, in its usual packing" for number in range(500)
+]
+
+
+def fill(client: redis.Redis, rows: int) -> None:
+    """Five fields, 155 bytes a row, a day's worth of ids."""
+    step = max(1, 86_400_000 // rows)
+    for start in range(0, rows, 5000):
+        pipeline = client.pipeline(transaction=False)
+        for number in range(start, min(rows, start + 5000)):
+            second = number % 86_400
+            pipeline.execute_command(
+                *("XADD", "orders", f"{1_763_683_200_000 + number * step}-0"),
+                *("order_id", number, "item", _ITEMS[number % 500]),
+                *("price", f"{number % 10_000 / 100:.2f}", "quantity", number % 9 + 1),
+                "placed",
+                f"2026-11-21T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z",
+            )
+        pipeline.execute()
+
+
+def measure(spark: SparkSession, *, rows: int = ROWS, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Rows a second of both readers, and of archiving; medians of ``rounds``."""
+    with tempfile.TemporaryDirectory() as place, server_process("--appendfsync", "no") as server:
+        with redis.Redis.from_url(server.url, protocol=2) as client:
+            fill(client, rows)
+        given = {"url": server.url, "stream": "orders"}
+        path = Path(place) / "archive"
+        began = time.perf_counter()
+        archiver = Archiver(parse_options(given), parse_schema(SCHEMA), path, Trimming())
+        (done,) = archiver.run(spark)
+        archiving = time.perf_counter() - began
+        assert done.entries == done.trimmed == rows, done
+
+        def ours() -> DataFrame:
+            reader = spark.read.format("headwater").options(**given, archive=str(path))
+            return reader.schema(READ).load()
+
+        def parquet() -> DataFrame:
+            return spark.read.parquet(str(path / "orders")).select(*parse_schema(READ).names)
+
+        assert ours().count() == parquet().count() == rows
+        seconds: dict[str, list[float]] = {"archive": [], "parquet": []}
+        for _round in range(rounds):
+            seconds["archive"].append(_timed(ours))
+            seconds["parquet"].append(_timed(parquet))
+    pace = {name: rows / statistics.median(took) for name, took in seconds.items()}
+    return {
+        "rows": rows,
+        "bytes_per_row": done.bytes / rows,
+        "archiving_rows_per_s": rows / archiving,
+        "archive_rows_per_s": pace["archive"],
+        "parquet_rows_per_s": pace["parquet"],
+        "ratio": pace["archive"] / pace["parquet"],
+        "required_ratio": REQUIRED,
+    }
+
+
+def _timed(frame: Callable[[], DataFrame]) -> float:
+    began = time.perf_counter()
+    frame().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    arguments = parser.parse_args()
+    spark = session(master="local[2]")
+    try:
+        found = measure(spark, rows=arguments.rows, rounds=arguments.rounds)
+    finally:
+        spark.stop()
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()
