@@ -42,6 +42,11 @@ CLAIM_AFTER_MS: Final = 30_000
 CHUNK: Final = 1_000
 """Settlements in one step: a few milliseconds of the server's time, in Lua."""
 
+_NEEDED: Final = (
+    "+@stream +@hash +@string +@scripting +@transaction +@keyspace -@dangerous +time +info +command"
+)
+"""What an access list must allow; with Headwater neither +@scripting nor +time."""
+
 _SCAN_SECONDS: Final = 1.0
 """How often a pattern is looked up: Spark asks a hundred times a second when nothing comes."""
 
@@ -275,14 +280,7 @@ def speaking_of(options: SourceOptions) -> Iterator[None]:
         yield
     except Refused as error:
         hint = ""
-        if error.code == "NOPERM":
-            hint = (
-                ". Group mode needs what workers need: +@stream +@hash +@string +@scripting "
-                f"+multi +exec +watch +info +command on ~{_first(options)}* and the keys beside it "
-                f"(~{{{_first(options)}}}*)"
-            )
+        if error.code == "NOPERM" or "no permissions" in str(error):
+            stream = options.streams[0] if options.streams else str(options.pattern).rstrip("*")
+            hint = f". Group mode needs {_NEEDED}, on ~{stream}* and the keys beside it, ~{{{stream}}}*"
         raise HeadwaterError(f"{redacted(options.url)} answered: {error}{hint}") from error
-
-
-def _first(options: SourceOptions) -> str:
-    return options.streams[0] if options.streams else str(options.pattern).rstrip("*")

@@ -244,13 +244,13 @@ class _Driver:
         for stream, portion in batch.streams.items():
             if not portion.entries:
                 continue
+            if self._keeper is not None:
+                self._keeper.forget(stream)  # before, or it would miss what is settled
             try:
                 ids = self._crew.owned_of(stream, portion) if known is None else known[stream]
                 self._crew.settle(stream, ids)
             except GroupVanished:
                 _log.debug("group of %s is gone, and nothing is asked of it any more", stream)
-            if self._keeper is not None:
-                self._keeper.forget(stream)
         self._settled = batch
 
     def _hold_again(self, batch: Batch) -> None:

@@ -77,12 +77,12 @@ class _Taken:
     weight: int = 0
     seen_entries: int = 0
 
-    def page(self) -> int:
-        """How many entries the next reply should hold."""
+    def page(self, most_bytes: int) -> int:
+        """How many entries the next reply should hold, to weigh ``most_bytes`` at most."""
         if not self.seen_entries:
             return FIRST_PAGE
         mean = max(1, self.weight // self.seen_entries)
-        return max(1, min(MOST_A_PAGE, PAGE_BYTES // mean))
+        return max(1, min(MOST_A_PAGE, most_bytes // mean))
 
 
 class Taking:
@@ -156,7 +156,7 @@ class Taking:
 
     def others(self, streams: Iterable[str]) -> None:
         """Claimed and new entries, page by page, from each stream in turn."""
-        waiting = deque(streams)
+        waiting = deque(stream for stream in streams if not self._finished(stream))
         while waiting:
             stream = waiting.popleft()
             room = self._room(stream)
@@ -191,7 +191,12 @@ class Taking:
         last = StreamID.parse(new[-1].id) if new else None
         if (last is not None and last >= now_only.upto[stream]) or not (claims or new):
             now_only.reached.add(stream)
-        return not (stream in now_only.claimed and stream in now_only.reached)
+        return not self._finished(stream)
+
+    def _finished(self, stream: str) -> bool:
+        """Whether an available-now run has all that it takes of ``stream``."""
+        now_only = self._limits.run
+        return now_only is not None and stream in now_only.claimed & now_only.reached
 
     def _take(self, stream: str, found: list[Delivered], new: list[Delivered]) -> None:
         self._weigh(stream, found)
@@ -244,13 +249,13 @@ class Taking:
     def _room(self, stream: str) -> int:
         """How many entries of ``stream`` may be asked for now."""
         taken = self._taken.values()
-        most = self._limits.bytes
-        if most is not None and sum(one.weight for one in taken) >= most:
-            return 0
-        if sum(len(one.runs) for one in taken) >= MOST_RUNS:
+        most_bytes = PAGE_BYTES
+        if self._limits.bytes is not None:
+            most_bytes = min(PAGE_BYTES, self._limits.bytes - sum(one.weight for one in taken))
+        if most_bytes <= 0 or sum(len(one.runs) for one in taken) >= MOST_RUNS:
             return 0
         singles = MOST_SINGLES - sum(len(one.singles) for one in taken)
-        return max(0, min(self._left(), singles, self._of(stream).page()))
+        return max(0, min(self._left(), singles, self._of(stream).page(most_bytes)))
 
     # --- dead letters -----------------------------------------------------------------------------
 

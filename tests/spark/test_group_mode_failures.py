@@ -1,0 +1,349 @@
+"""Group mode when something is wrong: what is gone, what vanished, who else reads, bad input."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.errors import DataLoss, DeclarationError, Disconnected, HeadwaterError
+from headwater.messages import reader_key
+from headwater.spark.group_mode.finishing import settle_committed
+from headwater.spark.options import parse_options
+from tests.spark.members import (
+    CLAIM_AFTER_MS,
+    Consumer,
+    GroupQuery,
+    checkpoint,
+    eventually,
+    member_query,
+    owners,
+)
+from tests.spark.queries import Query
+from tests.spark.stores import Shop
+
+pytestmark = pytest.mark.peer
+
+STORES = ("headwater", "redis-8.2", "valkey-9.1")
+
+
+@pytest.fixture
+def worker(shop: Shop) -> Iterator[Consumer]:
+    consumer = Consumer(shop)
+    yield consumer
+    consumer.close()
+
+
+# --- what is gone ---------------------------------------------------------------------------------
+
+
+def test_what_goes_before_it_is_read_is_loss(shop: Shop, warned: pytest.LogCaptureFixture) -> None:
+    shop.add("s", range(1, 11))
+    with member_query(shop) as query:
+        query.plan()
+        shop.delete("s", 3, 4)
+        with pytest.raises(DataLoss, match=r"2 of 10 entries that were delivered to 'spark'"):
+            query.read()
+    with member_query(shop, log=query.log, failOnDataLoss="false") as accepting:
+        assert accepting.read() == [1, 2, 5, 6, 7, 8, 9, 10]
+        assert not accepting.plan()
+    assert "2 of 10" in warned.text
+    assert owners(shop) == {}
+
+
+def test_own_entries_that_went_before_any_batch_named_them_are_loss(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 5))
+    first = GroupQuery(shop)
+    first.plan()
+    first.kill()
+    shop.delete("s", 2)
+
+    with member_query(shop) as query:
+        for _attempt in range(2):
+            with pytest.raises(DataLoss, match=r"1 entries \(2-1 …\) that were delivered"):
+                query.plan()
+    with member_query(shop, failOnDataLoss="false") as accepting:
+        assert accepting.read_all() == [1, 3, 4]
+    assert owners(shop) == {}
+
+
+def test_trimming_what_was_read_is_no_loss(shop: Shop) -> None:
+    shop.add("s", range(1, 11))
+    with member_query(shop) as query:
+        query.plan()
+        assert len(query.read()) == 10
+        shop.client.xtrim("s", maxlen=0, approximate=False)
+        shop.add("s", [11])
+        assert query.plan()
+        assert query.read() == [11]
+        assert owners(shop) == {11: "spark"}
+
+
+# --- a group that vanishes ------------------------------------------------------------------------
+
+
+def test_a_group_that_was_destroyed_goes_on_behind_what_was_seen(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 6))
+    with member_query(shop) as query:
+        assert query.read_all() == [1, 2, 3, 4, 5]
+        shop.client.xgroup_destroy("s", "g")
+        shop.add("s", [6])
+        assert query.read_all() == [6]
+        shop.client.xgroup_destroy("s", "g")
+        shop.add("s", [7])
+    assert "was gone and is made again behind 5-1" in warned.text
+
+    # Also when it vanishes while no query runs
+    with member_query(shop, log=query.log) as later:
+        assert later.read_all() == [7]
+
+
+def test_a_stream_that_was_made_anew_is_read_from_its_beginning(shop: Shop) -> None:
+    shop.add("s", range(1, 6))
+    with member_query(shop) as query:
+        assert len(query.read_all()) == 5
+        shop.client.delete("s")
+        shop.add("s", [2, 3])
+        assert query.read_all() == [2, 3]
+        shop.client.delete("s")
+    with member_query(shop, log=query.log) as later:
+        shop.add("s", [2, 3])
+        assert later.read_all() == [2, 3]
+
+
+def test_a_group_that_vanishes_while_a_batch_runs_does_not_stop_it(shop: Shop) -> None:
+    shop.add("s", range(1, 6))
+    with member_query(shop) as query:
+        query.plan()
+        shop.client.xgroup_destroy("s", "g")
+        assert query.read() == [1, 2, 3, 4, 5]
+        shop.add("s", [6])
+        assert query.read_all() == [6]
+        assert owners(shop) == {}
+
+
+def test_what_another_member_registered_anew_is_settled(shop: Shop, worker: Consumer) -> None:
+    from headwater.groups.member import rejoin
+    from headwater.groups.operation import run
+
+    shop.add("s", range(1, 6))
+    with member_query(shop) as query:
+        query.plan()
+        shop.client.xgroup_destroy("s", "g")
+        run(worker.client, rejoin(worker.member, unsettled=(), seen=b"5-1", mark="anew"))
+        assert query.read() == [1, 2, 3, 4, 5]
+        assert not query.plan()
+        assert owners(shop) == {}
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+def test_a_lost_connection_is_made_again_and_loses_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a connection that goes after each of the first replies to reads, which are lost with it
+    from headwater.groups import claiming
+
+    shop.add("s", range(1, 1001))
+    lost = 0
+    new = claiming.Reader._new
+
+    def losing(self: Any, limit: int, **rest: Any) -> Any:
+        nonlocal lost
+        found = yield from new(self, limit, **rest)
+        if lost < 2 and found:
+            lost += 1
+            raise ConnectionResetError("as if the reply were lost")
+        return found
+
+    monkeypatch.setattr(claiming.Reader, "_new", losing)
+    with member_query(shop) as query:
+        assert query.read_all() == list(range(1, 1001))
+    assert lost == 2
+    assert owners(shop) == {}
+
+
+def test_a_store_that_is_away_is_said_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.spark.store.PATIENCE_SECONDS", 0.2)
+    nowhere = Shop("nowhere", "redis://:hunter2@127.0.0.1:1", None)  # type: ignore[arg-type]
+    with pytest.raises(Disconnected, match="cannot reach the store") as said:
+        GroupQuery(nowhere)
+    assert "hunter2" not in str(said.value)
+
+
+# --- one query a name -----------------------------------------------------------------------------
+
+
+def test_a_second_query_of_the_same_name_is_refused(shop: Shop) -> None:
+    shop.add("s", range(1, 4))
+    with member_query(shop) as query:
+        query.plan()
+        with pytest.raises(HeadwaterError, match="another query reads as 'spark'"):
+            GroupQuery(shop)
+        # Another name shares the group
+        with member_query(shop, consumerPrefix="other") as other:
+            assert not other.plan()
+        assert query.read() == [1, 2, 3]
+        assert not query.plan()
+
+
+def test_the_name_of_a_dead_query_is_free_after_one_lease(shop: Shop) -> None:
+    shop.add("s", range(1, 4))
+    key = reader_key("s", "g", "spark")
+    shop.client.set(key, "a driver that is dead", px=1_000)
+
+    with member_query(shop) as query:
+        assert query.read_all() == [1, 2, 3]
+        assert shop.client.get(key) != b"a driver that is dead"
+    assert not shop.client.exists(key)
+
+
+def test_a_query_whose_name_was_taken_from_it_ends(shop: Shop) -> None:
+    shop.add("s", range(1, 4))
+    key = reader_key("s", "g", "spark")
+    with member_query(shop) as query:
+        query.plan()
+        shop.client.set(key, "somebody else")
+        driver: Any = query.reader._driver
+        eventually(lambda: driver._holder._lost, "the thread finds out")
+        with pytest.raises(HeadwaterError, match="held by somebody else"):
+            query.plan()
+    assert shop.client.get(key) == b"somebody else"
+
+
+def test_a_name_that_ran_out_meanwhile_is_taken_again(shop: Shop) -> None:
+    shop.add("s", range(1, 4))
+    key = reader_key("s", "g", "spark")
+    with member_query(shop) as query:
+        query.plan()
+        shop.client.delete(key)
+        eventually(lambda: shop.client.exists(key), "the thread holds it again")
+        assert query.read() == [1, 2, 3]
+        assert not query.plan()
+
+
+def test_renewal_ends_with_the_parent_process(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with member_query(shop) as query:
+        thread = query.reader._driver._keeper._thread
+        assert thread.is_alive()
+        monkeypatch.setattr(os, "getppid", lambda: 1)
+        eventually(lambda: not thread.is_alive(), "the thread ends")
+
+
+# --- what disagrees -------------------------------------------------------------------------------
+
+
+def test_members_agree_when_entries_are_claimed(shop: Shop, worker: Consumer) -> None:
+    with pytest.raises(DeclarationError, match=rf"claims after {CLAIM_AFTER_MS} ms.*60000 ms"):
+        GroupQuery(shop, minIdleTime="1m")
+
+
+def test_without_min_idle_time_the_groups_is_taken(shop: Shop, worker: Consumer) -> None:
+    from headwater.spark.ddl import parse_schema
+    from headwater.spark.source import HeadwaterSource
+
+    options = {"url": shop.url, "stream": "s", "group": "g"}
+    reader = HeadwaterSource(options).streamReader(parse_schema("n bigint"))
+    reader.initialOffset()
+    assert reader._driver._crew.member("s").claim_after_ms == CLAIM_AFTER_MS
+    reader.stop()
+
+
+def test_a_checkpoint_of_another_kind_or_name_is_refused(shop: Shop) -> None:
+    shop.add("s", [1])
+    reading_the_log = Query(shop)
+    reading_the_log.plan()
+    with member_query(shop) as query:
+        query.plan()
+        with pytest.raises(DeclarationError, match="not of a query in group mode"):
+            query.reader.partitions({}, reading_the_log.log[-1])
+    with pytest.raises(DeclarationError, match="no query in log mode has written"):
+        reading_the_log.reader.latestOffset(
+            query.log[-1], reading_the_log.reader.getDefaultReadLimit()
+        )
+    for option, name in (("group", "h"), ("consumerPrefix", "tables")):
+        other = GroupQuery(shop, log=query.log, **{option: name})
+        with pytest.raises(DeclarationError, match=f"{option}: the checkpoint was written with"):
+            other.plan()
+        other.stop()
+
+
+def test_a_key_of_another_type_is_named(shop: Shop) -> None:
+    shop.client.rpush("s", "no stream")
+    with pytest.raises(DeclarationError, match="the key 's' holds a list, not a stream"):
+        GroupQuery(shop)
+
+
+def test_a_user_who_may_not_is_told_what_is_needed(shop: Shop) -> None:
+    shop.add("s", range(1, 4))
+    words = ("on", ">pw", "resetkeys", "~s", "~{s}*", "-@all")
+    shop.client.execute_command("ACL SETUSER", "tables", "reset", *words, "+xinfo")
+    url = shop.url.replace("://", "://tables:pw@")
+    allowed = Shop(shop.name, url, shop.client)
+    try:
+        with pytest.raises(HeadwaterError, match=r"NOPERM.*Group mode needs") as said:
+            GroupQuery(allowed)
+        assert "pw" not in str(said.value)
+        # And what it says is enough
+        needed = re.findall(r"[+-]@?[a-z]+(?=[ ,])", str(said.value).partition("needs")[2])
+        shop.client.execute_command("ACL SETUSER", "tables", *needed)
+        with member_query(allowed) as query:
+            assert query.read_all() == [1, 2, 3]
+            assert owners(shop) == {}
+    finally:
+        shop.client.execute_command("ACL DELUSER", "tables")
+
+
+# --- the end of a query ---------------------------------------------------------------------------
+
+
+def test_the_last_committed_batch_is_settled_after_the_end(shop: Shop, tmp_path: Path) -> None:
+    # Given a query of two batches, the second of which was not committed
+    shop.add("s", range(1, 8))
+    query = GroupQuery(shop, maxEntriesPerTrigger="4")
+    query.plan()
+    query.plan()
+    query.kill()
+    options = parse_options({"url": shop.url, "stream": "s", "group": "g"})
+
+    # When it has ended, what the log says is committed is settled, once
+    assert settle_committed(options, tmp_path / "nothing") == 0
+    none = checkpoint(tmp_path / "none", query.log, committed=None)
+    assert settle_committed(options, none) == 0
+    one = checkpoint(tmp_path / "one", query.log, committed=0)
+    assert settle_committed(options, one) == 0  # the query did that itself
+    assert len(owners(shop)) == 3
+    both = checkpoint(tmp_path / "both", query.log, committed=1)
+    assert settle_committed(options, both) == 3
+    assert settle_committed(options, both) == 0
+    assert owners(shop) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("v2\n{}\n{}", "has the format 'v2'"),
+        ("v1\n{}", "no offset file of a query with a source at place 0"),
+        ("v1\n{}\n{", "no offset file"),
+        ('v1\n{}\n{"s": {"from": "0-0"}}', "not of a query in group mode"),
+        (
+            'v1\n{}\n{"group": "g", "consumer": "spark", "batch": 1, "streams": {"s": {"runs": [[]]}}}',
+            "not of a query in group mode",
+        ),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_is_said(text: str, said: str, tmp_path: Path) -> None:
+    options = parse_options({"url": "redis://localhost:1", "stream": "s", "group": "g"})
+    where = checkpoint(tmp_path / "c", [{}], committed=0)
+    (where / "offsets" / "0").write_text(text)
+    with pytest.raises(HeadwaterError, match=said):
+        settle_committed(options, where)
