@@ -15,7 +15,7 @@ from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.runner import start_spark
 from headwater.spark.pipeline.status import sources_below
 from headwater.spark.pipeline.stores import Stores
-from headwater.spark.pipeline.views import new_session, streamed, table_frames
+from headwater.spark.pipeline.views import check_streaming, new_session, streamed, table_frames
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -61,6 +61,7 @@ def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
     spark = start_spark(pipeline, master=master)
     streaming = new_session(spark, pipeline)
     frames = table_frames(streaming, pipeline, streamed(streaming, pipeline), stores.streamed)
+    check_streaming(pipeline, frames)
     schemas: dict[str, StructType] = {name: frame.schema for name, frame in frames.items()}
     schemas |= schemas_of_completes(new_session(spark, pipeline), pipeline, schemas)
     tables: list[PlannedTable] = []

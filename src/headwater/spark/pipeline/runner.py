@@ -28,7 +28,13 @@ from headwater.spark.pipeline.progress import Progress, lag_text, line_of
 from headwater.spark.pipeline.recompute import Recomputer, schemas_of_completes
 from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.stores import Stores
-from headwater.spark.pipeline.views import new_session, sources_of, streamed, table_frames
+from headwater.spark.pipeline.views import (
+    check_streaming,
+    new_session,
+    sources_of,
+    streamed,
+    table_frames,
+)
 from headwater.spark.sessions import session
 
 if TYPE_CHECKING:
@@ -124,6 +130,7 @@ class _Run:
         frames = table_frames(
             streaming, self._pipeline, streamed(streaming, self._pipeline), self._stores.streamed
         )
+        check_streaming(self._pipeline, frames)
         schemas = {name: frame.schema for name, frame in frames.items()}
         batch = new_session(self._spark, self._pipeline)
         schemas_of_completes(batch, self._pipeline, schemas)

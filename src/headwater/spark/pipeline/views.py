@@ -136,6 +136,21 @@ def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFr
     return frame
 
 
+def check_streaming(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> None:
+    """Refuse what Spark refuses when a query starts: no query starts before all of them could."""
+    for name, frame in frames.items():
+        jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark has no other door to it
+        mode = getattr(
+            jvm.org.apache.spark.sql.streaming.OutputMode, pipeline.tables[name].mode.title()
+        )()
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        explained(
+            pipeline,
+            f"table.{name}",
+            lambda: checker.checkForStreaming(analysed(frame), mode),  # noqa: B023 - called now
+        )
+
+
 def _with_watermarks(
     pipeline: Pipeline, table: Table, views: dict[str, DataFrame]
 ) -> dict[str, DataFrame]:

@@ -1,0 +1,208 @@
+"""Expectations count, drop, hold back or refuse rows, each row once, in every mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from headwater.errors import ExpectationFailed
+from headwater.spark.pipeline import Progress, load, run
+from headwater.spark.pipeline.sinks import BatchId
+from headwater.spark.pipeline.stores import Stores
+from tests.spark.stores import QUICK_JVM, Shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
+
+STORES = ("headwater",)
+
+FILE = """
+[spark]
+master = "local[2]"
+conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
+
+[source.raw]
+url = "${HW_TEST_URL}"
+stream = "s"
+schema = "id string, n bigint, price double"
+
+[table.kept]
+mode = "append"
+sql = "SELECT * FROM raw"
+path = "tables/kept"
+
+[[table.kept.expect]]
+name = "price_is_known"
+predicate = "price > 0"
+action = "quarantine"
+
+[[table.kept.expect]]
+name = "small"
+predicate = "n < 18"
+action = "drop"
+
+[[table.kept.expect]]
+name = "odd"
+predicate = "n % 2 = 1"
+action = "keep"
+
+[table.below]
+mode = "append"
+sql = "SELECT n FROM kept"
+path = "tables/below"
+
+[table.totals]
+mode = "complete"
+sql = "SELECT n % 5 AS part, count(*) AS n FROM kept GROUP BY n % 5"
+path = "tables/totals"
+
+[[table.totals.expect]]
+name = "part_is_not_four"
+predicate = "part <> 4"
+action = "quarantine"
+""".replace("QUICK_JVM", QUICK_JVM)
+
+
+@pytest.fixture
+def file(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HW_TEST_URL", shop.url)
+    path = tmp_path / "checked.toml"
+    path.write_text(FILE)
+    return path
+
+
+def fill(shop: Shop, numbers: range) -> None:
+    """Every seventh price is none."""
+    pipeline = shop.client.pipeline(transaction=False)
+    for number in numbers:
+        body: Any = {"n": number, "price": "none" if number % 7 == 0 else "1.5"}
+        pipeline.xadd("s", body, id=f"{number}-1")
+    pipeline.execute()
+
+
+def rows(file: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        ds.dataset(str(file.parent / "tables" / name), partitioning="hive").to_table().to_pylist()
+    )
+    return found
+
+
+def silent(_line: str) -> None:
+    return None
+
+
+def test_rows_go_where_their_expectations_send_them(
+    spark: SparkSession, shop: Shop, file: Path
+) -> None:
+    # Given twenty entries: 7 and 14 without a price, 18 to 20 too large
+    fill(shop, range(1, 21))
+    progress, lines = Progress(), list[str]()
+
+    run(load(file), report=lines.append, progress=progress)
+
+    # Then a price that is null has not met its expectation, and nothing is lost but what is dropped
+    good = [n for n in range(1, 18) if n % 7]
+    assert sorted(row["n"] for row in rows(file, "kept")) == good
+    held = {row["n"]: row["_expectations"] for row in rows(file, "kept.quarantine")}
+    assert held == {7: ["price_is_known"], 14: ["price_is_known", "odd"]}
+    kept = progress["kept"]
+    assert (kept.rows, kept.dropped, kept.quarantined) == (15, 3, 2)
+    assert kept.violations == {"price_is_known": 2, "small": 3, "odd": 10}
+    assert any(
+        "3 dropped, 2 quarantined; not met: price_is_known 2, small 3, odd 10" in one
+        for one in lines
+    )
+
+    # And a table that reads it has its rows, and one that is made anew has a quarantine of its own
+    assert sorted(row["n"] for row in rows(file, "below")) == good
+    assert {row["part"] for row in rows(file, "totals")} == {0, 1, 2, 3}
+    assert [row["part"] for row in rows(file, "totals.quarantine")] == [4]
+
+    # When a run has nothing to add, the quarantine stays and the complete one is made anew
+    run(load(file), report=silent)
+    assert len(rows(file, "kept.quarantine")) == 2
+    assert len(rows(file, "totals.quarantine")) == 1
+
+
+def test_fail_comes_before_anything_is_written(spark: SparkSession, shop: Shop, file: Path) -> None:
+    file.write_text(
+        FILE.replace('action = "drop"', 'action = "fail"').partition("[table.below]")[0]
+    )
+    fill(shop, range(1, 21))
+
+    with pytest.raises(ExpectationFailed) as raised:
+        run(load(file), report=silent)
+
+    assert str(raised.value).startswith(
+        f"{file}: table kept: expectation 'small' (n < 18) does not hold for 3 of 20 rows, one of them "
+        "with id "
+    )
+    assert not list((file.parent / "tables").rglob("*.parquet"))
+
+    # And once the expectation is loosened, the same entries are there once
+    file.write_text(FILE.partition("[table.below]")[0])
+    run(load(file), report=silent)
+    assert len(rows(file, "kept")) == 15
+
+
+def test_a_batch_is_computed_once_however_often_its_rows_are_looked_at(
+    spark: SparkSession, file: Path
+) -> None:
+    # Given a batch whose every computed row is counted
+    stores = Stores(load(file))
+    kept = stores.streamed["kept"]
+    kept.prepare()
+    kept.checkpoint.path.mkdir(parents=True, exist_ok=True)
+    (kept.checkpoint.path / "metadata").write_text('{"id": "q"}')
+    computed = spark.sparkContext.accumulator(0)
+
+    def count(row: Any) -> Any:
+        computed.add(1)
+        return row
+
+    numbers = spark.sparkContext.parallelize(
+        [(f"{n}-1", n, 1.0 if n % 7 else None) for n in range(1, 21)]
+    )
+    frame = spark.createDataFrame(numbers.map(count), "id string, n bigint, price double")
+
+    outcome = kept.write(frame, BatchId(0))
+
+    assert (outcome.rows, outcome.dropped, outcome.quarantined) == (15, 3, 2)
+    assert computed.value == 20
+
+
+def test_a_batch_that_was_cut_short_leaves_each_row_in_one_place(
+    spark: SparkSession, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a driver that dies when the quarantine is written and the table is not
+    def opened() -> Any:
+        kept = Stores(load(file)).streamed["kept"]
+        kept.prepare()
+        return kept
+
+    kept = opened()
+    kept.checkpoint.path.mkdir(parents=True, exist_ok=True)
+    (kept.checkpoint.path / "metadata").write_text('{"id": "q"}')
+    frame = spark.range(1, 21).selectExpr(
+        "concat(id, '-1') AS id", "id AS n", "CASE WHEN id % 7 <> 0 THEN 1.0D END AS price"
+    )
+
+    def die(*_arguments: Any) -> int:
+        raise RuntimeError("the power is gone")
+
+    monkeypatch.setattr(kept.sink, "write", die)
+    with pytest.raises(RuntimeError):
+        kept.write(frame, BatchId(0))
+    assert len(rows(file, "kept.quarantine")) == 2
+
+    # When the batch is run again, and once more
+    outcomes = [opened().write(frame, BatchId(0)).rows for _ in range(2)]
+
+    assert outcomes == [15, -1]
+    assert len(rows(file, "kept")) == 15
+    assert len(rows(file, "kept.quarantine")) == 2
