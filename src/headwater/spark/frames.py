@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
-from headwater.spark.embedded import reachable
+from headwater.spark.embedded import reachable_options
+from headwater.spark.sessions import bring_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +146,7 @@ def _source_options(
 
     texts = _place(stream, url) | option_texts(options, OPTIONS)
     parse_options(texts)  # before Spark starts a process to say the same
-    return texts | {"url": reachable(texts["url"], spark)}
+    return _for_spark(texts, spark)
 
 
 def _sink_options(
@@ -161,7 +162,12 @@ def _sink_options(
     # As a list: a comma or a star in it is part of the name.
     texts = _place([stream], url) | option_texts(options, OPTIONS)
     parse_options(texts, streaming=streaming)
-    return texts | {"url": reachable(texts["url"], spark)}
+    return _for_spark(texts, spark)
+
+
+def _for_spark(texts: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
+    bring_module(spark)
+    return reachable_options(texts, spark)
 
 
 def _place(stream: str | Sequence[str], url: str | None) -> dict[str, str]:
