@@ -105,6 +105,7 @@ class ReplyCutter:
                 return count
             self.count, self._position = count, self._next
         if self.count == 0:
+            self._parts = 1
             self.end = self._position
             return WHOLE
         if self._parts == 0:

@@ -97,7 +97,8 @@ class PageDecoder:
         try:
             self._reader.feed(bytes(memoryview(self._buffer)[begin : begin + size]))
             reply = self._reader.gets()
-        except hiredis.ProtocolError as error:
+        except (hiredis.ProtocolError, TypeError) as error:
+            # TypeError: a map or a set of what cannot be in one.
             raise ProtocolError(f"the server's reply is malformed: {error}") from None
         if reply is _MORE:
             return None
