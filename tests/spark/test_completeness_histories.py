@@ -76,6 +76,8 @@ class History:
             self.trim()
 
     def set_counters(self) -> None:
+        if not self.shop.client.exists("s"):
+            return
         self.forged = True
         info: Any = self.shop.client.execute_command("XINFO STREAM", "s")
         values = {_text(key): _text(value) for key, value in _pairs(info)}

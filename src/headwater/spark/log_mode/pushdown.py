@@ -10,7 +10,8 @@ Rule 2. Ids order as numbers and the column ``id`` as text, "10-0" before "9-0".
     timestamp   =, <, <=, >, >=, IN       ids of those milliseconds; IN as above
 
 Spark calls a reader that has `pushFilters` only with spark.sql.python.filterPushdown.enabled=true, and
-refuses it without. So this one is made for ``pushdown=true`` alone.
+refuses it without. So this one is made for ``pushdown=true`` alone. And Spark 4.3 keeps what it left in
+the loaded frame, for the next query on it too: a frame with pushdown is for one query.
 """
 
 from __future__ import annotations

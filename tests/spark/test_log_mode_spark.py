@@ -1,0 +1,302 @@
+"""Log mode inside Spark: what only Spark can show, and hard input."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from headwater.spark.log_mode.queries import committed
+from tests.spark.stores import Shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
+
+STORES = ("headwater",)
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def batch(spark: SparkSession, shop: Shop, schema: str | None = None, **options: Any) -> DataFrame:
+    reader = spark.read.format("headwater").options(**({"url": shop.url, "stream": "s"} | options))
+    return (reader.schema(schema) if schema else reader).load()
+
+
+def stream(spark: SparkSession, shop: Shop, schema: str, **options: Any) -> DataFrame:
+    given = {"url": shop.url, "stream": "s"} | options
+    return spark.readStream.format("headwater").options(**given).schema(schema).load()
+
+
+class Collected:
+    """A streaming query whose batches are kept as lists."""
+
+    def __init__(self, frame: DataFrame, checkpoint: Path, mode: str = "append") -> None:
+        self.batches: list[list[Any]] = []
+        writer = frame.writeStream.outputMode(mode).foreachBatch(self._keep)
+        self.query: StreamingQuery = writer.option("checkpointLocation", str(checkpoint)).start()
+
+    def _keep(self, frame: DataFrame, _number: int) -> None:
+        self.batches.append(frame.collect())
+
+    def rows(self) -> list[Any]:
+        """Everything that came until now, once all that is there has been read."""
+        self.query.processAllAvailable()
+        return [row for rows in self.batches for row in rows]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.query.stop()
+
+
+# --- columns and filters --------------------------------------------------------------------------
+
+
+def test_inferred_columns_can_be_queried_and_given_to_a_streaming_query(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", range(1, 101), price="1.50", day="2013-01-31", lines='[{"item": "tea"}]')
+
+    frame = batch(spark, shop, inferSchema="true")
+
+    assert frame.schema.simpleString() == (
+        "struct<stream:string,id:string,timestamp:timestamp,n:bigint,price:double,day:date,"
+        "lines:array<struct<item:string>>,_rescued:string>"
+    )
+    total = frame.where("day = DATE'2013-01-31'").selectExpr("sum(n * price)", "max(lines[0].item)")
+    assert tuple(total.collect()[0]) == (7575.0, "tea")
+    given = spark.readStream.format("headwater").options(url=shop.url, stream="s")
+    with Collected(given.schema(frame.schema).load(), tmp_path / "a") as collected:
+        assert sum(row.n for row in collected.rows()) == 5050
+    with pytest.raises(Exception, match="inferSchema is for batch reads"):
+        given.option("inferSchema", "true").load().writeStream.format("noop").option(
+            "checkpointLocation", str(tmp_path / "b")
+        ).start().processAllAvailable()
+
+
+def test_pushed_filters_leave_fewer_entries_to_be_read(spark: SparkSession, shop: Shop) -> None:
+    shop.add("s", range(1, 1001))
+    shop.add("t", range(1, 1001))
+    spark.conf.set(PUSHDOWN, "true")
+    some = (
+        "stream = 's' AND timestamp >= TIMESTAMP'1970-01-01 00:00:00.9Z' "
+        "AND timestamp < TIMESTAMP'1970-01-01 00:00:00.9505Z' AND id > '92'"
+    )
+
+    def where(condition: str) -> DataFrame:
+        # Loaded for each query: Spark keeps in a loaded frame what the last filters left of it.
+        return batch(spark, shop, stream="s,t", pushdown="true").where(condition)
+
+    try:
+        frame: Any = where(some)
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert sorted(row.id for row in frame.collect()) == [f"{n}-1" for n in range(920, 951)]
+        # What the reader answers for is not in Spark's filter, what it does not is.
+        applied = plan.partition("Filter ")[2].partition("\n")[0]
+        assert "id#" in applied
+        assert "timestamp#" not in applied
+        assert where("id IN ('5-1', '7-1')").count() == 4
+        assert where("id = '5-1' OR stream = 's'").count() == 1001
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+def test_without_its_setting_pushdown_is_refused_with_the_settings_name(
+    spark: SparkSession, shop: Shop
+) -> None:
+    shop.add("s", [1])
+
+    with pytest.raises(Exception, match=PUSHDOWN):
+        batch(spark, shop, pushdown="true").where("id = '1-1'").count()
+
+
+# --- streams under a query ------------------------------------------------------------------------
+
+
+def test_late_events_and_those_out_of_order_count_by_the_watermark(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    from pyspark.sql.functions import window
+
+    start = dt.datetime(2013, 1, 31, tzinfo=dt.UTC)
+
+    def add(*minutes: int) -> None:
+        for minute in minutes:
+            shop.client.xadd("s", {"at": (start + dt.timedelta(minutes=minute)).isoformat()})
+
+    add(3, 1, 12, 7, 2)
+    events = stream(spark, shop, "at timestamp").withWatermark("at", "10 minutes")
+    counted = events.groupBy(window("at", "5 minutes").alias("five")).count()
+    with Collected(counted, tmp_path, mode="append") as collected:
+        assert collected.rows() == []
+        add(4, 31)  # late, and within what is waited for; then the watermark moves to 21
+        collected.rows()
+        add(6, 0, 45)  # too late, both; the watermark moves to 35
+        found = {row.five.start.minute: row["count"] for row in collected.rows()}
+
+    assert found == {0: 4, 5: 1, 10: 1, 30: 1}
+
+
+def test_two_queries_on_one_stream_each_read_everything(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", range(1, 501))
+
+    with (
+        Collected(stream(spark, shop, "n int"), tmp_path / "a") as a,
+        Collected(stream(spark, shop, "n int", maxEntriesPerTrigger=120), tmp_path / "b") as b,
+    ):
+        a.rows()
+        shop.add("s", range(501, 601))
+        numbers = [sorted(row.n for row in one.rows()) for one in (a, b)]
+
+    assert numbers == [list(range(1, 601))] * 2
+    assert max(len(rows) for rows in b.batches) == 120
+    assert len(committed(shop.client, "s")) == 2
+
+
+def test_a_running_query_stops_when_entries_are_trimmed_under_it(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", range(1, 101))
+    with Collected(stream(spark, shop, "n int"), tmp_path) as collected:
+        collected.rows()
+        shop.client.xtrim("s", maxlen=0, approximate=False)  # what was read may go
+        shop.add("s", range(101, 201))
+        assert len(collected.rows()) == 200
+        pipeline = shop.client.pipeline(transaction=True)
+        for number in range(201, 301):
+            pipeline.xadd("s", {"n": number}, id=f"{number}-1")
+        pipeline.xtrim("s", maxlen=25, approximate=False)
+        pipeline.execute()
+
+        with pytest.raises(Exception, match=r"DataLoss: stream 's': 75 of 100 entries after 200-1"):
+            collected.rows()
+    assert len([row for rows in collected.batches for row in rows]) == 200
+
+
+def test_streams_that_appear_under_a_pattern_are_read_whole(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    for number in range(20):
+        shop.add(f"orders.{number}", range(1, 11))
+    frame = stream(spark, shop, "stream string, n int", stream="orders.*", maxEntriesPerTrigger=90)
+
+    with Collected(frame, tmp_path) as collected:
+        assert len(collected.rows()) == 200
+        shop.add("orders.late", range(1, 8))
+        shop.add("payments", [1])
+        rows = collected.rows()
+
+    assert len(rows) == 207
+    assert sorted(row.n for row in rows if row.stream == "orders.late") == list(range(1, 8))
+
+
+def test_a_checkpoint_of_another_stream_is_one_clear_error(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    shop.add("s", [1])
+    shop.add("t", [1])
+    with Collected(stream(spark, shop, "n int"), tmp_path) as collected:
+        collected.rows()
+
+    other = Collected(stream(spark, shop, "n int", stream="t"), tmp_path)
+    with other, pytest.raises(Exception, match="DeclarationError: stream: the checkpoint is of s"):
+        other.rows()
+    assert other.batches == []
+
+
+# --- a million entries ----------------------------------------------------------------------------
+
+MILLION = 1_000_000
+ODD = [b"", b"\n", b"a\r\nb\n", b"\xff\x00\xfe", "né\u2028".encode(), b"plain", b"$-1\r\n"]
+
+
+def _body(number: int) -> dict[str, bytes]:
+    """Fields of which some are missing, some empty, some binary, some with line ends inside."""
+    body = {"n": b"%d" % number, "odd": ODD[number % len(ODD)] + b"%d" % (number % 3)}
+    if number % 5:
+        body["maybe"] = ODD[number % 4]
+    if number % 1000 == 0:
+        body["big"] = bytes(range(256)) * 20
+    return body
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_million_odd_entries_arrive_as_they_were_written(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as f
+
+    for first in range(0, MILLION, 20_000):
+        pipeline = shop.client.pipeline(transaction=False)
+        for number in range(first, first + 20_000):
+            body: Any = _body(number)
+            pipeline.xadd("s", body, id=f"{number + 1}-0")
+        pipeline.execute()
+    schema = "id string, n bigint, odd binary, maybe binary, big binary, _rescued string"
+
+    def summed(frame: DataFrame) -> list[Any]:
+        hashed = frame.selectExpr("*", "substr(sha2(odd, 256), 1, 8) AS odd_hash").selectExpr(
+            "*", "conv(odd_hash, 16, 10) * (n % 1000) AS mixed"
+        )
+        rows = hashed.agg(
+            f.count("n"),
+            f.sum("n"),
+            f.count("maybe"),
+            f.sum(f.length("maybe")),
+            f.count("big"),
+            f.min(f.md5("big")),
+            f.count("_rescued"),
+            f.expr("cast(sum(mixed) AS decimal(38, 0))"),
+        ).collect()
+        return [*rows[0]]
+
+    found = summed(batch(spark, shop, schema, minPartitions=8))
+
+    assert [int(value) if i != 5 else value for i, value in enumerate(found)] == _expected(shop)
+    frame = stream(spark, shop, "n bigint, odd binary", maxEntriesPerTrigger=300_000)
+    sizes: list[int] = []
+
+    def keep(part: DataFrame, _number: int) -> None:
+        sizes.append(part.count())
+
+    query = (
+        frame.writeStream.foreachBatch(keep)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sizes == [300_000, 300_000, 300_000, 100_000]
+
+
+def _expected(shop: Shop) -> list[Any]:
+    """The same sums by redis-py and a loop."""
+    count = total = maybe = length = big = mixed = 0
+    smallest = None
+    start = "-"
+    while True:
+        page: Any = shop.client.xrange("s", min=start, count=10_000)
+        if not page:
+            return [count, total, maybe, length, big, smallest, 0, mixed]
+        for _id, fields in page:
+            number = int(fields[b"n"])
+            count, total = count + 1, total + number
+            if b"maybe" in fields:
+                maybe, length = maybe + 1, length + len(fields[b"maybe"])
+            if b"big" in fields:
+                big += 1
+                digest = hashlib.md5(fields[b"big"]).hexdigest()
+                smallest = digest if smallest is None else min(smallest, digest)
+            odd = hashlib.sha256(fields[b"odd"]).hexdigest()[:8]
+            mixed += int(odd, 16) * (number % 1000)
+        start = f"({page[-1][0].decode()}"
