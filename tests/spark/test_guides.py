@@ -22,13 +22,26 @@ def blocks(guide: str, language: str) -> list[str]:
 
 def test_the_pipeline_in_the_guide_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_URL", "redis://localhost:6379")
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
     (tmp_path / "items.csv").write_text("item,category\n")
     text = "\n".join(blocks("pipeline.md", "toml"))
     (tmp_path / "orders.toml").write_text(text)
 
     pipeline = load(tmp_path / "orders.toml")
 
-    assert list(pipeline.tables) == ["sales", "by_category"]
+    assert set(pipeline.tables) == {
+        "sales",
+        "by_category",
+        "per_hour",
+        "last_price",
+        "dear",
+        "dead_letters",
+    }
+    assert pipeline.inputs["customers"].options["password"] == "hunter2"
+    assert "hunter2" not in repr(pipeline)
+    assert [e.action for e in pipeline.tables["sales"].expectations] == ["quarantine", "keep"]
+    assert pipeline.tables["sales"].quarantine == tmp_path / "tables" / "sales.quarantine"
+    assert pipeline.sources["dead_letters_0"].options["stream"] == "{orders}.dea[d]"
     assert pipeline.archive == Archive(
         tmp_path / "archive", (pipeline.sources["orders"],), keep_ms=7 * 86_400_000
     )

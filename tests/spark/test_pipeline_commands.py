@@ -31,7 +31,7 @@ STORES = ("headwater",)
 
 PASSWORD = "hunter2"
 
-FILE = '''
+FILE = """
 [spark]
 master = "local[2]"
 conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
@@ -54,15 +54,6 @@ name = "named"
 predicate = "name IS NOT NULL"
 action = "quarantine"
 
-[table.per_minute]
-mode = "append"
-sql = """
-    SELECT window(timestamp, '1 minute') AS minute, count(*) AS n
-    FROM sales GROUP BY window(timestamp, '1 minute')
-"""
-watermark = { column = "timestamp", delay = "10m" }
-path = "tables/per_minute"
-
 [table.total]
 mode = "complete"
 sql = "SELECT count(*) AS n FROM sales"
@@ -75,7 +66,18 @@ path = "tables/dead"
 mode = "complete"
 sql = "SELECT `group`, count(*) AS n, max(deliveries) AS most FROM dead_letters GROUP BY `group`"
 path = "tables/dead_by_group"
-'''.replace("QUICK_JVM", QUICK_JVM)
+""".replace("QUICK_JVM", QUICK_JVM)
+
+LATE = """
+[table.per_minute]
+mode = "append"
+sql = '''
+    SELECT window(timestamp, '1 minute') AS minute, count(*) AS n
+    FROM sales GROUP BY window(timestamp, '1 minute')
+'''
+watermark = { column = "timestamp", delay = "10m" }
+path = "tables/per_minute"
+"""
 
 DEAD = "{orders}.dead"
 
@@ -143,6 +145,7 @@ def test_a_pipeline_is_planned_run_looked_at_and_replayed(
     fill(shop)
 
     # When it is planned, everything is said and nothing is written
+    file.write_text(FILE + LATE)
     planned = command("plan", str(file)).output
     place = shop.url.rpartition("/")[2]
     assert f"source orders: orders at redis://***@{place} (log, from earliest)" in planned
@@ -156,7 +159,7 @@ def test_a_pipeline_is_planned_run_looked_at_and_replayed(
     assert not (file.parent / "tables").exists()
 
     # And what no stream can do is said before anything is written too
-    file.write_text(FILE.replace("watermark =", "# watermark ="))
+    file.write_text(FILE + LATE.replace("watermark =", "# watermark ="))
     refused = str(command("run", str(file)).exception)
     assert f"{file}: table.per_minute: [" in refused
     assert "without watermark" in refused

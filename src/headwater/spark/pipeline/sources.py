@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -168,10 +168,21 @@ def dead_streams(options: SourceOptions) -> list[str]:
 
 
 def _places(names: list[str]) -> list[str]:
-    """The option ``stream`` for these: one for all names, one for each pattern."""
-    plain = [name for name in dict.fromkeys(names) if not _is_pattern(name)]
-    patterns = [name for name in dict.fromkeys(names) if _is_pattern(name)]
-    return ([json.dumps(plain)] if plain else []) + patterns
+    """The option ``stream`` for each of these: a pattern, because a dead-letter stream comes to be
+    with the first dead letter, and a stream that is named must be there.
+
+    >>> _places(["{orders}.dead", "late.*"])
+    ['{orders}.dea[d]', 'late.*']
+    """
+    return [
+        name if _is_pattern(name) else f"{_escaped(name[:-1])}[{name[-1]}]"
+        for name in dict.fromkeys(names)
+    ]
+
+
+def _escaped(name: str) -> str:
+    """A pattern has no comma; any character may stand for one."""
+    return re.sub(r"([*?\[\]\\])", r"\\\1", name).replace(",", "?")
 
 
 def _is_pattern(name: str) -> bool:
