@@ -222,6 +222,25 @@ def test_a_stream_made_anew_with_old_ids_is_refused(shop: Shop, tmp_path: Path) 
         Table(shop, tmp_path)
 
 
+def test_a_query_whose_stream_was_deleted_reads_nothing_of_the_archive_twice(
+    shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 101))
+    archive(shop, tmp_path)
+    shop.add("s", range(101, 111))
+    query = Query(shop, archive=str(tmp_path), failOnDataLoss="false")
+    read = [number for batch in query.batches() for number in batch]
+    shop.client.delete("s")
+    read += [number for batch in query.batches() for number in batch]
+    shop.add("s", range(200, 203))
+
+    again = Query(shop, log=query.log, archive=str(tmp_path), failOnDataLoss="false")
+    read += [number for batch in again.batches() for number in batch]
+
+    assert read == [*range(1, 111), 200, 201, 202]
+    assert "deleted, made anew or set back" in warned.text
+
+
 def test_what_went_before_it_was_archived_is_loss(
     shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
 ) -> None:

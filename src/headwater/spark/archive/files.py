@@ -196,8 +196,9 @@ class _OpenFile:
             schema,
             compression="zstd",
             compression_level=1,
-            # Every id is another one; of values, names of fields and times many are alike.
-            use_dictionary=[*typed, "timestamp", "fields.key_value.key"],
+            # Every id and its time is another one; of values and names of fields many are alike.
+            use_dictionary=[*typed, "fields.key_value.key"],
+            column_encoding={"timestamp": "DELTA_BINARY_PACKED"},
             write_page_checksum=True,
         )
 

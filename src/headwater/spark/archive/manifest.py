@@ -164,11 +164,7 @@ class Manifest:
                     raise ValueError(f"it starts at {segment.start.id}, the line before ends at "
                                      f"{segments[-1].end.id}")  # fmt: skip
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataLoss(
-                    f"the archive's manifest {self._file} is damaged at line {number} "
-                    f"({type(error).__name__}: {error}). Restore it from a copy; the Parquet files "
-                    "beside it hold the entries."
-                ) from error
+                raise _damaged(self._file, number, error) from error
             segments.append(segment)
         return tuple(segments)
 
@@ -185,15 +181,21 @@ class Manifest:
             )
 
 
+def _damaged(file: Path, line: int, error: Exception) -> DataLoss:
+    return DataLoss(
+        f"the archive's manifest {file} is damaged at line {line} ({type(error).__name__}: {error}). "
+        "Restore it from a copy; the Parquet files beside it hold the entries."
+    )
+
+
 def archived_streams(path: Path | str) -> list[str]:
     """The streams that have an archive at ``path``."""
     found: list[str] = []
     for file in Path(path).glob(f"*/{STATE}/manifest.jsonl"):
-        lines = whole_lines(file)
-        if lines:
-            name = json.loads(lines[0])["archive"]
-            assert isinstance(name, str), file
-            found.append(name)
+        try:
+            found += [str(json.loads(line)["archive"]) for line in whole_lines(file)[:1]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(file, 1, error) from error
     return sorted(found)
 
 
