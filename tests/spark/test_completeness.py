@@ -10,6 +10,7 @@ from headwater.errors import DataLoss, DeclarationError
 from headwater.model import MIN_ID, StreamID
 from headwater.spark.log_mode.completeness import (
     Finding,
+    Memory,
     StreamState,
     judge,
     judge_range,
@@ -18,11 +19,13 @@ from headwater.spark.log_mode.completeness import (
     was_set_back,
 )
 from headwater.spark.log_mode.offsets import (
+    QUERY,
     Position,
     Span,
     end_offset,
     initial_offset,
     positions_of,
+    query_of,
     spans_of,
 )
 from headwater.spark.options import SourceOptions, parse_options
@@ -137,6 +140,56 @@ def test_the_offset_before_the_first_batch_differs_from_every_later_one() -> Non
     assert before != end_offset({"s": Span(AT, AT)})
     assert positions_of(before) == {"s": AT}
     assert spans_of(before) == {}
+
+
+def test_a_query_in_group_mode_left_a_checkpoint_that_is_named_as_such() -> None:
+    of_a_group = {"group": "g", "consumer": "spark", "batch": 7, "streams": {"s": {"seen": "9-3"}}}
+
+    with pytest.raises(DeclarationError, match="with the option group"):
+        positions_of(of_a_group)
+
+
+def test_the_querys_own_id_is_no_stream() -> None:
+    span = Span(AT, AT)
+    offset = end_offset({"s": span}, query="q")
+
+    assert query_of(offset) == "q"
+    assert query_of({"s": {}}) is None
+    assert spans_of(offset) == {"s": span}
+    assert positions_of(initial_offset({"s": AT}, query="q")) == {"s": AT}
+    with pytest.raises(DeclarationError, match="keep for themselves"):
+        options(stream=f"s,{QUERY}")
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (state(added=13), "entries-added went back from 14 to 13"),
+        (state(last=8), "last-generated-id went back from 9-0 to 8-0"),
+        (state(deleted=6), "max-deleted-entry-id went back from 7-0 to 6-0"),
+        (state(length=5, deleted=7), "the number of removed entries went back from 10 to 9"),
+        (state(first=5, deleted=7), "the first entry went back from 6-0 to 5-0"),
+        (None, "the key is gone, which counted 14 added"),
+        (state(deleted=7), None),
+        (state(length=0, last=20, deleted=9, added=15, first=0), None),
+    ],
+)
+def test_what_only_ever_rises_tells_another_stream(
+    now: StreamState | None, said: str | None
+) -> None:
+    memory = Memory()
+
+    assert memory.compare("s", state(deleted=7)) is None
+    assert memory.compare("s", now) == said
+    assert memory.compare("s", now) is None
+
+
+def test_an_empty_stream_that_never_held_anything_may_go() -> None:
+    memory = Memory()
+    memory.compare("s", state(length=0, last=0, added=0, first=0))
+
+    assert memory.compare("s", None) is None
+    assert judge("s", AT, state(), live=4, changed="entries-added went back") is not None
 
 
 @pytest.mark.parametrize("strange", [{"s": 5}, {"s": {"to": "x", "added_to": 1}}, {"s": {"to": 3}}])

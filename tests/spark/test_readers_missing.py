@@ -140,3 +140,57 @@ def test_a_stream_made_anew_is_loss_for_available_now_too(shop: Shop) -> None:
     later.reader.prepareForTriggerAvailableNow()
     with pytest.raises(DataLoss, match="made anew"):
         later.plan()
+
+
+def test_a_stream_that_went_between_available_nows_start_and_its_first_batch_is_loss(
+    shop: Shop,
+) -> None:
+    shop.add("s", range(1, 11))
+    query = Query(shop)
+    query.reader.prepareForTriggerAvailableNow()
+    shop.client.delete("s")
+
+    with pytest.raises(DataLoss, match="the key is gone"):
+        query.plan()
+
+
+def test_a_trimmed_stream_that_went_before_its_first_batch_is_loss(shop: Shop) -> None:
+    shop.add("s", range(1, 11))
+    shop.client.xtrim("s", maxlen=5, approximate=False)
+    query = Query(shop)
+    shop.client.delete("s")
+
+    with pytest.raises(DataLoss, match="the key is gone"):
+        query.plan()
+
+
+def test_a_running_query_sees_a_stream_made_anew_whose_counters_fit(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 11))
+    query = Query(shop, maxEntriesPerTrigger="5")
+    query.plan()
+    shop.client.delete("s")
+    shop.add("s", [*range(1, 6), 7, 8])  # five up to our place, as there were, and two after it
+
+    with pytest.raises(DataLoss, match="entries-added went back from 10 to 7"):
+        query.plan()
+    # What cannot be known: the checkpoint has no more than the counters, and these fit.
+    assert Query(shop, log=query.log, failOnDataLoss="false").batches() == [[7, 8]]
+    assert warned.messages == []
+
+
+def test_reading_goes_on_behind_a_place_that_a_changed_stream_still_has(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    shop.add("s", range(1, 101))
+    query = Query(shop)
+    query.batches()
+    shop.client.delete("s")
+    shop.add("s", [50, 60, 200, 201])
+
+    going_on = Query(shop, log=query.log, failOnDataLoss="false")
+
+    assert going_on.batches() == [[200, 201]]
+    assert len(warned.messages) == 1
+    assert "2 entries after 100-1 are read and 2 before it are not" in warned.messages[0]
