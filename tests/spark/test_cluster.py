@@ -1,0 +1,162 @@
+"""A standalone cluster: a master and a worker on which nothing of ours is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.spark import packing
+from headwater.spark.java import java_home
+from headwater.testing.server import server_process
+from tests.spark.cluster import Cluster, spark_home, standalone_cluster
+from tests.spark.stores import Shop
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark-cluster"),
+    pytest.mark.timeout(400),
+]
+
+BASE_PYTHON = os.path.realpath(sys.executable)
+ROWS = 2000
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+
+url, place = sys.argv[1], Path(sys.argv[2])
+{session}
+import headwater.spark
+
+def where(_batches):
+    # A module of what was brought, imported by an executor.
+    import pyarrow, headwater
+    yield pyarrow.RecordBatch.from_pydict({{"file": [headwater.__file__]}})
+
+rows = headwater.spark.read(spark, "s", url=url, schema="n bigint").agg({{"n": "sum"}}).collect()
+stream = headwater.spark.read_stream(spark, "s", url=url, schema="n bigint")
+query = (
+    stream.writeStream.format("parquet").option("path", str(place / "copy"))
+    .option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+)
+query.awaitTermination()
+copied = spark.read.parquet(str(place / "copy")).count()
+files = [row.file for row in spark.range(1).mapInArrow(where, "file string").collect()]
+(place / "said.json").write_text(json.dumps([rows[0][0], copied, files]))
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Shop]:
+    import redis
+
+    with (
+        server_process("--appendfsync", "no") as server,
+        redis.Redis.from_url(server.url, protocol=2) as client,
+    ):
+        made = Shop("headwater", server.url, client)
+        made.add("s", range(1, ROWS + 1))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a python3 that has what Headwater needs, and not Headwater."""
+    import importlib.util
+
+    directory = tmp_path_factory.mktemp("executor")
+    (directory / "lib").mkdir()
+    for name in ("redis", "hiredis", "msgspec", "google_crc32c", "pyarrow"):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        home = Path(spec.origin).parent
+        (directory / "lib" / name).symlink_to(home)
+    python = directory / "python3"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={directory}/lib${{PYTHONPATH:+:$PYTHONPATH}} exec {BASE_PYTHON} "$@"\n'
+    )
+    python.chmod(0o755)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def cluster(dependencies: Path) -> Iterator[Cluster]:
+    with standalone_cluster(path=f"{dependencies}:/usr/bin:/bin") as made:
+        yield made
+
+
+def run(
+    command: list[str], place: Path, session: str, store: Shop, **environment: str
+) -> list[Any]:
+    """What the program says, run as a driver of its own."""
+    place.mkdir()
+    (place / "app.py").write_text(PROGRAM.format(session=session))
+    done = subprocess.run(
+        [*command, str(place / "app.py"), store.url, str(place)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environment,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    said: list[Any] = json.loads((place / "said.json").read_text())
+    return said
+
+
+def test_executors_run_in_the_environment_that_was_packed(
+    cluster: Cluster, store: Shop, tmp_path: Path
+) -> None:
+    packed = packing.pack_environment(tmp_path / "headwater-env.tar.gz")
+    session = f"""
+import headwater.spark
+spark = headwater.spark.session(
+    master={cluster.master!r},
+    environment={str(packed.path)!r},
+    config={{"spark.executorEnv.HEADWATER_PYTHON": {BASE_PYTHON!r}}},
+)
+"""
+    total, copied, files = run([sys.executable], tmp_path / "run", session, store)
+
+    assert (total, copied) == (ROWS * (ROWS + 1) // 2, ROWS)
+    (file,) = set(files)
+    assert file.startswith(str(cluster.directory))
+    assert file.endswith("/environment/site-packages/headwater/__init__.py")
+
+
+def test_a_module_by_py_files_reads_with_the_plain_decoder_and_says_so(
+    cluster: Cluster, store: Shop, tmp_path: Path
+) -> None:
+    packed = packing.pack_module(tmp_path / "headwater.zip")
+    session = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+"""
+    bin_directory = Path(sys.executable).parent
+    total, copied, files = run(
+        [
+            str(spark_home() / "bin" / "spark-submit"),
+            *("--master", cluster.master, "--py-files", str(packed.path)),
+            *("--conf", "spark.ui.enabled=false"),
+        ],
+        tmp_path / "run",
+        session,
+        store,
+        JAVA_HOME=str(java_home()),
+        PATH=f"{bin_directory}:{os.environ['PATH']}",
+    )
+
+    assert (total, copied) == (ROWS * (ROWS + 1) // 2, ROWS)
+    (file,) = set(files)
+    assert "headwater.zip/headwater/__init__.py" in file
+    assert "headwater spark pack" in cluster.logs()
