@@ -1,0 +1,80 @@
+"""Batches on the terminal: the first rows of each, for whoever tries a declaration out.
+
+Which batch was printed last is noted in the checkpoint, so a replay prints nothing. Only a process
+that ends between the print and the note has its batch printed twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from headwater.errors import PipelineError
+from headwater.spark import option_values as values
+from headwater.spark.durable import replacing
+from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+OPTIONS: Final = ("rows", "truncate")
+
+_ROWS: Final = 20
+_TRUNCATE: Final = True
+
+
+class Console:
+    """The rows of the table ``name``. Options: ``rows``, how many of a batch are shown (20), and
+    ``truncate``, whether long values are cut (true).
+
+    Raises `DeclarationError` for others.
+    """
+
+    def __init__(self, name: str, *, checkpoint: Path, options: Mapping[str, str]) -> None:
+        self.checkpoint = checkpoint
+        self._name = name
+        texts = values.recognised(options, OPTIONS)
+        self._rows = values.count("rows", texts["rows"]) if "rows" in texts else _ROWS
+        self._truncate = (
+            values.flag("truncate", texts["truncate"]) if "truncate" in texts else _TRUNCATE
+        )
+        self._note = checkpoint / "headwater" / "printed.json"
+
+    def prepare(self) -> None:
+        """Nothing is half done."""
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, frame: DataFrame, batch: BatchId) -> int:
+        """Print a batch; returns its rows, or `THERE_ALREADY`."""
+        printed = self._printed()
+        if batch.number <= printed.get(batch.series, -1):
+            return THERE_ALREADY
+        frame.persist()
+        try:
+            rows = frame.count()
+            if rows:
+                print(f"{self._name}: {batch.series or 'batch'} {batch.number}")  # noqa: T201 - what it is for
+                frame.show(self._rows, truncate=self._truncate)
+        finally:
+            frame.unpersist()
+        self._note.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(self._note) as beside:
+            beside.write_text(json.dumps(printed | {batch.series: batch.number}))
+        return rows
+
+    def finished(self, spark: SparkSession, schema: StructType) -> NoReturn:  # noqa: ARG002
+        """Raises `PipelineError`."""
+        raise PipelineError(
+            f"table {self._name} goes to the console and cannot be read back; give it another sink"
+        )
+
+    def _printed(self) -> dict[str, int]:
+        """The last batch of each series."""
+        try:
+            found: dict[str, int] = json.loads(self._note.read_text())
+        except FileNotFoundError:
+            return {}
+        return found

@@ -1,0 +1,208 @@
+"""Tables of Delta Lake, by delta-rs: no jar, and any reader of Delta can read them.
+
+Spark writes a batch as Parquet beside the table, in its tasks; what goes through the driver is the
+names of the files. They are moved in under names that hold the batch's number, which nobody sees, and
+then one commit of Delta's log names them, together with the application transaction (query, batch):
+
+    sales/
+      _delta_log/00000000000000000007.json   add …, txn {appId: "headwater.<query>", version: 6}
+      day=2026-11-21/batch-00000006-00000.parquet
+      _headwater/checkpoint/                 the query's
+      _headwater/staging/                    what Spark is writing
+
+A batch whose transaction the log has is left alone. **Update** merges the batch by key in one such
+commit, by delta-rs in the driver's process. **Complete** replaces all files in one.
+
+What is there without a commit, after a crash, is no part of the table: a replay writes over it, and
+Delta's VACUUM removes the rest. Tables with deletion vectors are not read back: delta-rs writes none.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import PipelineError
+from headwater.spark.durable import replacing
+from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+from headwater.spark.pipeline.sinks.delta_files import DeltaDirectory, File
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class DeltaAppend(DeltaDirectory):
+    """The Delta table at ``path``, to which a query adds."""
+
+    def __init__(
+        self, path: Path, *, partition_by: tuple[str, ...] = (), checkpoint: Path | None = None
+    ) -> None:
+        super().__init__(path, partition_by)
+        self.checkpoint = checkpoint or self.state / "checkpoint"
+        self._writer = self.state / "query.json"
+
+    def prepare(self) -> None:
+        """As the base; `PipelineError`, too, for a checkpoint that is not the table's."""
+        super().prepare()
+        try:
+            wrote = json.loads(self._writer.read_text())["query"]
+        except FileNotFoundError:
+            return
+        query = Checkpoint(self.checkpoint).query()
+        if query != wrote:
+            there = f"holds query {query}" if query else "is gone"
+            raise PipelineError(
+                f"{self.path} was written by query {wrote}, and its checkpoint ({self.checkpoint}) "
+                f"{there}: everything would be read once more. Restore it, or remove the whole table."
+            )
+
+    def write(self, frame: DataFrame, batch: BatchId) -> int:
+        """Add a batch; returns its rows, or `THERE_ALREADY`."""
+        query = Checkpoint(self.checkpoint).query()
+        assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
+        app = ".".join(filter(None, ("headwater", query, batch.series)))
+        table = self.table()
+        done = table.transaction_version(app) if table is not None else None
+        if done is not None and batch.number <= done:
+            return THERE_ALREADY
+        if not self._writer.exists():
+            with replacing(self._writer) as beside:
+                beside.write_text(json.dumps({"query": query}))
+        files = self.stage(frame)
+        table, schema = self.open(frame)
+        if files:
+            self._commit(table, schema, files, batch, _transaction(app, batch.number))
+            self.sync_commit(table)
+        shutil.rmtree(self.staging, ignore_errors=True)
+        return sum(file.rows for file in files)
+
+    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """What is in the table, with the query's schema."""
+        return self.read(spark, schema)
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        schema: Any,
+        files: list[File],
+        batch: BatchId,
+        transaction: CommitProperties,
+    ) -> None:
+        actions = self.move_in(files, f"{batch.series or 'batch'}-{batch.number:08d}")
+        table.create_write_transaction(
+            actions,
+            "append",
+            schema,
+            list(self.partition_by) or None,
+            commit_properties=transaction,
+        )
+
+
+class DeltaUpdate(DeltaAppend):
+    """The Delta table at ``path`` that has one row for each ``key``: a batch's rows take the place of
+    those that were there, and a later batch wins. A batch with a key twice is an error."""
+
+    def __init__(
+        self,
+        path: Path,
+        key: tuple[str, ...],
+        *,
+        partition_by: tuple[str, ...] = (),
+        checkpoint: Path | None = None,
+    ) -> None:
+        assert key, "mode update has a key"
+        super().__init__(path, partition_by=partition_by, checkpoint=checkpoint)
+        self.key = key
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        schema: Any,  # noqa: ARG002 - the table's, as was checked
+        files: list[File],
+        batch: BatchId,
+        transaction: CommitProperties,
+    ) -> None:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        arrow = pa.schema(table.schema().to_arrow())
+        parts = ds.partitioning(
+            pa.schema([arrow.field(n) for n in self.partition_by]), flavor="hive"
+        )
+        rows = ds.dataset(
+            [str(file.path) for file in files],
+            schema=arrow,
+            partitioning=parts if self.partition_by else None,
+            partition_base_dir=str(self.staging),
+        )
+        self._check_keys(rows, batch)
+        same = " AND ".join(f"target.`{column}` = source.`{column}`" for column in self.key)
+        (
+            table.merge(
+                rows.scanner().to_reader(),
+                same,
+                source_alias="source",
+                target_alias="target",
+                commit_properties=transaction,
+            )
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        )
+
+    def _check_keys(self, rows: Any, batch: BatchId) -> None:
+        """Raises `PipelineError` for a key that is null or stands twice in the batch."""
+        import pyarrow.compute as pc
+
+        table = rows.to_table(columns=list(self.key))
+        for column in self.key:
+            if table.column(column).null_count:
+                raise PipelineError(
+                    f"{self.path}: batch {batch.number} has rows whose key {column!r} is null; leave "
+                    f"them out (WHERE {column} IS NOT NULL)"
+                )
+        counted = table.group_by(list(self.key)).aggregate([([], "count_all")])
+        twice = counted.filter(pc.greater(counted.column("count_all"), 1))
+        if twice.num_rows:
+            row = twice.slice(0, 1).to_pylist()[0]
+            times = row.pop("count_all")
+            raise PipelineError(
+                f"{self.path}: batch {batch.number} has the key {row} {times} times, and which of its "
+                "rows is the last cannot be told: make one row a key in SQL (GROUP BY, max_by)"
+            )
+
+
+class DeltaComplete(DeltaDirectory):
+    """The Delta table at ``path``, which every run makes anew. Its old versions stay until VACUUM."""
+
+    def __init__(self, path: Path, *, partition_by: tuple[str, ...] = ()) -> None:
+        super().__init__(path, partition_by)
+
+    def write(self, frame: DataFrame) -> int:
+        """Put ``frame``'s rows in the place of what the table holds; returns their number."""
+        files = self.stage(frame)
+        table, schema = self.open(frame, replacing_schema=True)
+        table.create_write_transaction(
+            self.move_in(files, f"version-{table.version() + 1:08d}"),
+            "overwrite",
+            schema,
+            list(self.partition_by) or None,
+        )
+        self.sync_commit(table)
+        shutil.rmtree(self.staging, ignore_errors=True)
+        return sum(file.rows for file in files)
+
+    def finished(self, spark: SparkSession) -> DataFrame:
+        """What is in the table."""
+        return self.read(spark, None)
+
+
+def _transaction(app: str, version: int) -> CommitProperties:
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(app_transactions=[Transaction(app, version)])

@@ -1,0 +1,212 @@
+"""What the sinks of Delta share: files that Spark wrote, moved in and named in Delta's log."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from headwater.errors import PipelineError
+from headwater.spark.durable import sync, sync_all
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+STATE: Final = "_headwater"
+"""Delta's VACUUM leaves alone what begins with an underscore."""
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_MICROS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+"""Delta's timestamps; Spark's own default is the older INT96."""
+
+
+class File(NamedTuple):
+    """A file that Spark wrote: where, its directory in the table, its rows."""
+
+    path: Path
+    place: Path
+    rows: int
+
+
+class DeltaDirectory:
+    """A Delta table in a directory of this machine's file system, of any mode."""
+
+    def __init__(self, path: Path, partition_by: tuple[str, ...]) -> None:
+        self.path = path
+        self.partition_by = partition_by
+        self.state = path / STATE
+        self.staging = self.state / "staging"
+
+    def prepare(self) -> None:
+        """Make the directory; raises `PipelineError` where something else is in it, or delta-rs is
+        not installed."""
+        try:
+            import deltalake  # noqa: F401
+        except ImportError as error:
+            raise PipelineError(
+                f"the sink delta needs delta-rs ({error}): pip install 'headwater[delta]'"
+            ) from error
+        if self.path.exists() and self.table() is None and self._has_files():
+            raise PipelineError(f"{self.path} holds files and is no Delta table; name another path")
+        self.state.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+    def read(self, spark: SparkSession, schema: StructType | None) -> DataFrame:
+        """What the newest version holds; ``schema`` is the table's own where none is given."""
+        from pyspark.sql.types import StructType
+
+        table = self.table()
+        if table is None:
+            assert schema is not None, "a table of mode complete is read after it was written"
+            return spark.createDataFrame([], schema)
+        wanted = schema or StructType.fromJson(json.loads(table.schema().to_json()))
+        if _has_vectors(table):
+            raise PipelineError(
+                f"{self.path} has deletion vectors, which another writer made; OPTIMIZE or "
+                "REORG … APPLY (PURGE) removes them"
+            )
+        files = [_local(uri) for uri in table.file_uris()]
+        if not files:
+            return spark.createDataFrame([], wanted)
+        frame = spark.read.schema(wanted).option("basePath", str(self.path)).parquet(*files)
+        return frame.select(*(f"`{column}`" for column in wanted.names))
+
+    # --- steps of a write -------------------------------------------------------------------------
+
+    def stage(self, frame: DataFrame) -> list[File]:
+        """Have Spark write ``frame``; the files that have rows."""
+        import pyarrow.parquet as pq
+
+        shutil.rmtree(self.staging, ignore_errors=True)
+        name, value = _MICROS
+        conf = frame.sparkSession.conf
+        before = conf.get(name) or value
+        conf.set(name, value)
+        try:
+            writer = frame.write.mode("overwrite")
+            if self.partition_by:
+                writer = writer.partitionBy(*self.partition_by)
+            writer.parquet(str(self.staging))
+        finally:
+            conf.set(name, before)
+        files = []
+        for path in sorted(self.staging.rglob("*.parquet")):
+            rows: int = pq.read_metadata(path).num_rows
+            if rows:  # a task without rows writes an empty file
+                files.append(File(path, path.relative_to(self.staging).parent, rows))
+        return files
+
+    def move_in(self, files: list[File], prefix: str) -> list[Any]:
+        """Put files where the table has its own, under names of their batch; Delta's words for them."""
+        from deltalake.transaction import AddAction
+
+        for left in self.path.rglob(f"{prefix}-*.parquet"):  # of a run that did not commit
+            left.unlink()
+        sync_all(file.path for file in files)
+        actions, now = [], time.time_ns() // 1_000_000
+        for number, file in enumerate(files):
+            name = file.place / f"{prefix}-{number:05d}.parquet"
+            size = file.path.stat().st_size
+            target = self.path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.path.replace(target)
+            stats = json.dumps({"numRecords": file.rows})
+            actions.append(AddAction(str(name), size, _values(file.place), now, True, stats))
+        sync_all({self.path, *((self.path / file.place) for file in files)})
+        return actions
+
+    def open(self, frame: DataFrame, *, replacing_schema: bool = False) -> tuple[DeltaTable, Any]:
+        """The table, made if it is not there, and the schema of ``frame`` in Delta's words.
+
+        Raises `PipelineError` for a schema or partitions that are not the table's.
+        """
+        from deltalake import DeltaTable, Schema
+
+        wanted = _delta_schema(frame.schema)
+        try:
+            schema = Schema.from_json(json.dumps(wanted))
+        except Exception as error:
+            raise PipelineError(
+                f"{self.path}: Delta has no type for a column of {frame.schema.simpleString()}: "
+                f"{error}. Cast it."
+            ) from None
+        table = self.table()
+        if table is None:
+            table = DeltaTable.create(
+                str(self.path), schema, partition_by=list(self.partition_by) or None
+            )
+            return table, schema
+        there = {
+            field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]
+        }
+        here = {field["name"]: field["type"] for field in wanted["fields"]}
+        parts = tuple(table.metadata().partition_columns)
+        if (there != here and not replacing_schema) or parts != self.partition_by:
+            raise PipelineError(
+                f"{self.path} has the columns {_shown(there)} partitioned by "
+                f"{', '.join(parts) or 'nothing'}, and the SQL gives {_shown(here)} partitioned by "
+                f"{', '.join(self.partition_by) or 'nothing'}: change one, or name another path"
+            )
+        return table, schema
+
+    def sync_commit(self, table: DeltaTable) -> None:
+        """delta-rs renames its log's files without waiting for the disk."""
+        table.update_incremental()
+        log = self.path / "_delta_log"
+        sync(log / f"{table.version():020d}.json")
+        sync(log)
+
+    def table(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+
+        if not (self.path / "_delta_log").is_dir() or not DeltaTable.is_deltatable(str(self.path)):
+            return None
+        return DeltaTable(str(self.path))
+
+    def _has_files(self) -> bool:
+        return any(not entry.name.startswith((".", "_")) for entry in self.path.iterdir())
+
+
+def _delta_schema(schema: StructType) -> dict[str, Any]:
+    """Spark's words for a schema are Delta's. Columns may be null: what Spark knows of that today,
+    it may not know of the next batch."""
+
+    def nullable(part: Any) -> Any:
+        if isinstance(part, dict):
+            made = {name: nullable(value) for name, value in part.items() if name != "metadata"}
+            for name in ("nullable", "containsNull", "valueContainsNull"):
+                if name in made:
+                    made[name] = True
+            return made | ({"metadata": {}} if "nullable" in made else {})
+        return [nullable(one) for one in part] if isinstance(part, list) else part
+
+    made: dict[str, Any] = nullable(schema.jsonValue())
+    return made
+
+
+def _values(place: Path) -> dict[str, str | None]:
+    """The values of partitions, from the directory that Spark gave them."""
+    pairs = (part.partition("=") for part in place.parts)
+    return {
+        unquote(name): None if value == _NULL else unquote(value) for name, _equals, value in pairs
+    }
+
+
+def _has_vectors(table: DeltaTable) -> bool:
+    if "deletionVectors" not in (table.protocol().reader_features or []):
+        return False
+    return any(batch.num_rows for batch in table.deletion_vectors())
+
+
+def _local(uri: str) -> str:
+    """The path of a file: delta-rs gives a plain one, or a url."""
+    return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
+
+
+def _shown(columns: dict[str, Any]) -> str:
+    return ", ".join(f"{n} {t if isinstance(t, str) else t['type']}" for n, t in columns.items())

@@ -1,0 +1,77 @@
+"""Tables as streams: each batch of rows becomes entries of another stream, once.
+
+A batch is one transaction of the sink (spark/sink): its application is the query, by the id that the
+checkpoint's metadata holds, and its version is the batch's number. So what has been published is
+known beside the stream, not in files, and a replay adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from headwater.errors import PipelineError
+from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+from headwater.spark.sink.options import SinkOptions, parse_options
+from headwater.spark.sink.publishing import Publisher
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from headwater.spark.sink.marker import Marker
+
+
+class StreamTable:
+    """The stream ``stream`` at ``url``. ``options`` are the sink's: ``codec``, ``maxlen``, ``minid``.
+
+    Raises `DeclarationError` for options that the sink does not have.
+    """
+
+    def __init__(
+        self, url: str, stream: str, *, checkpoint: Path, options: Mapping[str, str]
+    ) -> None:
+        self.checkpoint = checkpoint
+        self._given = {"url": url, "stream": stream} | dict(options)
+        self._options(BatchId(0))
+
+    def prepare(self) -> None:
+        """Nothing is half done: what is not published whole is finished by the batch's replay."""
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, frame: DataFrame, batch: BatchId) -> int:
+        """Add a batch; returns its rows, or `THERE_ALREADY`."""
+        options = self._options(batch)
+        before = _recorded(options)
+        if before is not None and before.done and before.epoch == batch.number:
+            return THERE_ALREADY
+        assert options.transaction is not None
+        app, version = options.transaction
+        frame.write.format("headwater").mode("append").options(
+            **self._given, txnAppId=app, txnVersion=str(version)
+        ).save()
+        after = _recorded(options)
+        assert after is not None, "the sink records a transaction even when it has no rows"
+        return after.entries
+
+    def finished(self, spark: SparkSession, schema: StructType) -> NoReturn:  # noqa: ARG002
+        """Raises `PipelineError`: a stream is trimmed, and what is made from it would shrink."""
+        raise PipelineError(
+            f"the stream {self._given['stream']!r} cannot be read back as a table: make the other "
+            "table from what this one is made from, or read the stream as a source"
+        )
+
+    def _options(self, batch: BatchId) -> SinkOptions:
+        query = Checkpoint(self.checkpoint).query() or "none"
+        app = f"{query}.{batch.series}" if batch.series else query
+        transaction = {"txnAppId": app, "txnVersion": str(batch.number)}
+        return parse_options(self._given | transaction, streaming=False)
+
+
+def _recorded(options: SinkOptions) -> Marker | None:
+    assert options.transaction is not None
+    with closing(Publisher(options, options.transaction[0])) as publisher:
+        return publisher.recorded()
