@@ -164,6 +164,11 @@ def _check_together(texts: Mapping[str, str]) -> None:
                     f"{name} does nothing with group, whose members take what the group has not "
                     "settled; leave one of the two out"
                 )
+        if "deadLetterStream" in texts and "maxDeliveries" not in texts:
+            raise DeclarationError(
+                "deadLetterStream does nothing without maxDeliveries, which says how often an entry "
+                "may be delivered before it goes there"
+            )
     else:
         for name in _OF_GROUPS:
             if name in texts:
