@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from headwater.messages import is_reserved
-from headwater.spark.decoding.cutting import ReplyCutter
+from headwater.spark.decoding.cutting import ReplyCutter, repeated
 from headwater.spark.decoding.page import Page, Pairs
 
 
@@ -52,20 +52,26 @@ class CutPage(Page):
             for part, name in enumerate(self._reply.names, 1)
             if reserved or not is_reserved(name)
         ]
-        each = len(shown)
-        starts = pa.array([each * entry for entry in range(len(self) + 1)], pa.int32())
-        names = pa.array([self._reply.names[part - 1] for part in shown], pa.binary())
-        repeated = pa.concat_arrays([names] * len(self)) if len(self) else names
-        return starts, repeated, self._cut(shown)
+        names = [self._reply.names[part - 1] for part in shown]
+        starts = repeated([len(shown)], len(self))
+        return (
+            pa.Array.from_buffers(pa.int32(), len(self) + 1, [None, pa.py_buffer(starts)], 0),
+            _binary(
+                len(self) * len(names),
+                repeated([len(name) for name in names], len(self)),
+                b"".join(names) * len(self),
+            ),
+            self._cut(shown),
+        )
 
     def _cut(self, parts: Iterable[int]) -> pa.BinaryArray:
         wanted = list(parts)
         if not wanted:
             return pa.array([], pa.binary())
-        offsets, data = self._reply.cut(wanted)
-        return pa.Array.from_buffers(
-            pa.binary(),
-            len(self) * len(wanted),
-            [None, pa.py_buffer(offsets), pa.py_buffer(data)],
-            0,
-        )
+        return _binary(len(self) * len(wanted), *self._reply.cut(wanted))
+
+
+def _binary(values: int, offsets: bytearray, data: bytes | bytearray) -> pa.BinaryArray:
+    return pa.Array.from_buffers(
+        pa.binary(), values, [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0
+    )

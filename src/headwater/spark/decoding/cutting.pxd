@@ -1,6 +1,8 @@
 cimport cython
 from libc.string cimport memcmp, memcpy
 
+cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO, _MOST_DIGITS
+
 
 cdef inline bint same(
     const unsigned char[::1] buffer, Py_ssize_t at, const unsigned char[::1] other, Py_ssize_t start,
@@ -20,6 +22,13 @@ cdef inline int copy(
     if length:
         memcpy(&target[at], &source[start], length)
     return 0
+
+
+@cython.locals(
+    each=Py_ssize_t, places="int[::1]", chosen="long long[::1]", at=Py_ssize_t, value=Py_ssize_t,
+    index=Py_ssize_t, _=Py_ssize_t,
+)
+cpdef bytearray repeated(list lengths, Py_ssize_t times)
 
 
 cdef class ReplyCutter:

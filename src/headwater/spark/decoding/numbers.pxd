@@ -1,5 +1,7 @@
 cimport cython
 
+cdef int _ZERO, _NINE, _MINUS, _POINT, _COLON, _SAFE_DIGITS, _MS_DIGITS
+
 
 @cython.locals(
     starts="const int[::1]", view="const unsigned char[::1]", values="long long[::1]",
