@@ -139,12 +139,10 @@ def rows(file: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_pipeline_is_planned_run_looked_at_and_replayed(
+def test_a_plan_says_everything_and_writes_nothing(
     spark: SparkSession, shop: Shop, file: Path, command: Callable[..., Any]
 ) -> None:
     fill(shop)
-
-    # When it is planned, everything is said and nothing is written
     file.write_text(FILE + LATE)
     planned = command("plan", str(file)).output
     place = shop.url.rpartition("/")[2]
@@ -164,9 +162,13 @@ def test_a_pipeline_is_planned_run_looked_at_and_replayed(
     assert f"{file}: table.per_minute: [" in refused
     assert "without watermark" in refused
     assert not (file.parent / "tables").exists()
-    file.write_text(FILE)
 
-    # When its state is asked for before it ran
+
+def test_a_run_is_looked_at_before_and_after(
+    spark: SparkSession, shop: Shop, file: Path, command: Callable[..., Any]
+) -> None:
+    # Given a pipeline that did not run yet
+    fill(shop)
     before = command("status", str(file)).output
     assert "sales: append, parquet " in before
     assert "not begun" in before
@@ -196,12 +198,17 @@ def test_a_pipeline_is_planned_run_looked_at_and_replayed(
     assert after["dead_letters"] == {DEAD: 2}
     assert "batch 0" in command("status", str(file)).output
 
-    # When one dead letter is given back, and then all
+
+def test_dead_letters_go_back_to_their_streams_once(
+    shop: Shop, file: Path, command: Callable[..., Any]
+) -> None:
+    fill(shop)
+
     first = shop.client.xrange(DEAD)[0][0].decode()  # type: ignore[index,union-attr]
     assert command("replay", str(file), "--dead", "--id", first).output == f"{DEAD}: 1 replayed\n"
     assert command("replay", str(file), "--dead", "--all").output == f"{DEAD}: 1 replayed\n"
     assert command("replay", str(file), "--dead", "--all").output == f"{DEAD}: 0 replayed\n"
-    assert shop.client.xlen("orders") == 15
+    assert shop.client.xlen("orders") == 12
     assert shop.client.xlen(DEAD) == 0
 
 

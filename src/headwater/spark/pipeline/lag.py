@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.model import MIN_ID, StreamID
@@ -21,7 +22,8 @@ from headwater.spark.pipeline.declaration import Source
 from headwater.spark.store import Store
 
 
-class Lag(NamedTuple):
+@dataclass(frozen=True)
+class Lag:
     """One stream of one source.
 
     ``length`` is what the stream holds. ``entries`` are unread, those of a group that are held and
@@ -120,7 +122,8 @@ def _of_group(
         pending, lag = int(values["pending"]), values.get("lag")
         entries = None if lag is None else int(lag) + pending
         if pending:
-            summary = store.ask("XPENDING", stream, group)
+            # As bytes: redis-py reshapes the replies of commands whose name is a str.
+            summary = store.ask(b"XPENDING", stream, group)
             if summary[1] is not None:
                 return entries, StreamID.parse(_text(summary[1]))
         after = StreamID.parse(_text(values["last-delivered-id"]))
