@@ -45,7 +45,7 @@ def declared(shop: Shop, base: Path) -> Archive:
     file = base / "events.toml"
     file.write_text(PIPELINE.format(url=shop.url))
     archive = load(file).archive
-    assert archive is not None
+    assert isinstance(archive, Archive)
     return archive
 
 

@@ -53,6 +53,17 @@ def test_a_group_keeps_what_is_pending(shop: Shop, tmp_path: Path) -> None:
     assert Table(shop, tmp_path).numbers() == list(range(1, 11))
 
 
+def test_a_group_may_have_any_name(shop: Shop, tmp_path: Path) -> None:
+    shop.add("s", range(1, 11))
+    shop.client.xgroup_create("s", b"\xff", "0")
+    shop.client.xreadgroup(b"\xff", "me", {"s": ">"}, count=10)  # type: ignore[arg-type]
+    shop.client.xack("s", b"\xff", "1-1", "2-1")
+
+    archive(shop, tmp_path)
+
+    assert shop.numbers("s") == list(range(3, 11))
+
+
 def test_the_slowest_of_all_groups_decides(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     for group, count in (("fast", 10), ("slow", 2)):

@@ -118,14 +118,14 @@ class Trimmer:
             return
         for group in self._store.ask("XINFO GROUPS", stream):
             values = _map(group)
-            name = _text(values["name"])
+            name = repr(_text(values["name"]))
             delivered = StreamID.parse(values["last-delivered-id"])
-            yield Hold(_next(delivered), f"group {name!r}, to which it was not delivered")
-            count, smallest = self._pending(stream, name)
+            yield Hold(_next(delivered), f"group {name}, to which it was not delivered")
+            count, smallest = self._pending(stream, values["name"])
             if count:
-                yield Hold(smallest, f"group {name!r}, in which it is pending")
+                yield Hold(smallest, f"group {name}, in which it is pending")
 
-    def _pending(self, stream: str, group: str) -> tuple[int, StreamID]:
+    def _pending(self, stream: str, group: str | bytes) -> tuple[int, StreamID]:
         reply = self._store.ask("XPENDING", stream, group)
         # redis-py makes a dict of the summary.
         count, smallest = (
