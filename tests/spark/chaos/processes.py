@@ -19,7 +19,7 @@ from tests.spark.cluster import command_line
 
 ROOT = Path(__file__).resolve().parents[3]
 
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 400.0
 """For a session's start, or for the rest of a stream. They take seconds; a busy machine, many."""
 
 
