@@ -26,7 +26,8 @@ pytestmark = [
 ]
 
 BASE_PYTHON = os.path.realpath(sys.executable)
-ROWS = 2000
+ROWS = 150_000
+"""Read twice, by two processes: enough for one of them to say that it is slow."""
 
 PROGRAM = """
 import json, sys
@@ -64,7 +65,8 @@ def store() -> Iterator[Shop]:
         redis.Redis.from_url(server.url, protocol=2) as client,
     ):
         made = Shop("headwater", server.url, client)
-        made.add("s", range(1, ROWS + 1))
+        for begin in range(1, ROWS, 10_000):
+            made.add("s", range(begin, begin + 10_000))
         yield made
 
 

@@ -14,7 +14,7 @@ app = typer.Typer(**SETTINGS)
 
 @app.callback()
 def spark() -> None:
-    """Bring Headwater to the executors of a Spark cluster."""
+    """Bring Headwater to the executors of a cluster."""
 
 
 @app.command()
