@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     import redis
 
 T = TypeVar("T")
-Counted = Sequence[tuple[bytes, int]]
+Counted = Callable[[], Sequence[tuple[bytes, int]]]
+
+
+def nothing() -> Sequence[tuple[bytes, int]]:
+    """What is not settled when all that was taken has been."""
+    return ()
+
 
 _log = logging.getLogger("headwater.spark")
 
@@ -160,7 +166,7 @@ class Membership:
     def do(self, stream: str, make: Callable[[Member], Operation[T]], *, unsettled: Counted) -> T:
         """Carry out an operation; when the group has vanished, make it again and ask once more.
 
-        ``unsettled``: what this query has taken of ``stream`` and not settled.
+        ``unsettled`` says what this query has taken of ``stream`` and not settled, with counts.
         """
         member = self.member(stream)
         try:
@@ -174,7 +180,7 @@ class Membership:
                 self.client,
                 rejoin(
                     member,
-                    unsettled=unsettled,
+                    unsettled=unsettled(),
                     seen=None if seen is None else str(seen).encode(),
                     mark=mark,
                 ),
@@ -206,12 +212,14 @@ class Membership:
             rows = self.do(
                 stream,
                 lambda member: owned(member, start=start, end=end),  # noqa: B023 - run now
-                unsettled=(),
+                unsettled=nothing,
             )
             ids += [row[0] for row in rows]
         return ids
 
-    def renew(self, stream: str, ids: Sequence[bytes], *, unsettled: Counted = ()) -> list[bytes]:
+    def renew(
+        self, stream: str, ids: Sequence[bytes], *, unsettled: Counted = nothing
+    ) -> list[bytes]:
         """Begin the leases of ``ids`` anew; those that are owned still."""
         kept: list[bytes] = []
         for first in range(0, len(ids), CHUNK):
@@ -259,7 +267,7 @@ class Membership:
             lambda member: look_again(
                 member, unsettled=[(one, 1) for one in missed], mark=self._marks[stream]
             ),
-            unsettled=(),
+            unsettled=nothing,
         )
         return sum(outcome.done for outcome in self._acknowledge(stream, sorted(kept)))
 
@@ -269,7 +277,7 @@ class Membership:
         return self.do(
             stream,
             lambda member: settle(member, [Settlement(one, How.ACK) for one in ids]),
-            unsettled=(),
+            unsettled=nothing,
         )
 
 

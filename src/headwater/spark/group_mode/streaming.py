@@ -126,6 +126,7 @@ class _Driver:
         self._ids: tuple[Batch, dict[str, list[bytes]]] | None = None
         """The ids of the batch that is held."""
         self._settled: Batch | None = None
+        self._understood: tuple[Offset, Batch] | None = None
         self._owns_more = True
         """Something may be pending under this consumer's name that no offset names."""
         self._run: AvailableNow | None = None
@@ -162,7 +163,7 @@ class _Driver:
         self._crew.read_anew()
 
     def next(self, start: Offset, most: int) -> Offset:
-        before = batch_of(start, self._options)
+        before = self._read(start)
         self._check()
         if self._planned is not None and self._planned[0] == before:
             return self._planned[1].offset()  # Spark has not logged it: it is still the next
@@ -176,7 +177,7 @@ class _Driver:
         return start if batch is None else batch.offset()
 
     def tasks(self, end: Offset) -> list[InputPartition]:
-        batch = batch_of(end, self._options)
+        batch = self._read(end)
         if self._ids is None or self._ids[0] != batch:
             self._hold_again(batch)
         self._check()
@@ -210,6 +211,13 @@ class _Driver:
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _read(self, offset: Offset) -> Batch:
+        """What ``offset`` says. When nothing comes Spark asks with the same a hundred times a
+        second, and it may name thousands of entries."""
+        if self._understood is None or self._understood[0] != offset:
+            self._understood = offset, batch_of(offset, self._options)
+        return self._understood[1]
+
     def _batch(self, number: int, streams: dict[str, Portion]) -> Batch:
         return Batch(self._crew.group, self._crew.consumer, number, streams)
 
@@ -221,6 +229,8 @@ class _Driver:
     def _join(self, stream: str, known: Portion, *, begin: bool) -> None:
         if not self._crew.joined(stream):
             self._crew.join(stream, seen=known.seen, begin=begin)
+        elif known.seen is not None:
+            self._crew.note_seen(stream, known.seen)  # it was joined before the checkpoint was read
         claim_after = self._crew.member(stream).claim_after_ms
         if self._holder is None or self._keeper is None:
             self._holder = Holder(self._crew.consumer, lease_ms(claim_after))

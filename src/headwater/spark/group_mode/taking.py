@@ -23,7 +23,7 @@ from headwater.groups.dead_letters import bury
 from headwater.groups.settling import How, Settlement, settle
 from headwater.model import StreamID
 from headwater.spark.group_mode.keeper import Keeper
-from headwater.spark.group_mode.membership import Membership
+from headwater.spark.group_mode.membership import Membership, nothing
 from headwater.spark.group_mode.offsets import Portion, Run
 from headwater.spark.log_mode.completeness import Finding, report
 
@@ -116,7 +116,7 @@ class Taking:
             found, gone = self._crew.do(
                 stream,
                 lambda member: recover(member, (), start=start, limit=room),  # noqa: B023 - run now
-                unsettled=self._unsettled(stream),
+                unsettled=lambda: self._unsettled(stream),
             )
             self._gone(stream, gone)
             seen = [one.id for one in found] + gone
@@ -134,7 +134,7 @@ class Taking:
     def _renewed(self, stream: str, found: list[Delivered]) -> list[Delivered]:
         """Those that are this consumer's still: they may have been silent for long."""
         ids = [one.id for one in found]
-        kept = set(self._crew.renew(stream, ids, unsettled=self._unsettled(stream)))
+        kept = set(self._crew.renew(stream, ids, unsettled=lambda: self._unsettled(stream)))
         return [one for one in found if one.id in kept]
 
     def _gone(self, stream: str, gone: list[bytes]) -> None:
@@ -178,7 +178,7 @@ class Taking:
                 claims=claims,
                 new=now_only is None or not claims,
             ),
-            unsettled=self._unsettled(stream),
+            unsettled=lambda: self._unsettled(stream),
         )
         new = [one for one in found if not one.claimed]
         self._take(stream, found, new)
@@ -282,7 +282,7 @@ class Taking:
         outcomes = self._crew.do(
             stream,
             lambda member: settle(member, settlements),
-            unsettled=self._unsettled(stream),
+            unsettled=lambda: self._unsettled(stream),
         )
         again = []
         for one, outcome in zip(dead, outcomes, strict=True):
@@ -299,4 +299,4 @@ class Taking:
                     one.delivery_count - 1,
                 )
         if again:
-            self._crew.do(stream, lambda member: settle(member, again), unsettled=())
+            self._crew.do(stream, lambda member: settle(member, again), unsettled=nothing)
