@@ -69,6 +69,7 @@ class History:
         self.forged = True
         self.shop.client.delete("s")
         self.live.clear()
+        self.deleted.clear()
         self.ms = self.chance.choice([self.ms, self.ms - 4, 50])
         for _time in range(self.chance.randint(0, 3)):
             self.add()
