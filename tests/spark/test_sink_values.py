@@ -253,7 +253,7 @@ def test_what_would_replace_the_stream_is_refused() -> None:
         DeclarationError, match=r'cannot be overwritten: write with mode\("append"\)'
     ):
         HeadwaterSource(GOOD).writer(schema, overwrite=True)
-    with pytest.raises(DeclarationError, match=r'use outputMode\("update"\) or "append"'):
+    with pytest.raises(DeclarationError, match=r'use outputMode\("append"\), or foreachBatch'):
         HeadwaterSource(GOOD).streamWriter(schema, overwrite=True)
 
 

@@ -42,7 +42,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if overwrite:
             raise DeclarationError(
                 'outputMode("complete") would write the whole result again with every batch, and a '
-                'stream keeps what it was given: use outputMode("update") or "append"'
+                'stream keeps what it was given: use outputMode("append"), or foreachBatch'
             )
         check_schema(schema)
         return cls(options, schema)

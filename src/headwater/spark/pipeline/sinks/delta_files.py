@@ -73,8 +73,43 @@ class DeltaDirectory:
         files = [_local(uri) for uri in table.file_uris()]
         if not files:
             return spark.createDataFrame([], wanted)
-        frame = spark.read.schema(wanted).option("basePath", str(self.path)).parquet(*files)
-        return frame.select(*(f"`{column}`" for column in wanted.names))
+        parts = table.metadata().partition_columns
+        if not parts:
+            return spark.read.schema(wanted).parquet(*files)
+        return self._with_partitions(spark, wanted, table, files).select(
+            *(f"`{column}`" for column in wanted.names)
+        )
+
+    def _with_partitions(
+        self, spark: SparkSession, schema: StructType, table: DeltaTable, files: list[str]
+    ) -> DataFrame:
+        """The rows of ``files`` with the values that Delta's log has for their partitions.
+
+        Not those that their directories are called: delta-rs and Spark write letters beyond ASCII
+        differently there, and only the log is the table's word.
+        """
+        import pyarrow as pa
+        from pyspark.sql import functions as F  # noqa: N812 - as Spark's own pages call it
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        parts = table.metadata().partition_columns
+        found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        if len({Path(file).name for file in files}) < len(files):
+            raise PipelineError(
+                f"{self.path} has files of one name in several directories, which another writer "
+                "made; OPTIMIZE rewrites them"
+            )
+        values = StructType(
+            [StructField("_file", StringType()), *(schema[column] for column in parts)]
+        )
+        rows = [
+            (unquote(one["path"]).rpartition("/")[2], *(one[f"partition.{c}"] for c in parts))
+            for one in found
+        ]
+        data = StructType([field for field in schema.fields if field.name not in parts])
+        read = spark.read.schema(data).parquet(*files)
+        read = read.withColumn("_file", F.col("_metadata.file_name"))
+        return read.join(F.broadcast(spark.createDataFrame(rows, values)), "_file")
 
     # --- steps of a write -------------------------------------------------------------------------
 
