@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.options import parse_options
 from headwater.spark.pipeline.declaration import Pipeline
 from headwater.spark.pipeline.expectations import Outcome
@@ -171,7 +171,11 @@ class _Run:
                 outcome = kept.write(batch, BatchId(number))
             except Exception as error:
                 self._failures[name] = error  # on its way through the JVM it becomes a text
-                raise
+                if "Interrupt" in str(error):
+                    raise  # Spark knows by that text that it was stopped
+                # Spark's thread looks through the text by a pattern that takes a frame a character:
+                # at a few thousand it ends by StackOverflowError, and the query never does.
+                raise PipelineError(f"table {name}: {type(error).__name__}") from None
             self._batches.append(_Batch(name, number, outcome, time.monotonic() - began))
 
         writer = (
