@@ -44,7 +44,7 @@ spark = headwater.spark.session(
         "spark.ui.port": pages.rpartition(":")[2],
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": str(place / "events"),
-        "spark.eventLog.logStageExecutorMetrics": "true",
+        "spark.eventLog.compress": "false",
         "spark.sql.debug.maxToStringFields": "1000",
         "spark.sql.maxPlanStringLength": "1000000",
         "spark.driver.extraJavaOptions": "QUICK_JVM",
@@ -201,9 +201,16 @@ def test_a_password_is_told_to_nobody(guarded: str, tmp_path: Path) -> None:
         for path in tmp_path.rglob("*")
         if path.is_file() and path.name != "users.acl"
     }
-    assert any(name.startswith("events/") for name in written)
+    # What is searched is there, in clear text.
+    events = "".join(text for name, text in written.items() if name.startswith("events/"))
+    assert "BatchScan headwater" in events
+    assert "SparkListenerSQLExecutionStart" in events
     assert "PAGE /environment/" in said
+    assert said.count("PAGE /SQL/execution/?id=") >= 5
+    assert "PAGE /StreamingQuery/statistics" in said
+    assert "pyspark.daemon" in said.partition("PROCESSES ")[2].partition("PAGE ")[0]
     assert said.count("FAILED ") >= 9
+    assert " INFO " in said
     assert leaks(said) == []
     assert {name: leaks(text) for name, text in written.items() if leaks(text)} == {}
 
