@@ -98,3 +98,24 @@ def warned(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
     """The log, listening to what the source warns of."""
     with caplog.at_level(logging.WARNING, "headwater.spark"):
         yield caplog
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink of small steps, so that a few rows take many."""
+    from headwater.spark.sink import appending, chunks
+
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 5)
+    monkeypatch.setattr(appending, "FLUSH_ROWS", 4)
+
+
+@pytest.fixture(params=["lua", "plain"])
+def url(request: pytest.FixtureRequest, shop: Shop) -> Iterator[str]:
+    """The store, for a user who may run Lua scripts and for one who may not."""
+    from tests.spark.writes import without_lua
+
+    if request.param == "lua":
+        yield shop.url
+    else:
+        with without_lua(shop) as url:
+            yield url

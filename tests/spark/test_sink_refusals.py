@@ -1,0 +1,234 @@
+"""What the sink says when something is in its way, and what it leaves then."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import redis
+
+from headwater.errors import DataLoss, DeclarationError, EncodeError, HeadwaterError
+from headwater.spark import store
+from tests.spark.stores import Shop
+from tests.spark.writes import (
+    Killed,
+    Writing,
+    killed_when,
+    numbers,
+    stages,
+)
+
+pytestmark = pytest.mark.peer
+
+STORES = ("headwater", "redis-7.0", "redis-8.2", "valkey-9.1")
+
+MARKER = "{s}:hw:sink:q"
+
+
+# --- stages that are gone -------------------------------------------------------------------------
+
+
+def test_a_recorded_stage_that_is_gone_is_an_error_that_names_it(
+    shop: Shop, url: str, small: None
+) -> None:
+    query = Writing(shop, url=url)
+    messages = query.stage(numbers(7, 7))
+    with killed_when(lambda: shop.client.exists("s")), pytest.raises(Killed):
+        query.commit(messages, 0)
+    assert set(stages(shop).values()) == {-1}
+    shop.client.delete(*stages(shop))
+
+    with pytest.raises(DataLoss, match=r"stage \{s\}:hw:stage:q:\w+ is gone.*5 of 14 entries") as e:
+        query.epoch(0, numbers(14))
+    with pytest.raises(DataLoss, match="is gone"):
+        query.epoch(1, numbers(1, start=15))
+
+    assert shop.numbers("s") == [1, 2, 3, 4, 5]
+    assert stages(shop) == {}
+    # And the way out that it tells works
+    shop.client.execute_command(*str(e.value).partition("without them: ")[2].split())
+    query.epoch(1, numbers(1, start=15))
+    assert shop.numbers("s") == [1, 2, 3, 4, 5, 15]
+
+
+def test_a_stage_that_went_before_anything_was_visible_is_replaced(shop: Shop, url: str) -> None:
+    query = Writing(shop, url=url)
+    messages = query.stage(numbers(3, 4))
+    with killed_when(lambda: shop.client.exists(MARKER)), pytest.raises(Killed):
+        query.commit(messages, 0)
+    assert not shop.client.exists("s")
+    shop.client.delete(next(iter(stages(shop))))
+
+    query.epoch(0, numbers(7))
+
+    assert shop.numbers("s") == [1, 2, 3, 4, 5, 6, 7]
+    assert stages(shop) == {}
+
+
+def test_a_stage_that_is_short_when_it_is_to_be_recorded_is_an_error(shop: Shop) -> None:
+    query = Writing(shop)
+    messages = query.stage(numbers(3))
+    shop.client.delete(*stages(shop))
+
+    with pytest.raises(DataLoss, match="holds 0 of 3 entries"):
+        query.commit(messages, 0)
+
+    query.epoch(0, numbers(3))
+    assert shop.numbers("s") == [1, 2, 3]
+
+
+def test_abort_removes_only_what_is_not_recorded(shop: Shop, small: None) -> None:
+    query = Writing(shop)
+    recorded = query.stage(numbers(8))
+    with killed_when(lambda: shop.client.exists("s")), pytest.raises(Killed):
+        query.commit(recorded, 0)
+    others = query.stage(numbers(8))
+
+    query.abort([*recorded, *others, None], 0)
+
+    assert list(stages(shop).values()) == [-1]
+    query.epoch(0, [])  # no task, nothing to go by
+    query.epoch(1, numbers(1, start=9))
+    assert shop.numbers("s") == list(range(1, 10))
+
+
+def test_a_task_that_fails_takes_its_stage_with_it(shop: Shop, small: None) -> None:
+    query = Writing(shop, "n bigint, text string")
+    rows: Any = [{"n": number} for number in range(1, 9)] + [{"n": None, "text": None}]
+
+    with pytest.raises(EncodeError, match="row 8 of this task is null in every column"):
+        query.stage([rows])
+
+    assert shop.client.keys() == []
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+
+def test_the_column_id_is_the_entrys_id(shop: Shop, url: str, small: None) -> None:
+    rows = [{"id": f"{number}-{number}", "n": number} for number in range(1, 12)]
+
+    query = Writing(shop, "id string, n bigint", url=url)
+    query.epoch(0, [rows[:6], rows[6:]])
+
+    entries: Any = shop.client.xrange("s")
+    assert [id_.decode() for id_, _fields in entries] == [row["id"] for row in rows]
+    assert entries[0][1] == {b"n": b"1"}
+    Writing(shop, "id string, n bigint").batch([[{"id": "20-0", "n": 20}]])
+    assert shop.numbers("s")[-1] == 20
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([["2-0", "1-0"]], "row 1 of this task has the id 1-0, which is not above 2-0"),
+        ([["1-0", None]], "row 1 of this task has the id None"),
+        ([["1-*"]], "row 0 of this task has the id '1-[*]', which is no entry's id"),
+        ([["5-0"], ["4-0"]], "gives 4-0, which is not above 5-0, the last one of the task before"),
+        ([["0-1"]], "gives 0-1, which is not above 0-9, the last one in the stream"),
+    ],
+)
+def test_ids_that_do_not_rise_are_refused_before_anything_is_written(
+    shop: Shop, parts: list[list[str]], said: str
+) -> None:
+    shop.client.xadd("s", {"n": 0}, id="0-9")
+    query = Writing(shop, "id string, n bigint")
+
+    with pytest.raises((EncodeError, HeadwaterError), match=said):
+        query.epoch(0, [[{"id": id_, "n": 1} for id_ in part] for part in parts])
+
+    assert shop.client.keys() == [b"s"]
+    assert shop.client.xlen("s") == 1
+
+
+def test_ids_that_another_producer_overtakes_are_an_error_with_the_count(
+    shop: Shop, url: str, small: None
+) -> None:
+    query = Writing(shop, "id string, n bigint", url=url)
+    messages = query.stage([[{"id": f"{n}-0", "n": n} for n in range(1, 11)]])
+    with killed_when(lambda: shop.client.exists("s")), pytest.raises(Killed):
+        query.commit(messages, 0)
+    shop.client.xadd("s", {"n": 0}, id="8-0")
+
+    with pytest.raises(HeadwaterError, match="5 of 10 entries of batch 0 of query q are written"):
+        query.epoch(0, [])
+        query.commit(query.stage([[]]), 0)
+
+    assert shop.numbers("s") == [1, 2, 3, 4, 5, 0]
+
+
+# --- what is in the way ---------------------------------------------------------------------------
+
+
+def test_a_key_of_another_type_is_an_error(shop: Shop, url: str) -> None:
+    shop.client.set("s", "text")
+    query = Writing(shop, url=url)
+
+    with pytest.raises(DeclarationError, match="the key 's' holds a string, not a stream"):
+        query.epoch(0, numbers(1))
+    with pytest.raises(HeadwaterError, match=r"refused an entry for 's': WRONGTYPE|wrong kind"):
+        Writing(shop, url=url).batch(numbers(1))
+
+    assert shop.client.keys() == [b"s"]
+
+
+def test_the_key_may_become_another_in_the_midst_of_an_epoch(
+    shop: Shop, url: str, small: None
+) -> None:
+    query = Writing(shop, url=url)
+    messages = query.stage(numbers(12))
+    with killed_when(lambda: shop.client.exists("s")), pytest.raises(Killed):
+        query.commit(messages, 0)
+    shop.client.set("s", "text")
+
+    with pytest.raises(DeclarationError, match="holds a string"):
+        query.epoch(0, numbers(12))
+    shop.client.delete("s")
+    query.epoch(0, numbers(12))
+
+    assert shop.numbers("s") == list(range(6, 13))
+
+
+def test_an_entry_of_more_fields_than_lua_can_hand_on_is_written(shop: Shop) -> None:
+    columns = [f"c{number}" for number in range(4000)]
+    query = Writing(shop, ", ".join(f"{column} string" for column in columns))
+
+    query.epoch(0, [[{"c1": "a"}, dict.fromkeys(columns, "b"), {"c2": "c"}]])
+
+    entries: Any = shop.client.xrange("s")
+    assert [len(fields) for _id, fields in entries] == [1, 4000, 1]
+
+
+def test_a_server_that_goes_away_for_a_moment_is_waited_for(
+    shop: Shop, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given connections that break before, after and in the middle of what is sent
+    from redis.connection import AbstractConnection
+
+    send = AbstractConnection.send_packed_command
+    chance = random.Random(3)
+    breaks = 0
+
+    def flaky(self: Any, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
+        nonlocal breaks
+        if chance.random() > 0.05:
+            send(self, command, check_health)
+            return
+        breaks += 1
+        if self._sock is None:
+            self.connect()
+        whole = b"".join([command] if isinstance(command, bytes) else command)
+        self._sock.sendall(whole[: chance.randint(0, len(whole))])
+        self.disconnect()
+        raise redis.ConnectionError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AbstractConnection, "send_packed_command", flaky)
+        patched.setattr(store, "_FIRST_PAUSE", 0.001)
+        query = Writing(shop)
+        for epoch in range(5):
+            query.epoch(epoch, numbers(7, 20, start=1 + 27 * epoch))
+
+    assert breaks > 5
+    assert shop.numbers("s") == list(range(1, 1 + 27 * 5))
