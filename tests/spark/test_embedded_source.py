@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import stat
 import threading
 from pathlib import Path
@@ -174,6 +175,23 @@ def test_a_store_with_a_clock_of_its_own_is_served(tmp_path: Path) -> None:
     ):
         shop.xadd("orders", {"n": 1})
         assert other.xlen("orders") == 1
+
+
+def test_what_is_served_ends_with_spark(tmp_path: Path) -> None:
+    context = SimpleNamespace(master="local[2]", _jsc=object())
+    spark: Any = SimpleNamespace(sparkContext=context)
+    url = f"headwater://{tmp_path}/shop"
+
+    path = path_of(embedded.reachable(url, spark))
+    assert embedded.reachable(url, spark).endswith(str(path))
+    context._jsc = None  # what `spark.stop()` leaves
+    embedded._all_served[f"{os.getpid()} {url}"]._thread.join(60)
+
+    assert not path.parent.exists()
+    context._jsc = object()
+    assert path_of(embedded.reachable(url, spark)) != path
+    context._jsc = None
+    embedded._all_served[f"{os.getpid()} {url}"]._thread.join(60)
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://host", "Spark Connect"])

@@ -1,0 +1,97 @@
+"""What a session of a cluster is told about the Python that executors run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import headwater.spark
+from headwater.errors import HeadwaterError
+from headwater.spark import sessions
+from headwater.spark.packing import LAUNCHER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """No JVM, and an environment that is put back."""
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    return monkeypatch
+
+
+def packed(tmp_path: Path) -> Path:
+    path = tmp_path / "an env.tar.gz"
+    path.touch()
+    return path
+
+
+def test_one_name_starts_this_python_here_and_the_packed_one_there(
+    bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = sessions._packed(packed(tmp_path), {}, submitted=False)
+
+    assert settings["spark.archives"] == f"file://{tmp_path}/an%20env.tar.gz#environment"
+    assert settings["spark.executorEnv.PATH"].startswith("./environment/bin:")
+    assert os.environ["PYSPARK_PYTHON"] == LAUNCHER
+    here = shutil.which(LAUNCHER)
+    assert here is not None
+    said = subprocess.run(
+        [here, "-c", "import sys; print(sys.executable)"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert said.stdout.strip() == sys.executable
+
+
+def test_archives_of_the_configuration_are_kept_and_count(
+    bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = {"spark.archives": "/data/model.zip#model,/env.tar.gz#environment"}
+    settings = sessions._packed(None, config | {"spark.executorEnv.PATH": "/x"}, submitted=False)
+    assert settings == config | {"spark.executorEnv.PATH": "/x"}
+
+    assert (
+        sessions._packed(None, {"spark.archives": "/data/model.zip#model"}, submitted=False) == {}
+    )
+    assert sessions._packed(None, {}, submitted=True) == {}
+
+
+def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HeadwaterError, match=r"env\.tar\.gz is no file; headwater spark pack"):
+        sessions._packed(tmp_path / "env.tar.gz", {}, submitted=False)
+
+
+def test_spark_submit_has_to_be_given_it(tmp_path: Path) -> None:
+    with pytest.raises(HeadwaterError, match=r"spark-submit has started Spark before"):
+        sessions._packed(packed(tmp_path), {}, submitted=True)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_jvm_that_runs_cannot_be_given_one(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(HeadwaterError, match="Make this session first, in a new process"):
+        sessions._packed(packed(tmp_path), {}, submitted=False)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_the_running_session_is_given_what_pushdown_needs(spark: SparkSession) -> None:
+    name = "spark.sql.python.filterPushdown.enabled"
+    try:
+        assert headwater.spark.session() is spark
+        assert spark.conf.get(name) == "true"
+    finally:
+        spark.conf.unset(name)
