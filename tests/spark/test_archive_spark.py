@@ -15,6 +15,7 @@ from headwater.spark.pipeline.archiving import (
     run_archive,
 )
 from headwater.spark.pipeline.declaration import load
+from headwater.spark.pipeline.runner import run
 from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_a_query_goes_on_in_the_archive_after_it_was_stopped(
     options = archived_options(archive, archive.sources[0]) | {"maxEntriesPerTrigger": "700"}
     numbers: list[int] = []
 
-    def run() -> None:
+    def take() -> None:
         query = (
             spark.readStream.format("headwater")
             .options(**options)
@@ -109,15 +110,34 @@ def test_a_query_goes_on_in_the_archive_after_it_was_stopped(
         query.awaitTermination()
 
     shop.add("s", range(1, 1001))
-    run()
+    take()
     shop.add("s", range(1001, 2001))
     shop.client.delete("{s}:hw:queries")
     run_archive(spark, archive)
     assert shop.client.xlen("s") == 0
     shop.add("s", range(2001, 2101))
-    run()
+    take()
 
     assert numbers == list(range(1, 2101))
+
+
+def test_a_pipeline_archives_after_its_tables_and_goes_on(
+    shop: Shop, tmp_path: Path, spark: SparkSession
+) -> None:
+    declared(shop, tmp_path)
+    pipeline = load(tmp_path / "events.toml")
+    lines: list[str] = []
+
+    shop.add("s", range(1, 101), item="tea")
+    run(pipeline, once=True, report=lines.append)
+    assert shop.client.xlen("s") == 0
+    shop.add("s", range(101, 111), item="milk")
+    run(pipeline, once=True, report=lines.append)
+
+    table = spark.read.parquet(str(tmp_path / "numbers"))
+    assert sorted(row.n for row in table.collect()) == list(range(1, 111))
+    assert [line for line in lines if line.startswith("archive of s: 100 entries")]
+    assert shop.client.xlen("s") == 0
 
 
 def test_what_an_executor_raises_is_said_in_one_sentence(
