@@ -194,7 +194,8 @@ class LuaPlanner:
 
     Counting is a walk there, so what is known is not counted. When the first entry lies after the
     position, everything that lives does. And when nothing was missing at the last look, nothing is
-    now, while as many entries were ever removed, and the same entry is the first.
+    now, while as many entries were ever removed, the same entry is the first, and of what was added
+    since, as much is there: only that is counted. (A stream made anew can have the rest in common.)
     """
 
     _BUDGET: Final = 10_000
@@ -255,8 +256,8 @@ class LuaPlanner:
             and state.first_id == then.first_id
             and state.entries_added >= then.entries_added
             and state.last_id >= then.last_id
-            # What is added has a new last id; one without the other is another stream.
-            and (state.entries_added == then.entries_added) == (state.last_id == then.last_id)
+            and self.count(stream, then.last_id, state.last_id)
+            == state.entries_added - then.entries_added
         )
 
     def _walk(
