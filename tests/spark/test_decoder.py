@@ -20,6 +20,7 @@ from headwater.spark.decoding.cut_page import CutPage
 from headwater.spark.decoding.cutting import MORE, ODD, WHOLE, ReplyCutter
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder
+from tests.spark.replies import reply_of
 
 Entry = tuple[bytes, list[bytes]]
 
@@ -33,18 +34,6 @@ VALUES = st.one_of(
 NAMES = st.one_of(
     st.sampled_from([b"a", b"b", b"hw.error", b""]), st.binary(min_size=1, max_size=12)
 )
-
-
-def bulk(value: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(value), value)
-
-
-def wire_of(entries: list[Entry]) -> bytes:
-    """What a server answers to XRANGE."""
-    out = b"*%d\r\n" % len(entries)
-    for id_, body in entries:
-        out += b"*2\r\n" + bulk(id_) + b"*%d\r\n" % len(body) + b"".join(map(bulk, body))
-    return out
 
 
 @st.composite
@@ -126,7 +115,7 @@ def outcome(wire: bytes, seed: int, *, cut: bool) -> list[Any]:
 @SETTINGS
 @given(entries=regular(), seed=st.integers(0, 2**32))
 def test_a_regular_reply_is_cut_to_what_hiredis_parses(entries: list[Entry], seed: int) -> None:
-    wire = wire_of(entries)
+    wire = reply_of(*entries)
     cutter = ReplyCutter()
 
     assert cutter.scan(bytearray(wire), len(wire)) == WHOLE
@@ -138,7 +127,7 @@ def test_a_regular_reply_is_cut_to_what_hiredis_parses(entries: list[Entry], see
 @SETTINGS
 @given(entries=irregular(), seed=st.integers(0, 2**32))
 def test_an_irregular_reply_gives_the_same_columns(entries: list[Entry], seed: int) -> None:
-    wire = wire_of(entries)
+    wire = reply_of(*entries)
 
     assert outcome(wire, seed, cut=True) == outcome(wire, seed, cut=False)
 
@@ -148,7 +137,7 @@ def test_an_irregular_reply_gives_the_same_columns(entries: list[Entry], seed: i
 def test_damaged_bytes_give_the_same_error_or_the_same_columns(
     entries: list[Entry], seed: int, data: st.DataObject
 ) -> None:
-    wire = bytearray(wire_of(entries))
+    wire = bytearray(reply_of(*entries))
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(wire) - 1))
         new = data.draw(st.one_of(st.sampled_from(b"*$:-+_%~>0123456789\r\n"), st.integers(0, 255)))
@@ -161,7 +150,7 @@ def test_damaged_bytes_give_the_same_error_or_the_same_columns(
 @SETTINGS
 @given(entries=regular(most=5))
 def test_every_beginning_of_a_regular_reply_asks_for_more(entries: list[Entry]) -> None:
-    wire = wire_of(entries)
+    wire = reply_of(*entries)
     whole, pieced = bytearray(wire), ReplyCutter()
 
     for size in range(len(wire)):
@@ -208,17 +197,17 @@ def test_what_is_no_list_of_entries_is_one_error(cut: bool) -> None:
     with pytest.raises(ProtocolError, match="malformed"):
         PageDecoder(cut=cut).feed(b"?\r\n")
     with pytest.raises(ProtocolError, match="more than the reply"):
-        PageDecoder(cut=cut).feed(wire_of([(b"1-1", [b"a", b"b"])]) + b"*")
+        PageDecoder(cut=cut).feed(reply_of(*[(b"1-1", [b"a", b"b"])]) + b"*")
 
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_decoder_takes_one_reply_after_the_other_and_pages_keep_theirs(cut: bool) -> None:
     decoder = PageDecoder(cut=cut)
     wires = [
-        wire_of([(b"1-1", [b"a", b"x" * 100_000]), (b"2-1", [b"a", b"y"])]),
-        wire_of([(b"3-1", [b"b", b"z" * 300_000]), (b"4-1", [b"c", b""])]),
-        wire_of([]),
-        wire_of([(b"%d-1" % n, [b"a", b"%d" % n]) for n in range(10_000)]),
+        reply_of(*[(b"1-1", [b"a", b"x" * 100_000]), (b"2-1", [b"a", b"y"])]),
+        reply_of(*[(b"3-1", [b"b", b"z" * 300_000]), (b"4-1", [b"c", b""])]),
+        reply_of(),
+        reply_of(*[(b"%d-1" % n, [b"a", b"%d" % n]) for n in range(10_000)]),
     ]
 
     pages = [decoder.feed(wire) for wire in wires]
@@ -232,7 +221,7 @@ def test_a_decoder_takes_one_reply_after_the_other_and_pages_keep_theirs(cut: bo
 
 
 def test_a_count_that_is_a_lie_allocates_nothing() -> None:
-    wire = b"*999999999\r\n" + wire_of([(b"1-1", [b"a", b"b"])])[4:] + b"*2\r\n$999999999\r\n"
+    wire = b"*999999999\r\n" + reply_of(*[(b"1-1", [b"a", b"b"])])[4:] + b"*2\r\n$999999999\r\n"
     decoder = PageDecoder(cut=True)
 
     assert decoder.feed(wire) is None

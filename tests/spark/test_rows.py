@@ -6,7 +6,6 @@ import datetime as dt
 import decimal
 import itertools
 import json
-import pickle
 from typing import Any
 
 import hiredis
@@ -16,48 +15,10 @@ import pytest
 from headwater.errors import DeclarationError, DecodeError
 from headwater.spark.ddl import parse_schema
 from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape
-from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.options import parse_options
-
-Fields = dict[bytes, bytes]
-
-
-def reply_of(*entries: tuple[bytes, list[bytes]]) -> bytes:
-    """What a server answers to XRANGE."""
-
-    def bulk(value: bytes) -> bytes:
-        return b"$%d\r\n%b\r\n" % (len(value), value)
-
-    out = b"*%d\r\n" % len(entries)
-    for id_, body in entries:
-        out += b"*2\r\n" + bulk(id_) + b"*%d\r\n" % len(body) + b"".join(map(bulk, body))
-    return out
-
-
-def page_of(*bodies: Fields | list[bytes]) -> Page:
-    """A page as it comes from the wire, with ids 1-0, 2-0, …"""
-    flat = [
-        body if isinstance(body, list) else [part for pair in body.items() for part in pair]
-        for body in bodies
-    ]
-    page = PageDecoder().feed(
-        reply_of(*((b"%d-0" % place, body) for place, body in enumerate(flat, 1)))
-    )
-    assert page is not None
-    return page
-
-
-def rows_of(schema: str, *bodies: Fields | list[bytes], **options: str) -> list[dict[str, Any]]:
-    given = {"url": "redis://localhost", "stream": "s"} | options
-    shape = Shape.of(parse_schema(schema), parse_options(given))
-    builder = RowBuilder(pickle.loads(pickle.dumps(shape)), "s")
-    batch = builder.build(page_of(*bodies))
-    assert batch.schema == builder.schema
-    batch.validate(full=True)
-    rows: list[dict[str, Any]] = batch.to_pylist()
-    return rows
+from tests.spark.replies import Fields, page_of, reply_of, rows_of
 
 
 def values_of(type_: str, *texts: bytes) -> list[Any]:
@@ -306,33 +267,6 @@ def test_an_id_beyond_the_last_timestamp_has_none() -> None:
 def test_a_column_that_cannot_be_made_is_refused_by_name(schema: str, said: str) -> None:
     with pytest.raises(DeclarationError, match=said):
         rows_of(schema)
-
-
-# --- codec json -----------------------------------------------------------------------------------
-
-
-def test_json_documents_are_read_by_attribute() -> None:
-    rows = rows_of(
-        "n bigint, s string, at timestamp, l array<int>, b binary, _rescued string",
-        {b"data": b'{"n": 9007199254740993, "s": "a\\nb", "at": "2013-01-01T00:00:00Z", "x": {}}'},
-        {b"data": b'{"n": "17", "s": 1.50, "l": [1], "b": "aGk=", "at": null}'},
-        codec="json",
-    )
-
-    at = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
-    expected = {"n": 9007199254740993, "s": "a\nb", "at": at, "l": None, "b": None}
-    assert rows[0] == expected | {"_rescued": None}
-    expected = {"n": 17, "s": "1.50", "at": None, "l": [1], "b": b"hi"}
-    assert rows[1] == expected | {"_rescued": None}
-
-
-@pytest.mark.parametrize("body", [{b"data": b'{"n": 1'}, {b"data": b"[1]"}, {b"n": b"1"}])
-def test_what_is_no_document_is_a_bad_entry(body: Fields) -> None:
-    rows = rows_of("n int, _rescued string", body, {b"data": b'{"n": 2}'}, codec="json")
-
-    assert [row["n"] for row in rows] == [None, 2]
-    assert rows[0]["_rescued"]
-    assert rows_of("n int", body, codec="json", mode="dropmalformed") == []
 
 
 def test_arrow_is_given_strings_and_not_views() -> None:

@@ -1,0 +1,1 @@
+"""The Spark source, measured beside its peers in the same run."""
