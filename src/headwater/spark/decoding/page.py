@@ -8,7 +8,7 @@ so casting and rows are written once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate, chain
 from typing import Final
 
@@ -153,6 +153,12 @@ class ListPage(Page):
 
 def _pairs(starts: list[int], names: list[bytes], values: list[bytes]) -> Pairs:
     return pa.array(starts, pa.int32()), pa.array(names, pa.binary()), pa.array(values, pa.binary())
+
+
+def one_by_one(page: Page) -> Iterator[Page]:
+    """Each entry as a page of its own, for a page that is too heavy for Arrow's offsets (int32)."""
+    for id_, body in zip(page.ids, page.bodies, strict=True):
+        yield ListPage([id_], [body])
 
 
 def parsed(

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from headwater.errors import ProtocolError
 from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark.decoding.columns import Shape
-from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.cutting import MOST_BYTES
+from headwater.spark.decoding.page import Page, one_by_one
 from headwater.spark.decoding.plain import counted
 from headwater.spark.decoding.receiving import PageSource, Request
 from headwater.spark.decoding.rows import RowBuilder
@@ -104,10 +105,13 @@ def pages_of(options: SourceOptions, part: EntryRange) -> Generator[Page, None, 
         while request is not None:
             asked = request
             page = patiently(options.url, lambda: source.page(asked))  # noqa: B023 - called now
-            request = _following(asked, page, source.weight)
+            weight = source.weight
+            request = _following(asked, page, weight)
             if request is not None:
                 source.ahead(request)
-            if page:
+            if weight > MOST_BYTES:
+                yield from one_by_one(page)
+            elif page:
                 yield page
     finally:
         source.close()
