@@ -259,6 +259,7 @@ def printed(text: str) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", list(TARGETS))
 def test_a_driver_killed_between_sink_and_commit_leaves_each_row_once(
     spark: SparkSession,
@@ -279,7 +280,7 @@ def test_a_driver_killed_between_sink_and_commit_leaves_each_row_once(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
         check=False,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr
