@@ -10,6 +10,7 @@ Rule 4. Whatever ends a run, a crash or Ctrl-C, the next goes on from the checkp
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -46,6 +47,9 @@ Report = Callable[[str], None]
 _POLL_SECONDS: Final = 0.1
 _LAG_SECONDS: Final = 1.0
 """How often a table that got nothing is asked how far it is behind."""
+
+_STARTING_SECONDS: Final = 30.0
+"""How long a query that begins keeps others from it; then something else is wrong with it."""
 
 _ARCHIVE_SECONDS: Final = 60.0
 """How often a run without end archives: a file a minute and stream, not one a batch."""
@@ -102,6 +106,11 @@ def run(
     return [Made(one.name, one.rows, one.batches, one.seconds) for one in progress.tables()]
 
 
+def _is_starting(query: StreamingQuery) -> bool:
+    """Whether the query has not come to its first batch, nor found that there is none."""
+    return query.isActive and str(query.status["message"]).startswith(("Initializing", "Getting"))
+
+
 class _Run:
     def __init__(
         self,
@@ -154,12 +163,23 @@ class _Run:
         queries: dict[str, StreamingQuery] = {}
         try:
             for name, frame in frames.items():
+                self._await_room(list(queries.values()))
                 queries[name] = self._query(name, frame, interval)
             self._follow(queries, interval)
         finally:
             for query in queries.values():
                 query.stop()
             self._tell()
+
+    def _await_room(self, queries: list[StreamingQuery]) -> None:
+        """Let no more queries begin at once than half the cores: each starts a Python process, and
+        Spark gives up on one that has not called back after ten seconds."""
+        room = max(1, (os.cpu_count() or 1) // 2)
+        deadline = time.monotonic() + _STARTING_SECONDS
+        while sum(_is_starting(query) for query in queries) >= room:
+            if self._stop.is_set() or time.monotonic() > deadline:
+                return
+            self._stop.wait(_POLL_SECONDS / 5)
 
     def _query(self, name: str, frame: DataFrame, interval: float | None) -> StreamingQuery:
         kept = self._stores.streamed[name]
