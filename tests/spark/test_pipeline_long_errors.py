@@ -22,7 +22,7 @@ STORES = ("headwater",)
 def test_an_error_of_many_lines_ends_the_run_and_is_said(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
-    # Given a task that fails with a text at which its own thread would die unheard
+    # Given a task that fails with a text of 100,000 characters
     shop.add("s", [1])
     file = tmp_path / "long.toml"
     file.write_text(

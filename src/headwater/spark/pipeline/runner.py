@@ -191,10 +191,9 @@ class _Run:
                 outcome = kept.write(batch, BatchId(number))
             except Exception as error:
                 self._failures[name] = error  # on its way through the JVM it becomes a text
-                if "Interrupt" in str(error):
-                    raise  # Spark knows by that text that it was stopped
-                # Spark's thread looks through the text by a pattern that takes a frame a character:
-                # at a few thousand it ends by StackOverflowError, and the query never does.
+                # When a query is stopped, Spark looks through this text by a pattern that takes some
+                # frames a character; a long one ends its thread by StackOverflowError, in a
+                # thousand lines on the terminal. The error itself is kept above.
                 raise PipelineError(f"table {name}: {type(error).__name__}") from None
             self._batches.append(_Batch(name, number, outcome, time.monotonic() - began))
 
