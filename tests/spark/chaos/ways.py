@@ -115,8 +115,7 @@ class IntoStream(Query):
         self._jvm = jvm
 
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
-        entries: Any = client.xrange("copy")
-        return Counter(fields[b"entry"].decode() for _id, fields in entries)
+        return _entries_copied(client)
 
 
 class MortalSink(HeadwaterSource):
@@ -205,9 +204,13 @@ class SharedGroup(Query):
 class Pipeline(Way):
     """A declared pipeline of one table."""
 
-    def __init__(self, name: str, sink: str, reading: str = "minPartitions = 2") -> None:
+    sql = "SELECT * FROM raw"
+    sink = 'path = "copy"'
+    """The table's keys in the declaration; ``{url}`` stands for the store's."""
+
+    def __init__(self, name: str, reading: str = "minPartitions = 2") -> None:
         self.name = name
-        self._sink, self._reading = sink, reading
+        self._reading = reading
 
     def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
         from headwater.spark.pipeline import load, run
@@ -236,8 +239,8 @@ class Pipeline(Way):
 
             [table.copy]
             mode = "append"
-            sql = "SELECT * FROM raw"
-            {self._sink}
+            sql = "{self.sql}"
+            {self.sink.format(url=errand.url)}
             """
         )
         beside.replace(file)  # a killed run leaves no half of it
@@ -260,20 +263,17 @@ class Pipeline(Way):
     def _sink_class(self) -> Any:
         """The `AppendSink` of the table."""
 
+    def checkpoint(self, directory: Path) -> Path:
+        return directory / "copy" / "_headwater" / "checkpoint"
+
 
 class ParquetPipeline(Pipeline):
     """Into Parquet files and a manifest."""
-
-    def __init__(self, name: str = "parquet", **reading: str) -> None:
-        super().__init__(name, 'path = "copy"', **reading)
 
     def _sink_class(self) -> Any:
         from headwater.spark.pipeline.sinks.parquet import AppendTable
 
         return AppendTable
-
-    def checkpoint(self, directory: Path) -> Path:
-        return directory / "copy" / "_headwater" / "checkpoint"
 
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
         import pyarrow.dataset as ds
@@ -284,11 +284,56 @@ class ParquetPipeline(Pipeline):
         return Counter(table.column("id").to_pylist() if "id" in table.column_names else [])
 
 
+class DeltaPipeline(Pipeline):
+    """Into a table of Delta Lake, with the batch in its application transaction."""
+
+    sink = 'sink = "delta"\npath = "copy"'
+
+    def _sink_class(self) -> Any:
+        from headwater.spark.pipeline.sinks.delta import DeltaAppend
+
+        return DeltaAppend
+
+    def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
+        from deltalake import DeltaTable
+
+        if not (directory / "copy" / "_delta_log").exists():
+            return Counter()
+        table = DeltaTable(str(directory / "copy")).to_pyarrow_table(columns=["id"])
+        return Counter(table.column("id").to_pylist())
+
+
+class StreamPipeline(Pipeline):
+    """Into another stream, in a transaction for each batch."""
+
+    # As `entry`: an `id` would be the new entry's own, which a stream has once in any case.
+    sql = "SELECT id AS entry, n, text FROM raw"
+    sink = 'sink = "stream"\nurl = "{url}"\nstream = "copy"\ncheckpoint = "checkpoint"'
+
+    def _sink_class(self) -> Any:
+        from headwater.spark.pipeline.sinks.stream import StreamTable
+
+        return StreamTable
+
+    def checkpoint(self, directory: Path) -> Path:
+        return directory / "checkpoint"
+
+    def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
+        return _entries_copied(client)
+
+
+def _entries_copied(client: redis.Redis) -> Counter[str]:
+    entries: Any = client.xrange("copy")
+    return Counter(fields[b"entry"].decode() for _id, fields in entries)
+
+
 WAYS: dict[str, Way] = {
     way.name: way
     for way in (
-        ParquetPipeline(),
+        ParquetPipeline("parquet"),
         ParquetPipeline("group", reading='group = "g"\nminIdleTime = "3s"'),
+        DeltaPipeline("delta"),
+        StreamPipeline("pipeline-stream"),
         IntoStream(),
         SharedGroup(),
     )
