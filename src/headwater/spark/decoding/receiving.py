@@ -7,11 +7,14 @@ Rule 1. One request is under way at most, and `PageSource.ahead` sends the next 
         so the server works on a page while the one before it is decoded.
 Rule 2. After an error half a reply may be under way: the connection is closed, and asking again opens
         another. What is asked again is the same range, so nothing is read twice.
+Rule 3. A connection with no reply under way stays open for the process's next partition: opening one
+        takes three round trips and five times as long as reading a few rows. redis-py looks whether
+        the server has closed it meanwhile. Spark ends a Python process that is idle for a minute.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import hiredis
 
@@ -20,8 +23,17 @@ from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.store import connect
 
+if TYPE_CHECKING:
+    import redis
+
 _NOT_YET: Final = ("LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")
 """Errors of a server that will answer soon."""
+
+
+_MOST_STORES: Final = 4
+"""Of which a process keeps connections open."""
+
+_stores: dict[str, redis.Redis] = {}
 
 
 class Request(NamedTuple):
@@ -36,7 +48,7 @@ class PageSource:
     """One connection to the server at ``url``."""
 
     def __init__(self, url: str) -> None:
-        self._client = connect(url)
+        self._client = _store(url)
         self._connection: Any = None
         self._decoder = PageDecoder()
         self._asked: Request | None = None
@@ -103,8 +115,22 @@ class PageSource:
             self._connection = None
 
     def close(self) -> None:
-        self._drop()
-        self._client.close()
+        """Keep the connection for the next partition, unless a reply is under way on it."""
+        if self._asked is not None:
+            self._drop()
+        elif self._connection is not None:
+            self._client.connection_pool.release(self._connection)
+            self._connection = None
+
+
+def _store(url: str) -> redis.Redis:
+    """This process's client of the server at ``url``."""
+    client = _stores.get(url)
+    if client is None:
+        while len(_stores) >= _MOST_STORES:
+            _stores.pop(next(iter(_stores)))  # its connections are closed with it
+        client = _stores[url] = connect(url)
+    return client
 
 
 def _of_redis(text: str) -> Exception:
