@@ -4,12 +4,15 @@ from libc.string cimport memcmp, memcpy
 cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO, _MOST_DIGITS
 
 
+# The two that take pointers check their bounds themselves; an assert would go with python -O.
 cdef inline bint same(
     const unsigned char[::1] buffer, Py_ssize_t at, const unsigned char[::1] other, Py_ssize_t start,
     Py_ssize_t length,
 ) except -1:
-    assert 0 <= length and 0 <= at and at + length <= buffer.shape[0]
-    assert 0 <= start and start + length <= other.shape[0]
+    if length < 0 or at < 0 or at > buffer.shape[0] - length:
+        raise IndexError("beyond the buffer")
+    if start < 0 or start > other.shape[0] - length:
+        raise IndexError("beyond the joints")
     return length == 0 or memcmp(&buffer[at], &other[start], length) == 0
 
 
@@ -17,8 +20,10 @@ cdef inline int copy(
     unsigned char[::1] target, Py_ssize_t at, const unsigned char[::1] source, Py_ssize_t start,
     Py_ssize_t length,
 ) except -1:
-    assert 0 <= length and 0 <= at and at + length <= target.shape[0]
-    assert 0 <= start and start + length <= source.shape[0]
+    if length < 0 or at < 0 or at > target.shape[0] - length:
+        raise IndexError("beyond the column")
+    if start < 0 or start > source.shape[0] - length:
+        raise IndexError("beyond the buffer")
     if length:
         memcpy(&target[at], &source[start], length)
     return 0
