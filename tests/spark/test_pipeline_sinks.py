@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def test_an_update_puts_a_batchs_rows_in_the_place_of_those_with_their_key(
     with pytest.raises(PipelineError, match=r"batch 2 has the key \{'id': 0\} 2 times"):
         kept.write(version(0, 3, "x").union(version(0, 1, "y")), BatchId(2))
     with pytest.raises(PipelineError, match="whose key 'id' is null"):
-        kept.write(version(0, 3, "x").replace(1, None, "id"), BatchId(2))
+        kept.write(version(0, 3, "x").replace({1: None}, subset=["id"]), BatchId(2))
 
     read = kept.finished(spark, version(0, 0, "").schema)
     expected = version(0, 3, "one").union(version(3, 9, "two"))
@@ -293,10 +294,10 @@ def test_a_driver_killed_between_sink_and_commit_leaves_each_row_once(
     # Then it leaves that batch alone and misses nothing
     assert any("batch 1 was there already" in line for line in lines), lines
     assert made[0].rows == 30
-    found = {
+    look: dict[str, Callable[[], list[int]]] = {
         "delta": lambda: [n for (n,) in rows_of(tmp_path / "t", "n")],
         "update": lambda: [n for (n,) in rows_of(tmp_path / "t", "n")],
         "stream": lambda: sorted(shop.numbers("t")),
         "console": lambda: printed(child.stdout + capsys.readouterr().out),
-    }[kind]()
-    assert found == list(range(1, 111))
+    }
+    assert look[kind]() == list(range(1, 111))

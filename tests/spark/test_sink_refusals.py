@@ -206,7 +206,7 @@ def test_a_server_that_goes_away_for_a_moment_is_waited_for(
     # Given connections that break before, after and in the middle of what is sent
     from redis.connection import AbstractConnection
 
-    send = AbstractConnection.send_packed_command
+    send: Any = AbstractConnection.send_packed_command
     chance = random.Random(3)
     breaks = 0
 

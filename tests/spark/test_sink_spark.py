@@ -53,7 +53,8 @@ def test_a_stream_is_written_to_a_stream_once_across_restarts(
 
     assert shop.client.xrange("t") == shop.client.xrange("s")
     assert stages(shop) == {}
-    (marker,) = shop.client.keys("*:hw:sink:*")
+    keys: Any = shop.client.keys("*:hw:sink:*")
+    (marker,) = keys
     metadata = (tmp_path / "c" / "metadata").read_text()
     assert marker.decode().removeprefix("{t}:hw:sink:") in metadata
 

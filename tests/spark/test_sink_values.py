@@ -134,7 +134,7 @@ def test_a_value_has_the_bytes_that_the_codec_of_messages_gives_it(
 
 def test_null_is_an_absent_field_and_empty_is_empty() -> None:
     schema = pa.schema([("a", pa.string()), ("b", pa.string())])
-    rows = [{"a": "", "b": None}, {"a": None, "b": "x"}, {"a": "y", "b": "z"}]
+    rows: list[dict[str, Any]] = [{"a": "", "b": None}, {"a": None, "b": "x"}, {"a": "y", "b": "z"}]
 
     assert entries("a string, b string", schema, rows, "fields") == [
         [(b"a", b"")],
@@ -145,7 +145,7 @@ def test_null_is_an_absent_field_and_empty_is_empty() -> None:
 
 def test_the_column_fields_is_written_as_the_fields_it_holds() -> None:
     schema = pa.schema([("fields", pa.map_(pa.string(), pa.binary())), ("n", pa.int64())])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"fields": [("a", b"\xff"), ("gone", None), ("hw.error", b"x")], "n": 1},
         {"fields": None, "n": 2},
         {"fields": [], "n": 3},

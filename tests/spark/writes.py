@@ -28,7 +28,7 @@ NUMBERS = "n bigint"
 
 def numbers(*counts: int, start: int = 1) -> list[Rows]:
     """Partitions of that many rows, counted through."""
-    found, at = [], start
+    found, at = list[Rows](), start
     for size in counts:
         found.append([{"n": number} for number in range(at, at + size)])
         at += size
@@ -59,7 +59,8 @@ class Writing:
 
     def _batches(self, rows: Rows) -> list[pa.RecordBatch]:
         table = pa.Table.from_pylist(list(rows), self.arrow)
-        return table.to_batches(max_chunksize=7)
+        batches: list[pa.RecordBatch] = table.to_batches(max_chunksize=7)
+        return batches
 
     def tasks(self, writer: Any, partitions: Sequence[Rows]) -> Messages:
         found: Messages = []
@@ -123,7 +124,7 @@ _dead: WeakSet[Any] = WeakSet()
 @contextmanager
 def killed_when(due: Callable[[], object], *, torn: bool = False) -> Iterator[None]:
     """Whoever is about to send when it is ``due`` is gone; ``torn``: with half of it sent."""
-    send = AbstractConnection.send_packed_command
+    send: Any = AbstractConnection.send_packed_command
     used: list[Any] = []
     looking = False
 
@@ -180,7 +181,5 @@ def without_lua(shop: Shop) -> Iterator[str]:
 
 def stages(shop: Shop) -> dict[str, int]:
     """The stages that are there, and in how many seconds each goes; -1 for never."""
-    return {
-        key.decode(): int(shop.client.ttl(key))  # type: ignore[arg-type]
-        for key in shop.client.keys("*:hw:stage:*")  # type: ignore[union-attr]
-    }
+    client: Any = shop.client
+    return {key.decode(): client.ttl(key) for key in client.keys("*:hw:stage:*")}
