@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,10 @@ url, place = sys.argv[1], Path(sys.argv[2])
 {session}
 import headwater.spark
 
-def where(_batches):
+def where(_number):
     # A module of what was brought, imported by an executor.
-    import pyarrow, headwater
-    yield pyarrow.RecordBatch.from_pydict({{"file": [headwater.__file__]}})
+    import headwater
+    return headwater.__file__
 
 rows = headwater.spark.read(spark, "s", url=url, schema="n bigint").agg({{"n": "sum"}}).collect()
 stream = headwater.spark.read_stream(spark, "s", url=url, schema="n bigint")
@@ -50,10 +51,16 @@ query = (
 )
 query.awaitTermination()
 copied = spark.read.parquet(str(place / "copy")).count()
-files = [row.file for row in spark.range(1).mapInArrow(where, "file string").collect()]
+files = spark.sparkContext.parallelize([1]).map(where).collect()
 (place / "said.json").write_text(json.dumps([rows[0][0], copied, files]))
 spark.stop()
 """
+
+BARE = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+"""
+"""What a program does that spark-submit runs."""
 
 
 @pytest.fixture(scope="module")
@@ -131,19 +138,43 @@ spark = headwater.spark.session(
     total, copied, files = run([sys.executable], tmp_path / "run", session, store)
 
     assert (total, copied) == (ROWS * (ROWS + 1) // 2, ROWS)
-    (file,) = set(files)
+    (file,) = files
     assert file.startswith(str(cluster.directory))
     assert file.endswith("/environment/site-packages/headwater/__init__.py")
+
+
+def test_spark_submit_runs_in_an_environment_that_was_unpacked_where_it_is_called(
+    cluster: Cluster, store: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = packing.pack_environment(tmp_path / "headwater-env.tar.gz")
+    with tarfile.open(packed.path) as archive:
+        archive.extractall(tmp_path / "environment", filter="data")
+    monkeypatch.chdir(tmp_path)
+    total, copied, files = run(
+        [
+            str(spark_home() / "bin" / "spark-submit"),
+            *("--master", cluster.master, "--archives", f"{packed.path}#environment"),
+            *("--conf", f"spark.executorEnv.HEADWATER_PYTHON={BASE_PYTHON}"),
+            *("--conf", "spark.ui.enabled=false"),
+        ],
+        tmp_path / "run",
+        BARE,
+        store,
+        JAVA_HOME=str(java_home()),
+        HEADWATER_PYTHON=BASE_PYTHON,
+        PYSPARK_PYTHON="./environment/bin/python",
+    )
+
+    assert (total, copied) == (ROWS * (ROWS + 1) // 2, ROWS)
+    (file,) = files
+    assert "/environment/" in file
+    assert "/site-packages/headwater/" in file
 
 
 def test_a_module_by_py_files_reads_with_the_plain_decoder_and_says_so(
     cluster: Cluster, store: Shop, tmp_path: Path
 ) -> None:
     packed = packing.pack_module(tmp_path / "headwater.zip")
-    session = """
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.getOrCreate()
-"""
     bin_directory = Path(sys.executable).parent
     total, copied, files = run(
         [
@@ -152,13 +183,13 @@ spark = SparkSession.builder.getOrCreate()
             *("--conf", "spark.ui.enabled=false"),
         ],
         tmp_path / "run",
-        session,
+        BARE,
         store,
         JAVA_HOME=str(java_home()),
         PATH=f"{bin_directory}:{os.environ['PATH']}",
     )
 
     assert (total, copied) == (ROWS * (ROWS + 1) // 2, ROWS)
-    (file,) = set(files)
+    (file,) = files
     assert "headwater.zip/headwater/__init__.py" in file
     assert "headwater spark pack" in cluster.logs()
