@@ -18,6 +18,7 @@ from headwater.errors import ProtocolError
 from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.decoding.cutting import MOST_BYTES
+from headwater.spark.decoding.freezing import freeze_what_is_loaded
 from headwater.spark.decoding.page import Page, one_by_one
 from headwater.spark.decoding.plain import counted
 from headwater.spark.decoding.receiving import PageSource, Request
@@ -48,6 +49,7 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
 
     Raises `DataLoss` when fewer were there than were counted, `DecodeError` as ``mode`` says.
     """
+    freeze_what_is_loaded()
     builder = RowBuilder(shape, part.stream)
     found = 0
     pages = pages_of(options, part)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import StreamID
 from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.freezing import freeze_what_is_loaded
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import page_of
 from headwater.spark.decoding.rows import RowBuilder
@@ -51,6 +52,7 @@ def read_listed(options: SourceOptions, shape: Shape, part: Listed) -> Iterator[
 
     Raises `DataLoss` when entries are missing, `DecodeError` as ``mode`` says.
     """
+    freeze_what_is_loaded()
     builder = RowBuilder(shape, part.stream)
     missing, wanted_in_all = 0, 0
     client = connect(options.url)

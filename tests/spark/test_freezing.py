@@ -1,0 +1,49 @@
+"""Spark's collection after every task does not go through what a process has loaded for good."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from headwater.spark.decoding import freezing
+
+IN_A_TASK = """
+import gc
+from pyspark import TaskContext
+from headwater.spark.decoding.freezing import freeze_what_is_loaded
+
+TaskContext._getOrCreate()
+counts = []
+for _ in range(4):
+    freeze_what_is_loaded()
+    counts.append(gc.get_freeze_count())
+print(counts)
+"""
+
+
+def test_what_is_loaded_is_frozen_once_at_a_process_s_second_task() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IN_A_TASK],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, *later = (int(count) for count in done.stdout.strip("[]\n ").split(","))
+
+    assert first == 0
+    assert len(later) == 3
+    assert later[0] > 10_000
+    assert later.count(later[0]) == 3
+
+
+def test_a_process_that_runs_no_task_keeps_its_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[bool] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+
+    for _ in range(3):
+        freezing.freeze_what_is_loaded()
+
+    assert not frozen
