@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import doctest
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 import headwater.spark
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
-from headwater.spark import frames
+from headwater.spark import embedded, frames
 from headwater.spark.options import OPTIONS, parse_options
 from tests.spark.stores import Shop
 
@@ -115,6 +117,13 @@ def test_importing_the_package_imports_no_spark() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("module", [frames, embedded])
+def test_the_examples_of_docstrings_run(module: ModuleType) -> None:
+    done = doctest.testmod(module)
+    assert done.attempted >= 3
+    assert done.failed == 0
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -116,8 +116,8 @@ def serving(url: str) -> Iterator[str]:
     >>> import headwater, redis
     >>> with headwater.connect("headwater://memory/shop") as shop:
     ...     _ = shop.xadd("orders", {"item": "tea"})
-    ...     with serving("headwater://memory/shop") as url:
-    ...         print(url.partition(":")[0], redis.Redis.from_url(url).xlen("orders"))
+    ...     with serving("headwater://memory/shop") as url, redis.Redis.from_url(url) as other:
+    ...         print(url.partition(":")[0], other.xlen("orders"))
     unix 1
 
     Raises what `headwater.connect` raises, and `ConfigError` for a memory that has no name, which no
