@@ -38,6 +38,9 @@ KILLS_OF: Final[dict[Kind, int]] = {"driver": 4, "executor": 20, "commit": 4}
 SPREAD_SECONDS: Final = 0.7
 """A kill comes so long after a batch's beginning, at most: it may hit any step of that batch."""
 
+CATCH_SECONDS: Final = 3.0
+"""How long a process is watched for being at work: it is for some milliseconds a batch."""
+
 BURSTS_A_SECOND: Final = 20
 ENTRIES_A_BURST: Final = (5, 120)
 BATCHES_AHEAD: Final = 5
@@ -152,16 +155,17 @@ class _Trial:
             finds["executor"] = cluster.executors
         what = self._chance.choices(list(finds), (1, 4))[0]
         at_work = self._chance.random() < 0.7
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while time.monotonic() < began + PATIENCE_SECONDS:
             driver.said()
             pids = finds[what]()
-            found = [pid for pid in pids if busy(pid)] if at_work else pids
+            waited = time.monotonic() - began
+            found = [pid for pid in pids if busy(pid) or not at_work or waited > CATCH_SECONDS]
             if found:
                 with suppress(ProcessLookupError):
                     os.kill(self._chance.choice(found), signal.SIGKILL)
                     return what
-            time.sleep(0.001)  # nothing says that a worker has begun
+            time.sleep(0.005)  # nothing says that a worker has begun
         raise DriverLost(f"there was no {what} to kill\n{driver.errors()}")
 
     # --- drivers ----------------------------------------------------------------------------------
@@ -195,7 +199,8 @@ class _Trial:
         def add() -> None:
             chance = random.Random(self._chance.random())
             while not ended.wait(chance.uniform(0, 2 / BURSTS_A_SECOND)):
-                if len(self._added) < (self._logged("offsets") + BATCHES_AHEAD) * ENTRIES_A_BATCH:
+                taken = self._way.taken(self._client, self._logged("offsets") + 1)
+                if len(self._added) < taken + BATCHES_AHEAD * ENTRIES_A_BATCH:
                     self._add(chance, chance.randint(*ENTRIES_A_BURST))
 
         self._add(self._chance, 100)

@@ -49,6 +49,10 @@ class Way(ABC):
     def checkpoint(self, directory: Path) -> Path:
         """Where Spark keeps the query's progress."""
 
+    def taken(self, client: redis.Redis, batches: int) -> int:
+        """About how many entries have been read when so many batches have begun."""
+        return batches * ENTRIES_A_BATCH
+
     @contextmanager
     def beside(self, url: str) -> Iterator[None]:
         """What else is at work on the stream meanwhile."""
@@ -172,6 +176,10 @@ class SharedGroup(Query):
 
     def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
         raise AssertionError("its sink keys on ids: there is no batch that could be there twice")
+
+    def taken(self, client: redis.Redis, batches: int) -> int:
+        count: Any = client.scard("copy")
+        return int(count)
 
     @contextmanager
     def beside(self, url: str) -> Iterator[None]:
