@@ -14,6 +14,7 @@ import argparse
 import datetime as dt
 import json
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -88,6 +89,8 @@ def main() -> int:
     parser.add_argument("--way", choices=list(WAYS), help="one way only")
     parser.add_argument("--seed", type=int, help="the first; by default the next")
     wanted = parser.parse_args()
+    # Whoever ends the campaign ends what it started, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     kinds: list[Kind] = [kind for kind in KINDS if kind in wanted.kinds.split(",")]
     seed = wanted.seed or next_seed(recorded())
     began, failed = time.monotonic(), 0
