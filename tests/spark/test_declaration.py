@@ -164,6 +164,23 @@ def test_all_mistakes_are_told_at_once(directory: Path) -> None:
     assert "table.sales.partition:" in said
 
 
+def test_a_source_with_a_group_feeds_one_streamed_table(directory: Path) -> None:
+    # Given a group, whose entries go to one member each
+    text = changed("failOnDataLoss = false", 'group = "tables"')
+    load(written(directory, text))
+
+    # When a second table follows the source, by the first one's SQL
+    late = """
+[table.late]
+mode = "append"
+sql = "SELECT * FROM sales"
+path = "tables/late"
+"""
+    said = refused(directory, text.replace("[spark]", late + "[spark]", 1))
+
+    assert "source.orders.group: the tables sales, late each read this source" in said
+
+
 def test_tables_that_read_each_other_in_a_circle_are_refused(directory: Path) -> None:
     text = changed("FROM Sales", "FROM more") + (
         '\n[table.more]\nmode = "complete"\nsql = "SELECT * FROM by_category"\npath = "more"\n'

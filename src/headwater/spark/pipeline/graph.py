@@ -58,6 +58,16 @@ def ordered(
         return list(tables)
 
 
+def shared(source: str, tables: Mapping[str, Node]) -> list[str]:
+    """The streamed tables whose queries read ``source``, directly or by the SQL of others."""
+    return [
+        name
+        for name, table in tables.items()
+        if table.mode != "complete"
+        and any(source in tables[one].reads for one in {name, *upstream(name, tables)})
+    ]
+
+
 def upstream(name: str, tables: Mapping[str, Node]) -> set[str]:
     """Every table that ``name`` reads, directly or through others."""
     found: set[str] = set()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.spark.pipeline.checks import NAME, Problems, as_option, flattened
-from headwater.spark.pipeline.declaration import Pipeline, Table
-from headwater.spark.pipeline.graph import ordered
+from headwater.spark.pipeline.declaration import Pipeline, Source, Table
+from headwater.spark.pipeline.graph import ordered, shared
 from headwater.spark.pipeline.sinks.registry import SINKS
 from headwater.spark.pipeline.sources import (
     DEAD_LETTERS,
@@ -48,6 +48,8 @@ def read(file: Path, document: dict[str, Any]) -> Pipeline:
     tables = _with_declared_names(tables, [*sources, *inputs, *tables])
     unreadable = {name for name, table in tables.items() if not SINKS[table.target.sink].readable}
     order = ordered(tables, sources, inputs, problems, unreadable=unreadable)
+    for name, source in sources.items():
+        _check_group(problems, name, source, shared(name, tables))
     problems.raise_any()
     return Pipeline(
         file=file,
@@ -61,6 +63,17 @@ def read(file: Path, document: dict[str, Any]) -> Pipeline:
         archive=archive,
         secrets=frozenset(problems.secrets),
     )
+
+
+def _check_group(problems: Problems, name: str, source: Source, readers: list[str]) -> None:
+    """Members of a group share its entries out, and each streamed table is a query of its own."""
+    if "group" in source.options and len(readers) > 1:
+        problems.add(
+            f"source.{name}.group",
+            f"the tables {', '.join(readers)} each read this source by a query of its own, and a group "
+            "gives an entry to one of them only. Leave group out, or let one table read the source and "
+            "make the others of it with mode = 'complete'.",
+        )
 
 
 def _archive(problems: Problems, document: dict[str, Any], sources: Mapping[str, Any]) -> Any:

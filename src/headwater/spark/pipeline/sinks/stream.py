@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from headwater.errors import PipelineError
+from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
 from headwater.spark.sink.options import SinkOptions, parse_options
@@ -50,8 +51,9 @@ class StreamTable:
             return THERE_ALREADY
         assert options.transaction is not None
         app, version = options.transaction
+        given = reachable_options(self._given, frame.sparkSession)
         frame.write.format("headwater").mode("append").options(
-            **self._given, txnAppId=app, txnVersion=str(version)
+            **given, txnAppId=app, txnVersion=str(version)
         ).save()
         after = _recorded(options)
         assert after is not None, "the sink records a transaction even when it has no rows"
