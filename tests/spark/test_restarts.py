@@ -298,7 +298,7 @@ class TestSpark:
     pytestmark = ON_SPARK
 
     @ONE_STORE
-    @pytest.mark.parametrize(("query", "trigger"), [(one_source, NOW), (union, NOW), (union, SOON)])
+    @pytest.mark.parametrize(("query", "trigger"), [(one_source, NOW), (union, SOON)])
     def test_a_checkpoint_as_each_step_leaves_it_is_gone_on_from(
         self, spark: SparkSession, shop: Shop, tmp_path: Path, query: Query, trigger: dict[str, Any]
     ) -> None:
