@@ -129,6 +129,23 @@ def test_a_stream_that_is_gone_is_loss_and_begins_anew(
     assert len(warned.messages) == 1
 
 
+def test_what_is_deleted_beyond_available_nows_end_is_said_once_and_spoils_no_batch(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
+    # Given a run that takes several batches, and a deletion behind where it ends
+    shop.add("s", range(1, 21))
+    query = Query(shop, maxEntriesPerTrigger="5", ignoreDeletes="true")
+    query.reader.prepareForTriggerAvailableNow()
+    shop.add("s", range(21, 31))
+    shop.delete("s", 25)
+
+    # Then it reads what was there, and the next run the rest
+    assert query.batches() == [list(range(first, first + 5)) for first in (1, 6, 11, 16)]
+    later = Query(shop, log=query.log, ignoreDeletes="true")
+    assert later.batches() == [[21, 22, 23, 24, 26, 27, 28, 29, 30]]
+    assert len(warned.messages) == 1
+
+
 def test_a_stream_made_anew_is_loss_for_available_now_too(shop: Shop) -> None:
     shop.add("s", range(1, 101))
     query = Query(shop)

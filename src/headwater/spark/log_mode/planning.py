@@ -221,8 +221,7 @@ class LuaPlanner:
         to = state.last_id if upto is None else min(upto.id, state.last_id)
         if total == expected:
             self._complete[stream] = state
-            taken = expected if to == state.last_id or upto is None else upto.added - position.added
-            return Look(state, to, total, taken)
+            return Look(state, to, total, self._taken(stream, position, upto, state, total))
         self._complete.pop(stream, None)
         taken = total if to == state.last_id else self._walk(stream, position.id, to)[0]
         # What XDEL did while we counted is to be known as XDEL's.
@@ -247,6 +246,22 @@ class LuaPlanner:
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         return self._walk(stream, start, to)[0]
+
+    def _taken(
+        self,
+        stream: str,
+        position: Position,
+        upto: Position | None,
+        state: StreamState,
+        total: int,
+    ) -> int:
+        """How many of the ``total`` entries after ``position`` are up to ``upto``: all are there."""
+        if upto is None or upto.id >= state.last_id:
+            return total
+        if state.max_deleted_id <= upto.id:
+            return upto.added - position.added
+        # What was deleted beyond the end is counted in `position`, and not in `upto`.
+        return total - self._walk(stream, max(position.id, upto.id), state.last_id)[0]
 
     def _unharmed(self, stream: str, state: StreamState) -> bool:
         then = self._complete.get(stream)
