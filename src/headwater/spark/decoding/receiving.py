@@ -90,8 +90,8 @@ class PageSource:
         if self._connection is None:
             self._connection = self._client.connection_pool.get_connection()
         stream, ids, most = request
+        self._asked = request  # before: what was sent in part must not be kept either
         self._connection.send_command("XRANGE", stream, str(ids.start), str(ids.end), "COUNT", most)
-        self._asked = request
 
     def _receive(self) -> Page:
         import redis
