@@ -181,6 +181,25 @@ def test_lua_walks_only_when_something_may_have_gone(
 
 
 @pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
+def test_big_entries_are_copied_into_lua_a_few_at_a_time(shop: Shop, plans: Planner) -> None:
+    # Given 60 MB in entries of 100 KB, behind small ones
+    shop.add("s", range(1, 501))
+    shop.add("s", range(501, 1101), body=b"x" * 100_000)
+    shop.client.config_resetstat()
+
+    # When they are counted and cut
+    counted = plans.count("s", StreamID(5, 1), MAX_ID)
+    cut = plans.cut("s", Span(Position(StreamID(5, 1), 5), Position(StreamID(1100, 1), 1100)), 4)
+
+    # Then no call held all of them, and nothing was left out
+    assert counted == cut.entries == 1095
+    assert [size for _ids, size in cut.parts] == [274, 274, 274, 273]
+    stats: Any = shop.client.info("commandstats")
+    assert stats["cmdstat_xrange"]["calls"] >= 2 * 40
+    assert stats["cmdstat_evalsha"]["calls"] >= 2 * 3
+
+
+@pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
 def test_a_stream_made_anew_with_the_same_first_entry_is_counted_again(
     shop: Shop, plans: Planner
 ) -> None:

@@ -167,10 +167,11 @@ def _cuts(reply: Any) -> tuple[int, list[StreamID]]:
 
 
 _WALK: Final = """
-local seen, last, marks, nextMark = 0, false, {}, 4
+local seen, last, marks, nextMark, ended = 0, false, {}, 4, 0
 local start, budget = ARGV[1], tonumber(ARGV[3])
-while seen < budget do
-  local want = math.min(1000, budget - seen)
+local most, bytes = 16, 16777216
+while seen < budget and bytes > 0 do
+  local want = math.min(most, budget - seen)
   local page = redis.call('XRANGE', KEYS[1], start, ARGV[2], 'COUNT', want)
   while ARGV[nextMark] and tonumber(ARGV[nextMark]) < seen + #page do
     marks[#marks + 1] = page[tonumber(ARGV[nextMark]) - seen + 1][1]
@@ -180,13 +181,23 @@ while seen < budget do
   if #page > 0 then
     last = page[#page][1]
     start = '(' .. last
+    local weight = 1
+    for _, word in ipairs(page[#page][2]) do weight = weight + #word end
+    bytes = bytes - weight * #page
+    most = math.max(1, math.min(200, 4 * most, math.floor(1048576 / weight)))
   end
-  if #page < want then break end
+  if #page < want then
+    ended = 1
+    break
+  end
 end
-return {seen, last, marks}
+return {seen, last, marks, ended}
 """
 """Walks a range: start, end, how many entries at most, then rising places (0 is the first entry).
-Returns the number of entries, the last id, and the ids at those places."""
+Returns the number of entries, the last id, the ids at those places, and whether the range ended there.
+
+XRANGE copies the entries into Lua, so a page's last one says how many of its weight make the next page
+(1 MB, and 200 entries at most), and a call ends where it has copied some 16 MB."""
 
 
 class LuaPlanner:
@@ -293,11 +304,11 @@ class LuaPlanner:
         while True:
             budget = self._BUDGET if most is None else min(self._BUDGET, most - seen)
             ahead = [place - seen for place in places[len(starts) :] if place - seen < budget]
-            found, last, marks = self._store.run(
+            found, last, marks, ended = self._store.run(
                 self._script, [stream], [begin, str(to), budget, *ahead]
             )
             starts += [StreamID.parse(mark) for mark in marks]
             seen += int(found)
-            if int(found) < budget or seen == most:
+            if ended or seen == most:
                 return seen, starts
             begin = f"({StreamID.parse(last)}"
