@@ -23,7 +23,7 @@ STORES = ("headwater", "redis-8.2")
 
 
 def inferred(shop: Shop, **options: str) -> str:
-    given = {"url": shop.url, "stream": "s"} | options
+    given = {"url": shop.url, "stream": "s", "inferSchema": "true"} | options
     return inferred_schema(parse_options(given)).simpleString()
 
 

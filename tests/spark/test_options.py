@@ -77,6 +77,8 @@ def test_names_and_words_are_compared_without_regard_to_case() -> None:
         ({"endingId": "5", "group": "g"}, "does nothing with group"),
         ({"ignoreDeletes": "true", "group": "g"}, "does nothing with group"),
         ({"deadLetterStream": "d", "group": "g"}, "does nothing without maxDeliveries"),
+        ({"samplingEntries": "50"}, "does nothing without inferSchema=true"),
+        ({"samplingEntries": "50", "inferSchema": "false"}, "does nothing without inferSchema"),
         ({"path": "x"}, "The options are url, stream"),
         ({"startingId": "yesterday"}, "none of earliest, latest"),
         ({"startingId": "99999999999999999999"}, "fit 64 bits"),

@@ -139,6 +139,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         if name in texts:
             made[field] = read(name, texts[name])
     _check_together(texts)
+    if "samplingEntries" in texts and not made.get("infer_schema"):
+        raise DeclarationError(
+            "samplingEntries does nothing without inferSchema=true, whose sample it sizes; add that, "
+            "or leave it out"
+        )
     return SourceOptions(**made)
 
 
