@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -77,6 +78,38 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_spark_submit_has_to_be_given_it(tmp_path: Path) -> None:
     with pytest.raises(HeadwaterError, match=r"spark-submit has started Spark before"):
         sessions._packed(packed(tmp_path), {}, submitted=True)
+
+
+def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What PySpark raises a minute later, for a context that its JVM has given up."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark import SparkContext
+
+    # Given a master that does not answer
+    said = (
+        "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:"
+    )
+    java = SimpleNamespace(_target_id="o1", getMessage=lambda: said)
+    ended: list[str] = []
+    context = SimpleNamespace(stop=lambda: ended.append("context"))
+    before = SparkContext._active_spark_context
+
+    def start() -> SparkSession:
+        monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+        raise Py4JJavaError("", java)
+
+    # When a session is asked for
+    with pytest.raises(HeadwaterError) as raised:
+        sessions._started(cast("Any", SimpleNamespace(getOrCreate=start)), "spark://host:7077")
+    monkeypatch.setattr(SparkContext, "_active_spark_context", before)
+
+    # Then no stack is shown, and the next session is not given what does not run
+    assert str(raised.value) == (
+        "Spark did not start on spark://host:7077: Cannot call methods on a stopped SparkContext. "
+        "Is the master running there, and can it be reached from here?"
+    )
+    assert raised.value.__suppress_context__
+    assert ended == ["context"]
 
 
 @pytest.mark.spark

@@ -30,6 +30,8 @@ are UTC so that a table is the same wherever it is made."""
 _PUSHDOWN: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
 """Without it Spark refuses the option pushdown, and every reader that can take filters."""
 
+_ASKED: Final = " Is the master running there, and can it be reached from here?"
+
 _EXECUTORS_PATH: Final = f"./{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin"
 """In an executor's own directory: first what was packed, then the system's."""
 
@@ -88,9 +90,28 @@ def session(
             prepare_environment(local=local)
     for name, value in (settings | dict(config or {}) | packed).items():
         builder = builder.config(name, value)
-    started = builder.getOrCreate()
+    started = _started(builder, master)
     bring_module(started)
     return started
+
+
+def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
+    """The builder's session. A cluster that is not there is one sentence, not the JVM's stack."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark import SparkContext
+
+    before = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to ask
+    try:
+        return builder.getOrCreate()
+    except Py4JJavaError as error:
+        made = SparkContext._active_spark_context  # noqa: SLF001
+        if made is not None and made is not before:
+            made.stop()  # else the next session would be given this one, which does not run
+        said = str(error.java_exception.getMessage()).strip().partition("\n")[0]
+        asked = "" if master is None or master.startswith("local") else _ASKED
+        raise HeadwaterError(
+            f"Spark did not start on {master or 'its master'}: {said}{asked}"
+        ) from None
 
 
 def prepare_environment(*, local: bool) -> None:
