@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import signal
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 from typer.testing import CliRunner
 
+import headwater
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError, PipelineError
 from headwater.messages import dead_letter_fields
 from headwater.spark.pipeline import Progress, load
@@ -259,6 +261,47 @@ def test_what_is_wrong_with_a_stream_is_said_before_spark_starts(
     assert isinstance(away, Disconnected)
     assert f"{file}: source.orders: cannot reach the store at redis://***@127.0.0.1:1" in str(away)
     assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize("words", [("plan",), ("run",)])
+def test_an_embedded_store_on_a_cluster_is_refused_before_spark_starts(
+    shop: Shop, file: Path, command: Callable[..., Any], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with headwater.connect(f"headwater://{tmp_path}/store") as store:
+        store.xadd("orders", {"n": 1})
+    url = f"source.orders.url=headwater://{tmp_path}/store"
+
+    refused = command(*words, str(file), "--master", "spark://host:7077", "--set", url).exception
+
+    assert isinstance(refused, HeadwaterError)
+    assert f"{file}: source.orders: headwater://{tmp_path}/store is a store within" in str(refused)
+    assert f"headwater serve --dir {tmp_path}/store" in str(refused)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_wrong_sql_is_one_sentence_with_no_stack_of_the_jvm_beside_it(
+    shop: Shop, file: Path, command: Callable[..., Any]
+) -> None:
+    from pyspark.logger import PySparkLogger
+
+    # Given what PySpark logs such errors with
+    fill(shop)
+    said = io.StringIO()
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    handler = logging.StreamHandler(said)
+    logger.addHandler(handler)
+    try:
+        # When a column is misspelt
+        file.write_text(file.read_text().replace("count(*)", "count(nmae)"))
+        wrong = command("plan", str(file)).exception
+    finally:
+        logger.removeHandler(handler)
+
+    # Then it is said once, and short
+    assert f"{file}: table.total.sql: [UNRESOLVED_COLUMN" in str(wrong)
+    assert "\n" not in str(wrong)
+    assert said.getvalue() == ""
 
 
 def test_a_table_is_written_by_one_process_at_a_time(file: Path) -> None:

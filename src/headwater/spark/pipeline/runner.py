@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.errors import HeadwaterError, PipelineError
+from headwater.spark.embedded import refuse_cluster
 from headwater.spark.options import parse_options
 from headwater.spark.pipeline.declaration import Pipeline
 from headwater.spark.pipeline.expectations import Outcome
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 Report = Callable[[str], None]
 
 _POLL_SECONDS: Final = 0.1
+
+_LOG_LEVEL: Final = "spark.log.level"
+_PYSPARKS_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Which print what Spark says against SQL, with a stack of the JVM's."""
+
 _LAG_SECONDS: Final = 1.0
 """How often a table that got nothing is asked how far it is behind."""
 
@@ -72,11 +78,38 @@ class _Batch(NamedTuple):
 
 
 def start_spark(pipeline: Pipeline, *, master: str | None = None) -> SparkSession:
-    """The session that ``pipeline`` asks for."""
-    spark = session(app=pipeline.app, master=master or pipeline.master, config=pipeline.conf)
-    # What stops a query is raised here, in one sentence; the JVM would print it in a hundred lines.
-    spark.sparkContext.setLogLevel(pipeline.conf.get("spark.log.level", "FATAL"))
+    """The session that ``pipeline`` asks for.
+
+    Raises `HeadwaterError` for an embedded store on a cluster, before anything is started, and what
+    `session` raises.
+    """
+    master = master or pipeline.master
+    _refuse_embedded(pipeline, master or pipeline.conf.get("spark.master", "local[*]"))
+    # What stops a run is raised here, in one sentence; the JVM would print it in a hundred lines, and
+    # PySpark what it was told by the JVM.
+    config = {_LOG_LEVEL: "FATAL"} | pipeline.conf
+    spark = session(app=pipeline.app, master=master, config=config)
+    spark.sparkContext.setLogLevel(config[_LOG_LEVEL])
+    if _LOG_LEVEL not in pipeline.conf:
+        from pyspark.logger import PySparkLogger
+
+        for name in _PYSPARKS_LOGGERS:
+            PySparkLogger.getLogger(name).setLevel("CRITICAL")
     return spark
+
+
+def _refuse_embedded(pipeline: Pipeline, master: str) -> None:
+    urls = {f"source.{name}": one.options["url"] for name, one in pipeline.sources.items()}
+    urls |= {
+        f"table.{name}": one.target.url
+        for name, one in pipeline.tables.items()
+        if one.target.url is not None
+    }
+    for place, url in urls.items():
+        try:
+            refuse_cluster(url, master)
+        except HeadwaterError as error:
+            raise reason(pipeline, place, error) from None
 
 
 def run(
