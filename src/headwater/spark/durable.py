@@ -39,6 +39,12 @@ def sync_all(paths: Iterable[Path]) -> None:
         list(threads.map(sync, paths))
 
 
+def directories(files: Iterable[Path], top: Path) -> set[Path]:
+    """``top`` and every directory between it and ``files``: all that a new file's name stands in."""
+    found = {parent for file in files for parent in file.parents if parent.is_relative_to(top)}
+    return {top, *found}
+
+
 def append_line(path: Path, line: bytes) -> None:
     """Add ``line`` to a log and sync it; half a line that a killed write left is taken off first."""
     with path.open("ab") as log:

@@ -25,13 +25,33 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import PipelineError
-from headwater.spark.durable import replacing
+from headwater.spark.durable import replacing, sync_all
 from headwater.spark.log_mode.offsets import streams_of
 
 _OWN: Final = "headwater"
 
 Offset = dict[str, Any]
 """Up to where one source has been read: log_mode/offsets.py or group_mode's."""
+
+
+@contextmanager
+def held(lock: Path, what: str) -> Iterator[None]:
+    """Only one process has the file ``lock``, which is made. Raises `PipelineError`."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    number = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(number, 20).decode("ascii", "replace").strip() or "another process"
+            raise PipelineError(
+                f"{what} is being written by process {holder}; wait for it, or end it"
+            ) from None
+        os.ftruncate(number, 0)
+        os.pwrite(number, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(number)  # the lock goes with it, however the process ends
 
 
 def streams_in(offset: Offset | None) -> set[str]:
@@ -86,8 +106,23 @@ class Checkpoint:
         return [str(name) for name in found] if isinstance(found, list) else []
 
     def note_sources(self, names: Sequence[str]) -> None:
-        """Remember the sources of the query that is about to start."""
-        if list(names) != self.sources():
+        """Remember the sources of the query that is about to start.
+
+        Raises `PipelineError` where others were read before, or the same in another order: Spark
+        knows them by their place alone, and would begin each where another one stood. A source may
+        change its name.
+        """
+        known = self.sources()
+        moved = len(names) != len(known) or any(
+            name != before and name in known for name, before in zip(names, known, strict=True)
+        )
+        if known and moved and self._numbers("offsets"):
+            raise PipelineError(
+                f"the SQL reads {', '.join(names) or 'no source'}, and the checkpoint ({self.path}) is "
+                f"of {', '.join(known)}: they stay as they are, and in that order. Write the SQL so; or "
+                "remove the table with its checkpoint, and it is made anew."
+            )
+        if list(names) != known:
             self._write("sources.json", list(names))
 
     def beginning(self) -> dict[str, Offset] | None:
@@ -105,6 +140,13 @@ class Checkpoint:
             if first:
                 self._write("beginning.json", first)
 
+    def sync_batch(self, batch: int) -> None:
+        """Wait until it is on the disk what ``batch`` is, before a sink says that it has it: Spark
+        does not wait, and a batch of that number with other entries would not be written."""
+        log = self.path / "offsets"
+        files = [self.path / "metadata", log / str(batch)]
+        sync_all([*filter(Path.exists, files), *filter(Path.exists, (self.path, log))])
+
     def backfills(self) -> list[dict[str, Any]]:
         """What was read besides: the records of backfill.py."""
         records = (_json(file) for file in sorted((self.own / "backfills").glob("*.json")))
@@ -117,21 +159,8 @@ class Checkpoint:
     @contextmanager
     def held(self, what: str) -> Iterator[None]:
         """Only one process writes what this checkpoint is about. Raises `PipelineError`."""
-        self.own.mkdir(parents=True, exist_ok=True)
-        number = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                holder = os.read(number, 20).decode("ascii", "replace").strip() or "another process"
-                raise PipelineError(
-                    f"{what} is being written by process {holder}; wait for it, or end it"
-                ) from None
-            os.ftruncate(number, 0)
-            os.pwrite(number, str(os.getpid()).encode(), 0)
+        with held(self.own / "lock", what):
             yield
-        finally:
-            os.close(number)  # the lock goes with it, however the process ends
 
     def _numbers(self, directory: str) -> list[int]:
         try:

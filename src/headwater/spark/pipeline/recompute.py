@@ -85,4 +85,5 @@ class Recomputer:
                 )
                 self._done(name, outcome, time.monotonic() - began)
             if name in names or name in needed:
-                made.sink.finished(self._spark).createOrReplaceTempView(name)
+                frame = made.sink.finished(self._spark, self._schemas[name])
+                frame.createOrReplaceTempView(name)

@@ -175,13 +175,19 @@ class _Run:
         check_streaming(self._pipeline, frames)
         schemas = {name: frame.schema for name, frame in frames.items()}
         batch = new_session(self._spark, self._pipeline)
-        schemas_of_completes(batch, self._pipeline, schemas)
+        schemas |= schemas_of_completes(batch, self._pipeline, schemas)
         self._recomputer = Recomputer(batch, self._pipeline, self._stores, schemas, self._remade)
         with ExitStack() as locks:
             self._stores.prepare(locks)
             for name, frame in frames.items():
-                self._stores.streamed[name].checkpoint.note_sources(
-                    sources_of(frame, self._pipeline)
+                checkpoint, read = (
+                    self._stores.streamed[name].checkpoint,
+                    sources_of(frame, self._pipeline),
+                )
+                explained(
+                    self._pipeline,
+                    f"table.{name}.sql",
+                    lambda: checkpoint.note_sources(read),  # noqa: B023 - called now
                 )
             self._settle()
             self._stream(frames, interval)
@@ -221,6 +227,7 @@ class _Run:
             began = time.monotonic()
             try:
                 kept.checkpoint.note_beginning()
+                kept.checkpoint.sync_batch(number)
                 outcome = kept.write(batch, BatchId(number))
             except Exception as error:
                 self._failures[name] = error  # on its way through the JVM it becomes a text

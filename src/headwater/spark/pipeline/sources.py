@@ -125,6 +125,9 @@ def read_dead_letters(
     streams = problems.value(
         f"{DEAD_LETTERS}.streams", values.get("streams", []), list[str], "a list of streams"
     )
+    if "" in (streams or ()):
+        problems.add(f"{DEAD_LETTERS}.streams", "one of them has no name")
+        streams = [name for name in streams if name]
     by_url: dict[str, list[str]] = {}
     for source in sources.values():
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.checkpoints import Checkpoint, held
 from headwater.spark.pipeline.declaration import Pipeline, Table
 from headwater.spark.pipeline.expectations import Outcome, write_checked
 from headwater.spark.pipeline.explain import explained
@@ -108,6 +108,14 @@ class Stores:
         for name in self.streamed:
             self.hold(name, locks)
         for name, made in self.recomputed.items():
+            # Beside the table: what is at its path may be a stranger's.
+            assert made.table.path is not None, "sinks of mode complete have a path"
+            lock = made.table.path.with_name(f".{made.table.path.name}.lock")
+            explained(
+                self.pipeline,
+                f"table.{name}",
+                lambda: locks.enter_context(held(lock, "the table")),  # noqa: B023 - called now
+            )
             explained(self.pipeline, f"table.{name}", made.prepare)
 
     def hold(self, name: str, locks: ExitStack) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from headwater.errors import PipelineError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -25,6 +27,19 @@ class BatchId(NamedTuple):
 
 THERE_ALREADY = -1
 """What `AppendSink.write` returns for a batch that it has."""
+
+
+def check_is_last(place: object, batch: BatchId, last: int) -> None:
+    """Raise `PipelineError` for a batch below the last one that ``place`` has.
+
+    Spark runs again the last batch that it logged, and no other. One below it comes of a checkpoint
+    that was set back: it may go further than the batch of that number did, and must not be skipped.
+    """
+    if batch.number < last:
+        raise PipelineError(
+            f"{place} has batch {last}, and the query comes with batch {batch.number}: its checkpoint "
+            "was set back. Restore it as it was; or remove the whole table, and make it anew."
+        )
 
 
 class AppendSink(Protocol):
@@ -56,5 +71,5 @@ class CompleteSink(Protocol):
     def write(self, frame: DataFrame) -> int:
         """Put the rows of ``frame`` there; returns their number."""
 
-    def finished(self, spark: SparkSession) -> DataFrame:
-        """What is in it."""
+    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """What is in it, with the columns of its SQL."""

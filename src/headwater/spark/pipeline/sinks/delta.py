@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import PipelineError
 from headwater.spark.durable import replacing
 from headwater.spark.pipeline.checkpoints import Checkpoint
-from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
 from headwater.spark.pipeline.sinks.delta_files import DeltaDirectory, File
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class DeltaAppend(DeltaDirectory):
         table = self.table()
         done = table.transaction_version(app) if table is not None else None
         if done is not None and batch.number <= done:
+            check_is_last(self.path, batch, done)
             return THERE_ALREADY
         if not self._writer.exists():
             with replacing(self._writer) as beside:
@@ -197,9 +198,9 @@ class DeltaComplete(DeltaDirectory):
         shutil.rmtree(self.staging, ignore_errors=True)
         return sum(file.rows for file in files)
 
-    def finished(self, spark: SparkSession) -> DataFrame:
-        """What is in the table."""
-        return self.read(spark, None)
+    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """What is in the table, with the columns of its SQL."""
+        return self.read(spark, schema)
 
 
 def _transaction(app: str, version: int) -> CommitProperties:

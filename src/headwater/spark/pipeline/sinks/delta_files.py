@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import PipelineError
-from headwater.spark.durable import sync, sync_all
+from headwater.spark.durable import directories, sync, sync_all
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -56,15 +56,11 @@ class DeltaDirectory:
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.staging, ignore_errors=True)
 
-    def read(self, spark: SparkSession, schema: StructType | None) -> DataFrame:
-        """What the newest version holds; ``schema`` is the table's own where none is given."""
-        from pyspark.sql.types import StructType
-
+    def read(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """What the newest version holds, as ``schema``."""
         table = self.table()
         if table is None:
-            assert schema is not None, "a table of mode complete is read after it was written"
             return spark.createDataFrame([], schema)
-        wanted = schema or StructType.fromJson(json.loads(table.schema().to_json()))
         if _has_vectors(table):
             raise PipelineError(
                 f"{self.path} has deletion vectors, which another writer made; OPTIMIZE or "
@@ -72,12 +68,12 @@ class DeltaDirectory:
             )
         files = [_local(uri) for uri in table.file_uris()]
         if not files:
-            return spark.createDataFrame([], wanted)
+            return spark.createDataFrame([], schema)
         parts = table.metadata().partition_columns
         if not parts:
-            return spark.read.schema(wanted).parquet(*files)
-        return self._with_partitions(spark, wanted, table, files).select(
-            *(f"`{column}`" for column in wanted.names)
+            return spark.read.schema(schema).parquet(*files)
+        return self._with_partitions(spark, schema, table, files).select(
+            *(f"`{column}`" for column in schema.names)
         )
 
     def _with_partitions(
@@ -152,7 +148,7 @@ class DeltaDirectory:
             file.path.replace(target)
             stats = json.dumps({"numRecords": file.rows})
             actions.append(AddAction(str(name), size, _values(file.place), now, True, stats))
-        sync_all({self.path, *((self.path / file.place) for file in files)})
+        sync_all(directories([self.path / action.path for action in actions], self.path))
         return actions
 
     def open(self, frame: DataFrame, *, replacing_schema: bool = False) -> tuple[DeltaTable, Any]:
@@ -175,6 +171,7 @@ class DeltaDirectory:
             table = DeltaTable.create(
                 str(self.path), schema, partition_by=list(self.partition_by) or None
             )
+            self.sync_commit(table)
             return table, schema
         there = {
             field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]
@@ -190,10 +187,14 @@ class DeltaDirectory:
         return table, schema
 
     def sync_commit(self, table: DeltaTable) -> None:
-        """delta-rs renames its log's files without waiting for the disk."""
+        """delta-rs writes files, of a merge's rows and of its log, without waiting for the disk."""
         table.update_incremental()
         log = self.path / "_delta_log"
-        sync(log / f"{table.version():020d}.json")
+        commit = log / f"{table.version():020d}.json"
+        actions = map(json.loads, commit.read_text("utf-8").splitlines())
+        files = [self.path / unquote(one["add"]["path"]) for one in actions if "add" in one]
+        sync_all([*files, *directories(files, self.path)])
+        sync(commit)
         sync(log)
 
     def table(self) -> DeltaTable | None:

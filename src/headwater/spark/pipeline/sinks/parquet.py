@@ -31,8 +31,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.errors import PipelineError
-from headwater.spark.durable import append_line, replacing, sync_all, whole_lines
-from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+from headwater.spark.durable import (
+    append_line,
+    directories,
+    replacing,
+    sync,
+    sync_all,
+    whole_lines,
+)
+from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +80,11 @@ class AppendTable:
 
         Raises `PipelineError` where files are that this table did not write.
         """
+        if (self.path / "_delta_log").exists():
+            raise PipelineError(
+                f"{self.path} is a Delta table, and the sink is parquet: set sink = 'delta', or name "
+                "another path"
+            )
         if self.path.exists() and not self.state.exists() and _visible(self.path):
             raise PipelineError(
                 f"{self.path} holds files that this pipeline did not write; name another path"
@@ -121,6 +133,7 @@ class AppendTable:
         """Add a batch; returns its rows. One that is there already is left alone."""
         done = [one.id.number for one in self.batches() if one.id.series == batch.series]
         if done and batch.number <= max(done):
+            check_is_last(self.path, batch, max(done))
             return THERE_ALREADY
         shutil.rmtree(self._staging, ignore_errors=True)
         writer = frame.write.mode("overwrite")
@@ -132,7 +145,7 @@ class AppendTable:
         self._begin_move(batch)
         for source, name in moves:
             _move(source, self.path / name)
-        sync_all({self.path, *((self.path / name).parent for _source, name in moves)})
+        sync_all(directories([self.path / name for _source, name in moves], self.path))
         query = self._query()
         assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
         self._append(Batch(batch, query, rows, tuple(name for _source, name in moves)))
@@ -220,8 +233,9 @@ class CompleteTable:
         writer.parquet(str(beside))
         files = list(beside.rglob("*.parquet"))
         rows: int = sum(pq.read_metadata(file).num_rows for file in files)
-        sync_all(files)
+        sync_all([*files, *directories(files, beside)])
         beside.rename(version)
+        sync(self._versions)
         with replacing(self.path) as link:
             link.symlink_to(version.relative_to(self.path.parent))
         # The version before stays for one more run: a reader may have listed it a moment ago.
@@ -229,9 +243,11 @@ class CompleteTable:
             shutil.rmtree(old, ignore_errors=True)
         return rows
 
-    def finished(self, spark: SparkSession) -> DataFrame:
-        """What is in the table."""
-        return spark.read.parquet(str(self.path))
+    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
+        """What is in the table, with the columns of its SQL: of a directory's name Spark would make
+        the number 1234 where the column holds the text '01234', and without files it knows none."""
+        frame = spark.read.schema(schema).parquet(str(self.path))
+        return frame.select(*(f"`{column}`" for column in schema.names))
 
     def _old(self) -> list[Path]:
         """The versions that are whole, oldest first."""
