@@ -236,18 +236,45 @@ def test_a_transaction_that_would_write_is_refused_whole(
     assert picture(store.node.keyspace) == before
 
 
-def test_a_transaction_keeps_what_it_had_room_for(store: LocalStore, client: LocalClient) -> None:
+def test_a_transaction_is_refused_whole_without_room_for_all_of_it(
+    store: LocalStore, client: LocalClient
+) -> None:
     # Given room for the first write of a transaction, and not for a large one after it
     client.session.call.admission = lambda size: None if size < 2000 else "the disk is full"
     client("MULTI")
     client("SET", "a", "1")
     client("SET", "b", "x" * 5000)
     client("SET", "c", "3")
-    # Then the large one is an error in its place
+    # Then none of it is done: one of them may say that the others were
+    reply = client("EXEC")
+    assert isinstance(reply, Failure)
+    assert reply.text.startswith(b"EXECABORT Transaction discarded because of: MISCONF ")
+    assert client("EXISTS", "a", "b", "c") == 0
+
+
+@pytest.mark.parametrize("count", [1, 7, 300])
+def test_what_a_transaction_was_let_in_with_is_enough_for_each_of_its_commands(
+    count: int, store: LocalStore, client: LocalClient
+) -> None:
+    # Given a journal with room for what EXEC asks for, and for no byte more
+    asked: list[int] = []
+
+    def admission(size: int) -> str | None:
+        asked.append(size)
+        return None if size <= asked[0] else "the disk is full"
+
+    client("MULTI")
+    for number in range(count):
+        client("XADD", "k" * 50, "MAXLEN", "~", "5", "*", "", "", "f", "x" * (number % 40))
+    client("HSET", "m" * 200, "position", str(count), "epoch", "7")
+    client("UNLINK", "stage")
+    client("HDEL", "m" * 200, "epoch")
+    client.session.call.admission = admission
+
     replies = client("EXEC")
+
     assert isinstance(replies, list)
-    assert [refused(reply) for reply in replies] == [False, True, False]
-    assert client("EXISTS", "a", "b", "c") == 2
+    assert not any(refused(reply) for reply in replies)
 
 
 def test_every_write_command_is_tried() -> None:

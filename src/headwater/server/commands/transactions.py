@@ -1,26 +1,35 @@
 """MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 
 Rule 1. EXEC is one record group: the node opens it around the whole command (law 5).
-Rule 2. A command that fails inside EXEC is an error in its place; the others stand, as in Redis. So
-        does the answer of one that the journal had no room for.
-Rule 3. While the journal can take nothing at all, EXEC holding a write is refused whole.
+Rule 2. A command that fails inside EXEC is an error in its place; the others stand, as in Redis.
+Rule 3. EXEC holding a write is refused whole where the journal has no room for what is queued, as
+        Redis refuses it whole: who writes data and a position beside it in one MULTI has both or none.
+        Only a command that writes more than it was sent (a trim with ACKED, say) can be refused alone.
 Rule 4. Nothing blocks inside EXEC: a read that would wait answers at once.
 Rule 5. What the user may do is asked when a command is queued and again when it runs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_row
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError, NoRoom
+from headwater.limits import MAX_RECORD_GROUP_BYTES
 from headwater.server.acl.permissions import check_again
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
     from headwater.server.session import Session
+
+
+_FACTS: Final = 6
+"""Facts of one command, at most, but for those whose number the data decides."""
+
+_MOST_ADMITTED: Final = MAX_RECORD_GROUP_BYTES // 2
+"""What may be too high a guess refuses nothing for being high."""
 
 
 def multi(call: Call, session: Session, node: Node) -> None:
@@ -45,6 +54,7 @@ def exec_(call: Call, session: Session, node: Node) -> None:
     if queued is None:
         raise CommandError("ERR EXEC without MULTI")
     failed, broken = session.queue_failed, session.watch.broken
+    size = session.queued_bytes
     session.leave_transaction()
     if failed:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
@@ -56,7 +66,8 @@ def exec_(call: Call, session: Session, node: Node) -> None:
     rows = [find_row(arguments) for arguments in queued]
     if any(row.writes for _, row in rows):
         try:
-            call.admit(HEADROOM)
+            # A fact has what its command was sent, a key in it up to three times.
+            call.admit(min(_MOST_ADMITTED, _FACTS * HEADROOM * len(rows) + 3 * size))
         except NoRoom as error:
             raise aborted(error) from None
     call.reply.array(len(queued))
