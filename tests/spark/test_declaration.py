@@ -197,6 +197,13 @@ def test_what_is_no_toml_is_said_with_its_line(directory: Path) -> None:
         load(directory / "none.toml")
 
 
+def test_what_the_environment_lacks_is_said_once(directory: Path) -> None:
+    said = refused(directory, changed("redis://localhost:6379", "${HW_NOT_SET}"))
+
+    assert "source.orders.url: the environment has no HW_NOT_SET" in said
+    assert "mistakes" not in said
+
+
 def test_the_environment_fills_in_what_no_file_should_hold(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

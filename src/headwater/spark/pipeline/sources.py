@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ FROM {source}
 def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source:
     """A stream with the options of the source and its schema."""
     options: dict[str, str] = {}
+    unset = False
     for key, value in values.items():
         place = f"source.{name}.{key}"
         if key == "schema":
@@ -46,11 +48,14 @@ def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source
         if text is None:
             problems.add(place, f"{value!r} cannot be an option's value")
         else:
+            before = len(problems.lines)
             options[key] = problems.expand(place, text)
+            unset |= len(problems.lines) > before
     if "archive" in options:
         options["archive"] = str(problems.base / Path(options["archive"]).expanduser())
     schema = problems.schema(f"source.{name}.schema", values.get("schema"))
-    _check_source(problems, name, options, schema)
+    if not unset:  # else what the environment lacks would be called wrong a second time
+        _check_source(problems, name, options, schema)
     return Source(name, options, schema)
 
 
@@ -85,7 +90,7 @@ def read_input(problems: Problems, name: str, values: dict[str, Any]) -> Input:
         return Input(name, None, "jdbc", schema, _jdbc(problems, place, values))
     problems.keys(place, values, ("path", "format", "schema", "options"))
     path = problems.path(f"{place}.path", values.get("path"))
-    if path is not None and not path.exists():
+    if path is not None and not os.path.exists(path):  # noqa: PTH110 - a name too long is none
         problems.add(f"{place}.path", f"there is no {path}")
     kind: Any = values.get("format") or (path.suffix.lstrip(".").lower() if path else "parquet")
     if kind not in get_args(Format):
