@@ -1,15 +1,18 @@
-"""What may change in a pipeline's file between two runs, and what is refused."""
+"""What may change about a pipeline between two runs, and what is refused in one sentence."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from headwater.errors import PipelineError
-from headwater.spark.pipeline import load
+from headwater.cli.main import main
+from headwater.errors import ListenError, PipelineError
+from headwater.spark.pipeline import Progress, load
 from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.metrics import served
 from headwater.spark.pipeline.stores import Stores
 
 ONLY_COMPLETE = """
@@ -53,3 +56,39 @@ def test_two_runs_at_once_make_no_complete_table_together(tmp_path: Path) -> Non
             Stores(load(file)).prepare(second)
     with ExitStack() as third:
         Stores(load(file)).prepare(third)
+
+
+def test_metrics_without_their_package_are_refused_with_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with (
+        pytest.raises(ListenError, match=r"pip install 'headwater\[spark\]'"),
+        served(Progress(), port=0),
+    ):
+        pass
+
+
+def test_a_pipeline_without_spark_installed_is_refused_with_the_extras_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("pyspark", "pyspark.sql", "pyspark.sql.types"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SystemExit):
+        main(["pipeline", "status", str(tmp_path / "kinds.toml")])
+    said = capsys.readouterr().err
+    assert said.startswith("headwater: pipelines need Spark for Python")
+    assert "pip install 'headwater[spark]'" in said
+
+
+def test_names_that_are_none_are_mistakes_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "kinds.toml"
+    file.write_text(
+        ONLY_COMPLETE.replace("items.csv", "x" * 3000 + ".csv")
+        + '[source.s]\nurl = "redis://localhost"\nstream = "s"\nschema = "id string"\n'
+        + '[dead_letters]\npath = "dead"\nstreams = [""]\n'
+    )
+    with pytest.raises(PipelineError) as caught:
+        load(file)
+    assert "input.items.path: there is no" in str(caught.value)
+    assert "dead_letters.streams: one of them has no name" in str(caught.value)

@@ -196,6 +196,13 @@ def replay(
 
 
 def _load(file: Path, overrides: list[str] | None) -> Pipeline:
+    try:
+        import pyarrow  # noqa: F401 - what every declaration needs
+        import pyspark.sql.types  # noqa: F401 - and this
+    except ImportError as error:
+        raise HeadwaterError(
+            f"pipelines need Spark for Python ({error}): pip install 'headwater[spark]'"
+        ) from error
     from headwater.spark.pipeline import load
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it logs is raised as well

@@ -101,9 +101,14 @@ def _lags(tables: list[TableProgress]) -> Iterator[Any]:
 def served(progress: Progress, *, port: int, host: str = "127.0.0.1") -> Iterator[int]:
     """Serve ``progress`` at ``http://host:port/metrics``; the port, which 0 leaves to the system.
 
-    Raises `ListenError` where the port cannot be had.
+    Raises `ListenError` where the port cannot be had, or prometheus-client is not installed.
     """
-    from prometheus_client import CollectorRegistry, start_http_server
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError as error:
+        raise ListenError(
+            f"--metrics needs prometheus-client ({error}): pip install 'headwater[spark]'"
+        ) from error
 
     registry = CollectorRegistry()
     registry.register(Collector(progress))
