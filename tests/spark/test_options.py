@@ -77,6 +77,10 @@ def test_names_and_words_are_compared_without_regard_to_case() -> None:
         ({"endingId": "5", "group": "g"}, "does nothing with group"),
         ({"ignoreDeletes": "true", "group": "g"}, "does nothing with group"),
         ({"deadLetterStream": "d", "group": "g"}, "does nothing without maxDeliveries"),
+        (
+            {"deadLetterStream": "orders", "group": "g", "maxDeliveries": "2"},
+            "is read by this query itself",
+        ),
         ({"samplingEntries": "50"}, "does nothing without inferSchema=true"),
         ({"samplingEntries": "50", "inferSchema": "false"}, "does nothing without inferSchema"),
         ({"path": "x"}, "The options are url, stream"),

@@ -144,6 +144,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             "samplingEntries does nothing without inferSchema=true, whose sample it sizes; add that, "
             "or leave it out"
         )
+    if made.get("dead_letter_stream") in made["streams"]:
+        raise DeclarationError(
+            f"deadLetterStream: {made['dead_letter_stream']!r} is read by this query itself, which would "
+            "take its dead letters for new entries; name another stream"
+        )
     return SourceOptions(**made)
 
 
