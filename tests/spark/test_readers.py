@@ -253,6 +253,21 @@ def test_a_query_leaves_its_place_at_the_server_when_it_is_committed(shop: Shop)
     assert [name for name, _at in places()] == [query_of(other.log[0]), name]
 
 
+def test_a_checkpoint_from_before_queries_had_ids_goes_on_and_gets_one(shop: Shop) -> None:
+    # Given offsets without an id: one before any batch, and one of a batch that was not committed
+    shop.add("s", range(1, 11))
+    begun = [{"s": {"to": "3-1", "added_to": 3}}]
+    logged = [{"s": {"from": "3-1", "added_from": 3, "to": "9-1", "added_to": 9}}]
+
+    # Then the batch is read as it was, and what follows is read once, under one id from then on
+    assert Query(shop, log=begun).batches() == [list(range(4, 11))]
+    query = Query(shop, log=logged)
+    assert query.read() == list(range(4, 10))
+    assert query.batches() == [[10]]
+    assert Query(shop, log=query.log).batches() == []
+    assert query_of(query.log[-1]) is not None
+
+
 def test_a_batch_reads_what_is_there(shop: Shop) -> None:
     shop.add("a", range(1, 3001))
     shop.add("b", [5])
