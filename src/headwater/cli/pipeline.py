@@ -197,7 +197,7 @@ def replay(
 
 def _load(file: Path, overrides: list[str] | None) -> Pipeline:
     try:
-        import pyarrow  # noqa: F401 - what every declaration needs
+        import pyarrow as pa  # noqa: F401 - what every declaration needs
         import pyspark.sql.types  # noqa: F401 - and this
     except ImportError as error:
         raise HeadwaterError(
