@@ -82,12 +82,12 @@ def batch_of(offset: Offset, options: SourceOptions) -> Batch:
     """
     try:
         batch = _read(offset)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise DeclarationError(
             f"the checkpoint holds an offset that is not of a query in group mode: {_cut(offset)}. A "
             "query keeps its own checkpointLocation; give this one another. (A query cannot change "
             "from log mode to group mode, or back.)"
-        ) from error
+        ) from None
     for name, found, wanted in (
         ("group", batch.group, options.group),
         ("consumerPrefix", batch.consumer, options.consumer_prefix),
