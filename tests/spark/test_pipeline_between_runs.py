@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,7 +14,11 @@ from headwater.errors import ListenError, PipelineError
 from headwater.spark.pipeline import Progress, load
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.metrics import served
+from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.stores import Stores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ONLY_COMPLETE = """
 [input.items]
@@ -92,3 +97,23 @@ def test_names_that_are_none_are_mistakes_of_the_file(tmp_path: Path) -> None:
         load(file)
     assert "input.items.path: there is no" in str(caught.value)
     assert "dead_letters.streams: one of them has no name" in str(caught.value)
+
+
+def test_a_delta_table_is_not_gone_on_with_as_plain_parquet(tmp_path: Path) -> None:
+    (tmp_path / "_headwater").mkdir()
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(PipelineError, match="is a Delta table, and the sink is parquet"):
+        AppendTable(tmp_path, ()).prepare()
+
+
+@pytest.mark.spark
+@pytest.mark.peer
+@pytest.mark.xdist_group("spark")
+def test_a_complete_table_is_read_as_it_was_written(spark: SparkSession, tmp_path: Path) -> None:
+    # Given partitions that look like numbers, and then no row at all
+    kept = CompleteTable(tmp_path / "parts", ("code",))
+    kept.prepare()
+    rows = spark.createDataFrame([(1, "0123")], "n int, code string")
+    for frame in (rows, rows.where("n > 1")):
+        kept.write(frame)
+        assert kept.finished(spark, rows.schema).collect() == frame.collect()
