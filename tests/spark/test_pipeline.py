@@ -214,7 +214,6 @@ def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, tmp_pat
     assert kept.write(spark.range(5, 8), BatchId(2)) == 3
     assert kept.write(spark.range(5, 8), BatchId(2)) == -1
     kept.prepare()
-    # A batch of another number than Spark runs again: it may hold what the table has not.
     with pytest.raises(PipelineError, match=r"has batch 2, .* batch 1: its checkpoint was set"):
         kept.write(spark.range(0, 100), BatchId(1))
 
