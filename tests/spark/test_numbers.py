@@ -21,7 +21,23 @@ SETTINGS = settings(deadline=None, max_examples=200)
 Parse = Callable[[pa.BinaryArray], pa.Array | None]
 
 ODD = st.sampled_from(
-    ["", " 1", "1 ", "+1", "-", "--1", "007", "-0", "0x11", "1e3", ".5", "5.", "1.2.3", "\uff11", "nan"]
+    [
+        "",
+        " 1",
+        "1 ",
+        "+1",
+        "-",
+        "--1",
+        "007",
+        "-0",
+        "0x11",
+        "1e3",
+        ".5",
+        "5.",
+        "1.2.3",
+        "\uff11",
+        "nan",
+    ]
 )
 WHOLE = st.one_of(st.integers().map(str), st.integers(-(2**64), 2**64).map(str), ODD)
 DECIMAL = st.one_of(
