@@ -364,12 +364,7 @@ def command() -> Callable[..., Any]:
     from headwater.cli.pipeline import app
 
     def invoke(*words: str) -> Any:
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            return CliRunner().invoke(app, list(words))
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        return CliRunner().invoke(app, list(words))
 
     return invoke
 

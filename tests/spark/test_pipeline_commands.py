@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import signal
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,12 +102,7 @@ def command() -> Callable[..., Any]:
     from headwater.cli.pipeline import app
 
     def invoke(*words: str) -> Any:
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            result = CliRunner().invoke(app, list(words))
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        result = CliRunner().invoke(app, list(words))
         assert PASSWORD not in result.output
         assert PASSWORD not in str(result.exception)
         return result

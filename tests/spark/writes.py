@@ -103,10 +103,9 @@ class Writing:
 @contextmanager
 def task_of(query: str) -> Iterator[None]:
     """A task of Spark's that works for ``query``."""
-    context = TaskContext()
-    context._localProperties = {"sql.streaming.queryId": query}
     before = TaskContext._taskContext
-    TaskContext._taskContext = context
+    TaskContext._taskContext = None  # which the next line sets: there is one a process
+    TaskContext()._localProperties = {"sql.streaming.queryId": query}
     try:
         yield
     finally:

@@ -11,8 +11,8 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,15 +83,15 @@ def run(
 
     Tables of mode append and update go on from their checkpoints, tables of mode complete are made
     anew. The file is checked in full before Spark starts. With [trigger] interval it runs until
-    SIGTERM or Ctrl-C, which end it cleanly. On a terminal a table shows how far it is; elsewhere
-    each batch is a line.
+    SIGTERM or Ctrl-C, which end it cleanly; a second one ends it at once. On a terminal a table
+    shows how far it is; elsewhere each batch is a line.
     """
     from headwater.spark.pipeline import Progress
 
     declared = _load(file, set_)
-    stop = _stop_on_signals()
     progress = Progress()
     with ExitStack() as shown:
+        stop = shown.enter_context(_stop_on_signals())
         if metrics is not None:
             from headwater.spark.pipeline.metrics import served
 
@@ -218,12 +218,20 @@ def _print_made(made: list[Made]) -> None:
         print(f"{table.table}: {table.rows:,} rows, {table.seconds:.1f} s", flush=True)
 
 
-def _stop_on_signals() -> threading.Event:
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """Set by the first SIGINT or SIGTERM; the second one ends the run where it stands, which the
+    next run puts right."""
     stop = threading.Event()
 
     def ask(_number: int, _frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask)
-    return stop
+    heard = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
