@@ -45,8 +45,8 @@ def test_ctrl_c_waits_for_the_end_of_the_turn() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_store_whose_turn_is_broken_off_is_given_up() -> None:
-    # Given a handler that raises in the middle of a command
+def test_a_handler_that_another_library_installed_waits_as_well() -> None:
+    # Given one that raises, as PySpark's does
     def handler(_number: int, _frame: object) -> None:
         raise RuntimeError("stop")
 
@@ -54,16 +54,40 @@ def test_a_store_whose_turn_is_broken_off_is_given_up() -> None:
     before = signal.signal(signal.SIGINT, handler)
     try:
         with headwater.connect("headwater://memory", clock=clock) as client:
-            client.xadd("orders", {"item": "tea"})
+            client.ping()
             clock.armed = True
             with pytest.raises(RuntimeError, match="stop"):
-                client.xadd("orders", {"item": "milk"})
-            # Then the store says that it cannot be read any more
-            with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off"):
-                client.xlen("orders")
-            assert isinstance(node_of(client).poisoned, NodePoisoned)
+                client.xadd("orders", {"item": "tea"})
+            assert client.xlen("orders") == 1
+            assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Failing(SystemClock):
+    """Raises in the middle of a command."""
+
+    armed = False
+
+    def now_ms(self) -> int:
+        if self.armed:
+            self.armed = False
+            raise RuntimeError("stop")
+        return super().now_ms()
+
+
+def test_a_store_whose_turn_is_broken_off_is_given_up() -> None:
+    clock = Failing()
+    with headwater.connect("headwater://memory", clock=clock) as client:
+        client.xadd("orders", {"item": "tea"})
+        # Given a fault in the middle of a command
+        clock.armed = True
+        with pytest.raises(RuntimeError, match="stop"):
+            client.xadd("orders", {"item": "milk"})
+        # Then the store says that it cannot be read any more
+        with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off"):
+            client.xlen("orders")
+        assert isinstance(node_of(client).poisoned, NodePoisoned)
 
 
 def test_a_disk_that_fails_is_told_as_a_server_would() -> None:

@@ -15,6 +15,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 log = logging.getLogger("headwater.client")
 
@@ -23,28 +24,28 @@ class _TurnGuard:
     """Holds SIGINT back between enter and exit, in the main thread; elsewhere it does nothing."""
 
     def __init__(self) -> None:
-        self._held = False
+        self._handler: Callable[[int, FrameType | None], Any] | None = None
+        self._frame: FrameType | None = None
         self._signalled = False
 
     def __enter__(self) -> None:
-        if (
-            threading.get_ident() == threading.main_thread().ident
-            and not self._held
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        ):
-            self._held = True
-            signal.signal(signal.SIGINT, self._note)
+        if threading.get_ident() == threading.main_thread().ident and self._handler is None:
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):  # the system's own ways, to end and to ignore, are numbers
+                self._handler = handler
+                signal.signal(signal.SIGINT, self._note)
 
     def __exit__(self, *_: object) -> None:
-        if self._held and threading.get_ident() == threading.main_thread().ident:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            self._held = False
-            if self._signalled:
-                self._signalled = False
-                raise KeyboardInterrupt
+        if self._handler is None or threading.get_ident() != threading.main_thread().ident:
+            return
+        handler, frame, signalled = self._handler, self._frame, self._signalled
+        signal.signal(signal.SIGINT, handler)
+        self._handler, self._frame, self._signalled = None, None, False
+        if signalled:
+            handler(signal.SIGINT, frame)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self._signalled = True
+    def _note(self, _number: int, frame: FrameType | None) -> None:
+        self._signalled, self._frame = True, frame
 
 
 TURN_GUARD = _TurnGuard()
