@@ -35,14 +35,18 @@ class Interrupting(SystemClock):
 
 def test_ctrl_c_waits_for_the_end_of_the_turn() -> None:
     clock = Interrupting()
-    with headwater.connect("headwater://memory", clock=clock) as client:
-        client.ping()
-        clock.armed = True
-        with pytest.raises(KeyboardInterrupt):
-            client.xadd("orders", {"item": "tea"})
-        # The command had begun, so it has run, and the store is whole
-        assert client.xlen("orders") == 1
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with headwater.connect("headwater://memory", clock=clock) as client:
+            client.ping()
+            clock.armed = True
+            with pytest.raises(KeyboardInterrupt):
+                client.xadd("orders", {"item": "tea"})
+            # The command had begun, so it has run, and the store is whole
+            assert client.xlen("orders") == 1
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_handler_that_another_library_installed_waits_as_well() -> None:

@@ -21,7 +21,7 @@ from tests.spark.stores import Shop
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
+    pytest.mark.slice,
     pytest.mark.xdist_group("spark-cluster"),
     pytest.mark.timeout(400),
 ]

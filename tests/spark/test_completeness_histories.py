@@ -186,7 +186,7 @@ HISTORIES = pytest.mark.parametrize(
     "seeds",
     [
         pytest.param(range(8), id="some"),
-        pytest.param(range(8, 208), id="many", marks=pytest.mark.slow),
+        pytest.param(range(8, 208), id="many", marks=pytest.mark.slice),
     ],
 )
 

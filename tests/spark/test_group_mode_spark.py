@@ -139,7 +139,7 @@ def write(frame, number):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slice
 def test_a_killed_drivers_entries_fall_to_others(shop: Shop, tmp_path: Path) -> None:
     # Given a query whose batch is running, and what it holds renewed
     shop.add("s", range(1, 11))

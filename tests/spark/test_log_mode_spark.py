@@ -112,9 +112,12 @@ def test_without_its_setting_pushdown_is_refused_with_the_settings_name(
     spark: SparkSession, shop: Shop
 ) -> None:
     shop.add("s", [1])
+    # Given a session without it, whatever other tests' sessions have set
+    bare = spark.newSession()
+    bare.conf.set(PUSHDOWN, "false")
 
     with pytest.raises(Exception, match=PUSHDOWN):
-        batch(spark, shop, pushdown="true").where("id = '1-1'").count()
+        batch(bare, shop, pushdown="true").where("id = '1-1'").count()
 
 
 # --- streams under a query ------------------------------------------------------------------------
@@ -247,7 +250,7 @@ def _fill(shop: Shop) -> None:
     shop.client.connection_pool.release(connection)
 
 
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.timeout(300)
 def test_a_million_odd_entries_arrive_as_they_were_written(
     spark: SparkSession, shop: Shop, tmp_path: Path

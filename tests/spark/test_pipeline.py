@@ -303,7 +303,7 @@ def one_table(file: Path) -> Path:
     return file
 
 
-@pytest.mark.slow
+@pytest.mark.slice
 def test_a_driver_killed_between_table_and_commit_leaves_each_entry_once(
     spark: SparkSession, shop: Shop, one_table: Path
 ) -> None:

@@ -270,7 +270,7 @@ def printed(text: str) -> list[int]:
     return sorted(int(cell) for cell in cells if cell.isdecimal())
 
 
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", list(TARGETS))
 def test_a_driver_killed_between_sink_and_commit_leaves_each_row_once(

@@ -21,7 +21,7 @@ from headwater.testing.server import server_process
 from tests.peers import free_port
 from tests.spark.stores import QUICK_JVM
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-secrets")]
+pytestmark = [pytest.mark.spark, pytest.mark.slice, pytest.mark.xdist_group("spark-secrets")]
 
 PASSWORD = "hunter2/Zq8@ :?#%"  # what a url must encode, and what a careless split would show
 SPELLINGS = ("hunter2", quote(PASSWORD, safe=""), PASSWORD)
