@@ -30,9 +30,8 @@ from headwater.spark.archive.manifest import ArchiveFile, Manifest
 from headwater.spark.archive.stores import ArchiveStore
 from headwater.spark.decoding.columns import Column, Shape
 from headwater.spark.decoding.page import ListPage, Page
-from headwater.spark.decoding.pages import collector_off, pages_of
+from headwater.spark.decoding.pages import collector_off, judge_count, pages_of
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.log_mode.completeness import judge_range, report
 from headwater.spark.log_mode.partitions import EntryRange
 from headwater.spark.log_mode.planning import after, before
 from headwater.spark.options import SourceOptions
@@ -62,7 +61,7 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
             yield batch
     seam.warn()
     if seam.found != part.count:
-        _judge(options, part, seam.found)
+        judge_count(ArchiveStore(options), part, seam.found)
 
 
 class _Seam:
@@ -126,23 +125,6 @@ def _last(page: Page) -> StreamID:
     from headwater.model import StreamID
 
     return StreamID.parse(page.last_id)
-
-
-def _judge(options: SourceOptions, part: EntryRange, found: int) -> None:
-    store = ArchiveStore(options)
-    try:
-        finding = judge_range(
-            part.stream,
-            before(part.ids.start),
-            part.ids.end,
-            expected=part.count,
-            found=found,
-            state=store.state(part.stream),
-        )
-    finally:
-        store.close()
-    if finding:
-        report(finding, options)
 
 
 class ArchivedRows:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from headwater.errors import ProtocolError
@@ -66,7 +66,7 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
     if builder.bad_rows:
         _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
     if found != part.count:
-        _judge(options, part, found)
+        judge_count(Store(options), part, found)
 
 
 @contextmanager
@@ -82,9 +82,10 @@ def collector_off() -> Iterator[None]:
             gc.enable()
 
 
-def _judge(options: SourceOptions, part: EntryRange, found: int) -> None:
-    store = Store(options)
-    try:
+def judge_count(store: Store, part: EntryRange, found: int) -> None:
+    """Say what it means that ``part`` held ``found`` entries and not what was counted; closes
+    ``store``. Raises `DataLoss` as the options say."""
+    with closing(store):
         finding = judge_range(
             part.stream,
             before(part.ids.start),
@@ -93,10 +94,8 @@ def _judge(options: SourceOptions, part: EntryRange, found: int) -> None:
             found=found,
             state=store.state(part.stream),
         )
-    finally:
-        store.close()
     if finding:
-        report(finding, options)
+        report(finding, store.options)
 
 
 def pages_of(options: SourceOptions, part: EntryRange) -> Generator[Page, None, None]:

@@ -10,6 +10,7 @@ Rule 3. A stage expires in a day from the last write to it, from its very first 
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +103,7 @@ class _Wire:
         self._client.close()
 
 
-class _Appender:
+class _Appender(ABC):
     """Collects commands and sends them together."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -127,9 +128,11 @@ class _Appender:
         finally:
             self._wire.close()
 
+    @abstractmethod
     def _append(self, row: Row) -> None:
-        raise NotImplementedError
+        """Add the commands that one row takes."""
 
+    @abstractmethod
     def _give_up(self) -> None:
         """Take back what can be taken back."""
 
@@ -183,6 +186,9 @@ class StreamAppender(_Appender):
             b"*%d\r\n%b$%d\r\n%b\r\n%b"
             % (self._arguments + row.number, self._head, len(id_), id_, row.words)
         )
+
+    def _give_up(self) -> None:
+        """Nothing can be: readers may have it already."""
 
 
 class StageAppender(_Appender):
