@@ -25,6 +25,7 @@ from shutil import rmtree
 
 from headwater.spark.java import java_home
 from tests.peers import free_port
+from tests.processes import children, command_line, descendants
 
 READY_SECONDS = 60.0
 """How long a cluster may take until its workers are known to the master; 4 s on an idle machine."""
@@ -130,31 +131,6 @@ def spark_home() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent
-
-
-def children(pid: int) -> list[int]:
-    """The processes that ``pid`` started and that run."""
-    try:
-        return [
-            int(child)
-            for task in Path(f"/proc/{pid}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
-    except OSError:
-        return []
-
-
-def descendants(pid: int) -> list[int]:
-    """The same, and what those started."""
-    return [each for child in children(pid) for each in (child, *descendants(child))]
-
-
-def command_line(pid: int) -> str:
-    """The words that ``pid`` was started with; empty when it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
-    except OSError:
-        return ""
 
 
 def _runs(pid: int, what: str) -> bool:

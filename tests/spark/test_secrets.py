@@ -33,7 +33,7 @@ from pathlib import Path
 
 import headwater.spark
 from headwater.spark import pipeline
-from tests.spark.cluster import command_line, descendants
+from tests.processes import command_line, descendants
 
 url, place, pages = sys.argv[1], Path(sys.argv[2]), "http://127.0.0.1:" + sys.argv[3]
 del sys.argv[1:]

@@ -79,9 +79,3 @@ def supervised(
         yield parent
     finally:
         parent.end()
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started and that live."""
-    listed = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(one) for one in listed.read_text().split()] if listed.exists() else []

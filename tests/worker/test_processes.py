@@ -12,9 +12,10 @@ import pytest
 
 from headwater.client.connect import connect
 from headwater.worker import serving
+from tests.processes import children, runs
 from tests.worker import shop
 from tests.worker.apps import Store, eventually
-from tests.worker.processes import children, one_worker, supervised
+from tests.worker.processes import one_worker, supervised
 
 pytestmark = pytest.mark.slow
 
@@ -88,16 +89,8 @@ async def test_a_worker_stops_in_peace_when_its_parent_is_killed(store: Store) -
         parent.wait()
         await eventually(lambda: "g of orders stopped" in parent.said())
         assert "the process that started this one is gone: stopping" in parent.said()
-        await eventually(lambda: not _runs(worker))
+        await eventually(lambda: not runs(worker))
     assert await store.consumers() == []
-
-
-def _runs(pid: int) -> bool:
-    """Whether the process lives; one that nobody waits for stays as a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store: Store) -> None:
@@ -180,7 +173,7 @@ async def test_a_served_store_ends_after_the_workers_of_a_killed_parent(tmp_path
         parent.wait()
 
         # Then all end, and the workers before the store
-        await eventually(lambda: not any(_runs(pid) for pid in processes))
+        await eventually(lambda: not any(runs(pid) for pid in processes))
         assert parent.said().count("g of orders stopped\n") == 2
     assert len(processes) == 3
     with connect(url) as store:

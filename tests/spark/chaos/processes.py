@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.processes import children, command_line, session, stat
 from tests.spark.chaos.errands import Errand, Victim, strike
-from tests.spark.cluster import command_line
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -88,12 +88,12 @@ class Driver:
 
     def members(self, *words: str) -> list[int]:
         """The processes of its session whose command line has one of ``words``."""
-        return [pid for pid in _session(self.pid) if any(w in command_line(pid) for w in words)]
+        return [pid for pid in session(self.pid) if any(w in command_line(pid) for w in words)]
 
     def running_workers(self) -> list[int]:
         """The Python processes that run tasks: those that the daemon of pyspark.worker forked."""
         daemons = self.members("-m pyspark.daemon pyspark.worker")
-        return [pid for pid in daemons if _parent(pid) in daemons]
+        return [pid for daemon in daemons for pid in children(daemon) if pid in daemons]
 
     def planners(self) -> list[int]:
         """The Python processes in which the sources of its queries plan."""
@@ -101,7 +101,7 @@ class Driver:
 
     def clear(self) -> int:
         """Kill whatever is left of it; how many processes that were."""
-        left = _session(self.pid)
+        left = session(self.pid)
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -149,30 +149,5 @@ def busy(pid: int) -> bool:
     """Whether one of a process's threads computes at this moment."""
     with suppress(OSError):
         threads = [thread.name for thread in Path(f"/proc/{pid}/task").iterdir()]
-        return any(_stat(f"{pid}/task/{thread}")[:1] == ["R"] for thread in threads)
+        return any(stat(f"{pid}/task/{thread}")[:1] == ["R"] for thread in threads)
     return False
-
-
-def _session(leader: int) -> list[int]:
-    """The processes of the session that ``leader`` leads, whoever adopted them since."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            stat = _stat(int(entry.name))
-            if len(stat) > 3 and stat[3] == str(leader) and stat[0] != "Z":
-                found.append(int(entry.name))
-    return found
-
-
-def _parent(pid: int) -> int:
-    stat = _stat(pid)
-    return int(stat[1]) if len(stat) > 1 else 0
-
-
-def _stat(pid: int | str) -> list[str]:
-    """State, parent, process group and session of a process or thread; nothing when it has gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()[:4]

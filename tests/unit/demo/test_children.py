@@ -13,6 +13,7 @@ import pytest
 
 from headwater.demo import children as module
 from headwater.demo.children import ChildFailed, Children, interrupted_by_signals
+from tests.processes import runs
 
 SLEEPER = "import time; print('ready', flush=True); time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
@@ -27,14 +28,6 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def gone(pid: int) -> bool:
-    """Whether no process has this pid, a zombie aside."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 def test_leaving_ends_every_child_and_what_it_started(tmp_path: Path) -> None:
     # Given a child with a child of its own
     with Children(tmp_path) as children:
@@ -43,9 +36,9 @@ def test_leaving_ends_every_child_and_what_it_started(tmp_path: Path) -> None:
     # Then neither is left: the kernel takes a moment for those that are not our own children
     assert not parent.running
     deadline = time.monotonic() + 20
-    while not gone(grandchild) and time.monotonic() < deadline:
+    while runs(grandchild) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert gone(grandchild)
+    assert not runs(grandchild)
 
 
 def test_an_error_inside_ends_them_too(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 from itertools import chain, repeat
-from pathlib import Path
 
 import pytest
 
 from headwater.demo import faults
 from headwater.demo.children import ChildFailed
 from headwater.worker.running import unique_name
+from tests.processes import stat
 
 
 def test_a_consumers_name_tells_its_process() -> None:
@@ -45,14 +45,11 @@ def test_what_does_not_come_in_time_is_named() -> None:
 def test_a_process_stands_still_inside_the_block_only() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
 
-    def state() -> str:
-        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-
     try:
         with pytest.raises(KeyboardInterrupt), faults.standing_still([process.pid]):
-            faults.until(lambda: state() == "T", what="it stands still")
+            faults.until(lambda: stat(process.pid)[:1] == ["T"], what="it stands still")
             raise KeyboardInterrupt
-        faults.until(lambda: state() != "T", what="it goes on")
+        faults.until(lambda: stat(process.pid)[:1] != ["T"], what="it goes on")
     finally:
         process.kill()
         process.communicate()
