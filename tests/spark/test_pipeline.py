@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,18 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from headwater.errors import DataLoss, PipelineError
 from headwater.spark.pipeline import Made, load, run
-from headwater.spark.pipeline.sinks import BatchId, parquet
-from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
+from headwater.spark.pipeline.sinks import parquet
 from tests.spark.stores import QUICK_JVM, Shop
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
 
@@ -193,94 +190,6 @@ def test_what_only_spark_can_know_is_an_error_with_the_key(
 
 # --- the tables' own promises ---------------------------------------------------------------------
 
-
-def checkpoint(kept: AppendTable, query: str = "q") -> None:
-    kept.checkpoint.mkdir(parents=True, exist_ok=True)
-    (kept.checkpoint / "metadata").write_text(json.dumps({"id": query}))
-
-
-def rows_in(kept: AppendTable) -> list[int]:
-    found: list[int] = ds.dataset(str(kept.path)).to_table().column("id").to_pylist()
-    return sorted(found)
-
-
-def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
-    kept = AppendTable(tmp_path / "t", ())
-    kept.prepare()
-    checkpoint(kept)
-
-    assert kept.write(spark.range(0, 5), BatchId(0)) == 5
-    assert kept.write(spark.range(5, 5), BatchId(1)) == 0
-    assert kept.write(spark.range(5, 8), BatchId(2)) == 3
-    assert kept.write(spark.range(5, 8), BatchId(2)) == -1
-    kept.prepare()
-    with pytest.raises(PipelineError, match=r"has batch 2, .* batch 1: its checkpoint was set"):
-        kept.write(spark.range(0, 100), BatchId(1))
-
-    assert rows_in(kept) == list(range(8))
-    assert sorted(kept.files()) == sorted(kept.path.glob("*.parquet"))
-
-
-def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path) -> None:
-    def rows(start: int, end: int) -> DataFrame:
-        return spark.range(start, end).selectExpr("id", "id AS part")
-
-    kept = AppendTable(tmp_path / "t", ("part",))
-    kept.prepare()
-    checkpoint(kept)
-    kept.write(rows(0, 2), BatchId(0))
-    # Given a run that was killed when one of its three files was in place and half a line written
-    (kept.path / "part=2").mkdir()
-    victim = kept.path / "part=2" / "batch-00000001-00000.parquet"
-    victim.write_bytes(next(kept.path.rglob("batch-00000000-*.parquet")).read_bytes())
-    (kept.state / "moving.json").write_text('{"batch": 1}')
-    with (kept.state / "manifest.jsonl").open("ab") as manifest:
-        manifest.write(b'{"batch": 1, "qu')
-
-    again = AppendTable(tmp_path / "t", ("part",))
-    again.prepare()
-
-    assert not victim.exists()
-    assert again.write(rows(2, 5), BatchId(1)) == 3
-    assert [batch.id.number for batch in again.batches()] == [0, 1]
-    assert rows_in(kept) == [0, 1, 2, 3, 4]
-
-
-def test_another_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    kept = AppendTable(tmp_path / "t", ())
-    kept.prepare()
-    checkpoint(kept)
-    kept.write(spark.range(3), BatchId(0))
-
-    checkpoint(kept, "other")
-    with pytest.raises(PipelineError, match="from another checkpoint"):
-        kept.prepare()
-    (kept.checkpoint / "metadata").unlink()
-    with pytest.raises(PipelineError, match="checkpoint that is gone"):
-        kept.prepare()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "a.parquet").write_text("")
-    with pytest.raises(PipelineError, match="did not write"):
-        AppendTable(tmp_path / "mine", ()).prepare()
-
-
-def test_a_complete_table_is_replaced_whole(spark: SparkSession, tmp_path: Path) -> None:
-    kept = CompleteTable(tmp_path / "t", ())
-    kept.prepare()
-    kept.write(spark.range(3))
-    open_before = sorted((tmp_path / "t").resolve().glob("*.parquet"))
-
-    kept.prepare()
-    assert kept.write(spark.range(3, 8)) == 5
-
-    assert sorted(pq.read_table(tmp_path / "t").column("id").to_pylist()) == [3, 4, 5, 6, 7]
-    assert all(path.exists() for path in open_before)
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(PipelineError, match="no table that mode complete made"):
-        CompleteTable(tmp_path / "mine", ()).prepare()
-
-
-# --- killed drivers -------------------------------------------------------------------------------
 
 KILLED = """
 import os, signal, sys

@@ -6,7 +6,7 @@ the batch's number, and then one line of the manifest says that it is there:
     sales/
       category=tea/batch-00000012-00000.parquet
       _headwater/
-        manifest.jsonl      one line a batch: number, query, rows, files; fsynced
+        manifest.jsonl      one line a batch: number, query, rows, files, new columns; fsynced
         moving.json         there only while files are moved: which batch
         staging/            what Spark is writing
         checkpoint/         the query's
@@ -27,8 +27,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote
 
 from headwater.errors import PipelineError
 from headwater.spark.durable import (
@@ -50,12 +52,14 @@ STATE: Final = "_headwater"
 
 
 class Batch(NamedTuple):
-    """One line of a manifest. ``files`` are relative to the table's directory."""
+    """One line of a manifest. ``files`` are relative to the table's directory, ``columns`` are those
+    that no batch before had, with their types."""
 
     id: BatchId
     query: str
     rows: int
     files: tuple[str, ...]
+    columns: Mapping[str, str]
 
 
 class AppendTable:
@@ -113,6 +117,7 @@ class AppendTable:
                 line["query"],
                 line["rows"],
                 tuple(line["files"]),
+                line["columns"],
             )
             for line in map(json.loads, whole_lines(self._manifest))
         ]
@@ -130,11 +135,16 @@ class AppendTable:
         return frame.select(*(f"`{column}`" for column in schema.names))
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
-        """Add a batch; returns its rows. One that is there already is left alone."""
-        done = [one.id.number for one in self.batches() if one.id.series == batch.series]
+        """Add a batch; returns its rows. One that is there already is left alone.
+
+        Raises `PipelineError` for rows that cannot be read together with those that are there.
+        """
+        batches = self.batches()
+        done = [one.id.number for one in batches if one.id.series == batch.series]
         if done and batch.number <= max(done):
             check_is_last(self.path, batch, max(done))
             return THERE_ALREADY
+        columns = self._new_columns(frame.schema, batches)
         shutil.rmtree(self._staging, ignore_errors=True)
         writer = frame.write.mode("overwrite")
         if self.partition_by:
@@ -148,12 +158,39 @@ class AppendTable:
         sync_all(directories([self.path / name for _source, name in moves], self.path))
         query = self._query()
         assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
-        self._append(Batch(batch, query, rows, tuple(name for _source, name in moves)))
+        files = tuple(name for _source, name in moves)
+        self._append(Batch(batch, query, rows, files, columns if rows else {}))
         self._moving.unlink()
         shutil.rmtree(self._staging, ignore_errors=True)
         return rows
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _new_columns(self, schema: StructType, batches: list[Batch]) -> dict[str, str]:
+        """Those that no batch had. A column may come or go, and is null where it is not; what it is
+        must stay, and so must the directories."""
+        known: dict[str, str] = {}
+        for batch in batches:
+            known |= batch.columns
+        now = {field.name: field.dataType.simpleString() for field in schema.fields}
+        changed = [
+            f"{name} is {known[name]}, and the SQL gives {kind}"
+            for name, kind in now.items()
+            if known.get(name, kind) != kind
+        ]
+        file = next((Path(file) for batch in batches for file in batch.files), None)
+        parts = self.partition_by
+        if file is not None:
+            parts = tuple(unquote(part.partition("=")[0]) for part in file.parent.parts)
+        if parts != self.partition_by:
+            there, asked = (", ".join(by) or "nothing" for by in (parts, self.partition_by))
+            changed.append(f"it is partitioned by {there}, and is to be by {asked}")
+        if changed:
+            raise PipelineError(
+                f"{self.path}: {'; '.join(changed)}: its files could not be read together. Change it "
+                "back (CAST in SQL), or name another path."
+            )
+        return {name: kind for name, kind in now.items() if name not in known}
 
     def _plan_moves(self, batch: BatchId) -> tuple[int, list[tuple[Path, str]]]:
         """The rows that were written, and each file with its name in the table."""
@@ -191,6 +228,7 @@ class AppendTable:
             "query": batch.query,
             "rows": batch.rows,
             "files": list(batch.files),
+            "columns": dict(batch.columns),
         }
         append_line(self._manifest, json.dumps(line).encode())
 
