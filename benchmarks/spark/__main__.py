@@ -79,7 +79,7 @@ def _archive(spark: SparkSession, asked: Asked) -> dict[str, Any]:
 
 def _archive_show(found: dict[str, Any]) -> None:
     print("an archive's rows to noop, million rows/s")
-    for name in ("archive", "parquet"):
+    for name in ("archive", "source", "parquet"):
         print(f"{name:<12}{found[f'{name}_rows_per_s'] / 1e6:>8.2f}")
     print(f"{'ratio':<12}{found['ratio']:>8.2f}")
 

@@ -1,9 +1,11 @@
 """Reading an archive, beside `spark.read.parquet` of the same files in the same run.
 
-The peer is Spark's own vectorized reader in the JVM: no Python process, no copy of rows from one to
-the other. Both read the same columns of the same files to noop, in turns, round after round. What an
-archived row must get through beside that is Arrow IPC from Python to the JVM, so the ratio says what
-the archive costs a query that reads it through the source.
+    archive   headwater.spark.read: Spark's reader for the files, the source for what comes after them
+    source    format("headwater"): every row through Arrow IPC from a Python process to the JVM
+    parquet   spark.read.parquet: neither the manifest nor the stream is asked
+
+All read the same columns of the same files to noop, in turns, round after round. The ratio is that of
+the first to the last.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import redis
 
-from headwater.spark import session
+from headwater.spark import read, session
 from headwater.spark.archive.archiver import Archiver
 from headwater.spark.archive.trimming import Trimming
 from headwater.spark.ddl import parse_schema
@@ -71,24 +73,27 @@ def measure(spark: SparkSession, *, rows: int = ROWS, rounds: int = ROUNDS) -> d
         assert done.entries == done.trimmed == rows, done
 
         def ours() -> DataFrame:
+            return read(spark, "orders", url=server.url, schema=READ, archive=path)
+
+        def source() -> DataFrame:
             reader = spark.read.format("headwater").options(**given, archive=str(path))
             return reader.schema(READ).load()
 
         def parquet() -> DataFrame:
             return spark.read.parquet(str(path / "orders")).select(*parse_schema(READ).names)
 
-        assert ours().count() == parquet().count() == rows
-        seconds: dict[str, list[float]] = {"archive": [], "parquet": []}
+        frames = {"archive": ours, "source": source, "parquet": parquet}
+        assert {frame().count() for frame in frames.values()} == {rows}
+        seconds: dict[str, list[float]] = {name: [] for name in frames}
         for _round in range(rounds):
-            seconds["archive"].append(_timed(ours))
-            seconds["parquet"].append(_timed(parquet))
+            for name, frame in frames.items():
+                seconds[name].append(_timed(frame))
     pace = {name: rows / statistics.median(took) for name, took in seconds.items()}
     return {
         "rows": rows,
         "bytes_per_row": done.bytes / rows,
         "archiving_rows_per_s": rows / archiving,
-        "archive_rows_per_s": pace["archive"],
-        "parquet_rows_per_s": pace["parquet"],
+        **{f"{name}_rows_per_s": of for name, of in pace.items()},
         "ratio": pace["archive"] / pace["parquet"],
         "required_ratio": REQUIRED,
     }

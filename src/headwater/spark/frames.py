@@ -51,11 +51,18 @@ def read(
     ``stream`` is a name, a list of names or a pattern (``orders.*``); ``schema`` a DDL text or a
     `StructType`, without one the columns are ``stream, id, timestamp, fields``; ``url`` a server's or
     an embedded store's, by default what HEADWATER_URL holds. ``options`` are the source's
-    (docs/guide/spark.md).
+    (docs/guide/spark.md). Of an ``archive`` Spark itself reads the files that hold the columns of
+    ``schema`` by their types, and takes filters down to them (archive/frames.py).
 
     Raises `DeclarationError` for options, and `HeadwaterError` for an embedded store on a cluster.
     """
     texts = _source_options(spark, stream, url, options)
+    if "archive" in texts and schema is not None:
+        from headwater.spark.archive.frames import archived_frame
+
+        frame = archived_frame(spark, texts, schema)
+        if frame is not None:
+            return frame
     reader = spark.read.format("headwater").options(**texts)
     return (reader if schema is None else reader.schema(schema)).load()
 

@@ -17,6 +17,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import closing
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from headwater.errors import DataLoss
 from headwater.model import MAX_ID, IDRange
 from headwater.spark.archive.files import bodies_of
 from headwater.spark.archive.index import Index, Place, rank_in
-from headwater.spark.archive.manifest import ArchiveFile, Manifest
+from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Segment
 from headwater.spark.archive.stores import ArchiveStore
 from headwater.spark.decoding.columns import Column, Shape
 from headwater.spark.decoding.page import ListPage, Page
@@ -166,7 +167,7 @@ class ArchivedRows:
 
     def _group(self, place: Place, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
         whole = stop - start == place.group.entries
-        if self._as_it_is(place):
+        if as_asked(self._shape, place.segment, place.group):
             kept = [one for one in self._shape.columns if one.kind not in {"stream", "rescued"}]
             names = [one.name for one in kept] or ["id"]
             for read in _rows(self._manifest, place, names, BATCH_ENTRIES, start, stop):
@@ -184,26 +185,6 @@ class ArchivedRows:
                 read.column("id").cast(pa.binary()).to_pylist(), bodies_of(read["fields"])
             )
             yield self._builder.build(page), len(page)
-
-    def _as_it_is(self, place: Place) -> bool:
-        """Whether this group has the columns that are asked for, with nothing to say of any."""
-        typed = _types(place.segment.schema)
-        same_codec = place.segment.codec == self._shape.codec
-        heard = self._shape.mode != "permissive"
-        for column in self._shape.columns:
-            if column.kind == "value":
-                # jsonValue() is what the manifest has: types compare without their Python classes.
-                if not same_codec or typed.get(column.name) != column.type.jsonValue():
-                    return False
-                heard = heard or not column.nullable
-            elif column.kind == "rescued":
-                heard = True
-            elif column.kind == "fields":
-                if not place.group.plain:
-                    return False
-            elif column.kind not in {"stream", "id", "timestamp"}:
-                return False
-        return not (heard and place.group.bad)
 
     def _handed_on(self, read: pa.RecordBatch) -> pa.RecordBatch | None:
         """The rows from the file's own columns; None where one of them needs the decoder."""
@@ -233,9 +214,34 @@ class ArchivedRows:
         return pa.MapArray.from_arrays(array.offsets, keys, items).cast(wanted)
 
 
-def _types(schema: str | None) -> dict[str, Any]:
-    if schema is None:
-        return {}
+def as_asked(shape: Shape, segment: Segment, group: RowGroup) -> bool:
+    """Whether a row group has the columns of ``shape``, with nothing to say of any."""
+    typed = types_of(segment)
+    same_codec = segment.codec == shape.codec
+    heard = shape.mode != "permissive"
+    for column in shape.columns:
+        if column.kind == "value":
+            # jsonValue() is what the manifest has: types compare without their Python classes.
+            if not same_codec or typed.get(column.name) != column.type.jsonValue():
+                return False
+            heard = heard or not column.nullable
+        elif column.kind == "rescued":
+            heard = True
+        elif column.kind == "fields":
+            if not group.plain:
+                return False
+        elif column.kind not in {"stream", "id", "timestamp"}:
+            return False
+    return not (heard and group.bad)
+
+
+def types_of(segment: Segment) -> dict[str, Any]:
+    """The typed columns of a segment's files, each with its type as Spark writes it in JSON."""
+    return {} if segment.schema is None else _types(segment.schema)
+
+
+@lru_cache(16)
+def _types(schema: str) -> dict[str, Any]:
     return {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
 
 

@@ -1,0 +1,172 @@
+"""Archive and stream as one frame, of which Spark itself reads the archived part where it can.
+
+    frame = parquet(files that hold the columns as they are asked for)   Spark's vectorized reader
+            UNION the source, for each range of ids that is left         archive/reading.py
+
+Spark's reader passes no row through Python, reads only the columns that a query uses, and takes its
+filters down to the row groups. The source reads what needs its decoder, what lies on the edge of the
+range, and all that comes after the archive as it was when the frame was made.
+
+Rule 1. The parts are ranges of ids that do not meet and leave nothing out. What is archived and trimmed
+        later is in the range after the archive's end: the source finds it on either side of the seam.
+Rule 2. A file that is missing or has another size is the source's to judge.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headwater.model import MAX_ID, MIN_ID, IDRange
+from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment
+from headwater.spark.archive.reading import as_asked, types_of
+from headwater.spark.ddl import parse_schema
+from headwater.spark.decoding.columns import Shape
+from headwater.spark.log_mode.planning import after, before
+from headwater.spark.options import SourceOptions, parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger("headwater.spark")
+
+MOST_FILES: Final = 10_000
+"""Each is a name in Spark's plan; the source plans more of them by the manifest alone."""
+
+MOST_RANGES: Final = 16
+"""Each is a read of the source, with a Python process that plans it."""
+
+_READING: Final = {
+    "datetimeRebaseMode": "CORRECTED",  # a date is the date that it was
+    "parquet.page.verify-checksum.enabled": "true",
+}
+
+_PLACES: Final = {"startingid", "startingtimestamp", "endingid", "endingtimestamp"}
+_KINDS: Final = {"value", "stream", "id", "timestamp", "rescued"}
+_GLOB: Final = set("*?[]{}\\,")
+
+
+class _Parts(NamedTuple):
+    """One stream: the files that Spark reads, and the ranges that the source reads."""
+
+    stream: str
+    files: list[Path]
+    ranges: list[IDRange]
+
+
+def archived_frame(
+    spark: SparkSession, texts: Mapping[str, str], schema: str | StructType
+) -> DataFrame | None:
+    """What the source reads by the options ``texts``; None where it is to read it all by itself.
+
+    Raises `DataLoss` for a damaged manifest, `DeclarationError` for another stream's or options.
+    """
+    options = parse_options(texts)
+    columns = parse_schema(schema) if isinstance(schema, str) else schema
+    shape = Shape.of(columns, options)
+    if not _may(options, shape):
+        return None
+    parts = [_parts(options, shape, stream) for stream in options.streams]
+    if not 0 < sum(len(part.files) for part in parts) <= MOST_FILES:
+        return None
+    if sum(len(part.ranges) for part in parts) > MOST_RANGES:
+        return None
+    frames = [frame for part in parts for frame in _frames(spark, part, texts, columns)]
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def _may(options: SourceOptions, shape: Shape) -> bool:
+    """Whether the files' columns could be what is asked for, whatever is in them."""
+    return (
+        options.archive is not None
+        and options.pattern is None
+        and options.fail_on_data_loss
+        and options.min_partitions is None
+        and "latest" not in {options.start_of(stream) for stream in options.streams}
+        and all(column.kind in _KINDS and column.nullable for column in shape.columns)
+        and not _GLOB & set(str(Path(options.archive).absolute()))
+    )
+
+
+def _parts(options: SourceOptions, shape: Shape, stream: str) -> _Parts:
+    """Which files Spark reads and what is left: before each run of them, and after the last."""
+    manifest = Manifest(options.archive or "", stream)
+    start, end = options.start_of(stream), options.end_of(stream)
+    wanted = IDRange(
+        MIN_ID if isinstance(start, str) else start, MAX_ID if isinstance(end, str) else end
+    )
+    parts = _Parts(stream, [], [])
+    begin, left, bad = wanted.start, False, 0
+    for segment, file in _files_within(manifest, wanted):
+        ids = IDRange(file.groups[0].first, file.groups[-1].last)
+        path = manifest.directory / file.name
+        inside = wanted.start <= ids.start and ids.end <= min(wanted.end, before(MAX_ID))
+        if not (inside and _is_direct(shape, segment, file) and _is_whole(path, file)):
+            left = True
+            continue
+        if left:
+            parts.ranges.append(IDRange(begin, before(ids.start)))
+        parts.files.append(path)
+        begin, left = after(ids.end), False
+        bad += sum(group.bad for group in file.groups)
+    if begin <= wanted.end:
+        parts.ranges.append(IDRange(begin, wanted.end))
+    if bad:
+        _log.warning("%d archived entries of %r did not fit the schema.", bad, stream)
+    return parts
+
+
+def _files_within(manifest: Manifest, ids: IDRange) -> Iterator[tuple[Segment, ArchiveFile]]:
+    for segment in manifest.segments():
+        for file in segment.files:
+            if file.groups[0].first <= ids.end and file.groups[-1].last >= ids.start:
+                yield segment, file
+
+
+def _is_direct(shape: Shape, segment: Segment, file: ArchiveFile) -> bool:
+    names = types_of(segment)
+    # Spark looks columns up without regard to case.
+    return len({name.lower() for name in names}) == len(names) and all(
+        as_asked(shape, segment, group) for group in file.groups
+    )
+
+
+def _is_whole(path: Path, file: ArchiveFile) -> bool:
+    try:
+        return path.stat().st_size == file.bytes
+    except OSError:
+        return False
+
+
+def _frames(
+    spark: SparkSession, part: _Parts, texts: Mapping[str, str], schema: StructType
+) -> Iterator[DataFrame]:
+    if part.files:
+        yield _direct(spark, part, schema)
+    given = {name: text for name, text in texts.items() if name.lower() not in _PLACES}
+    given["stream"] = json.dumps([part.stream])  # a comma or a star in it is part of the name
+    for ids in part.ranges:
+        place = {"startingId": str(ids.start)}
+        if ids.end != MAX_ID:
+            place["endingId"] = str(ids.end)
+        yield spark.read.format("headwater").options(**given, **place).schema(schema).load()
+
+
+def _direct(spark: SparkSession, part: _Parts, schema: StructType) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - as Spark's own pages call it
+    from pyspark.sql.types import StructType
+
+    made = {"stream": F.lit(part.stream), "_rescued": F.lit(None).cast("string")}
+    stored = StructType([field for field in schema.fields if field.name not in made])
+    reader = spark.read.schema(stored).options(**_READING)
+    frame = reader.parquet(*(f"file://{path.absolute()}" for path in part.files))
+    columns = (
+        made[name].alias(name) if name in made else F.col(f"`{name.replace('`', '``')}`")
+        for name in schema.names
+    )
+    return frame.select(*columns)
