@@ -11,6 +11,8 @@ import pytest
 from pyspark.errors import PythonException
 
 import headwater.spark
+from headwater.errors import DataLoss
+from headwater.spark.archive import frames
 from tests.spark.archives import archive
 from tests.spark.stores import Shop
 
@@ -39,6 +41,11 @@ VALUES = {
     "item": "tea\r\nmilk",
     "raw": b"\x00\xff",
 }
+
+
+@pytest.fixture(autouse=True)
+def small_files_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "LEAST_ENTRIES_A_FILE", 1)
 
 
 def read(spark: SparkSession, shop: Shop, path: Path, schema: str, **options: Any) -> DataFrame:
@@ -112,6 +119,77 @@ def test_a_range_takes_whole_files_and_has_its_edges_from_the_source(
 
     assert sorted(row.n for row in frame.collect()) == list(numbers)
     assert len(frame.inputFiles()) == scanned
+
+
+def test_small_files_do_not_pay(
+    shop: Shop, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    shop.add("s", range(1, 10))
+    archive(shop, tmp_path)
+
+    assert read(spark, shop, tmp_path, "n bigint").inputFiles() == []
+
+
+@pytest.mark.parametrize("schema", ["x double, n bigint", "x float, n bigint"])
+def test_filters_see_numbers_that_statistics_do_not(
+    shop: Shop, tmp_path: Path, spark: SparkSession, schema: str
+) -> None:
+    for n, x in enumerate(("1.5", "nan", "-0.0", "inf"), 1):
+        shop.add("s", [n], x=x)
+    archive(shop, tmp_path, schema)
+
+    frame = read(spark, shop, tmp_path, schema)
+
+    assert len(frame.inputFiles()) == 1
+    for where, numbers in (
+        ("x > 100", {2, 4}),
+        ("x = 0.0", {3}),
+        ("x = double('NaN')", {2}),
+        ("NOT (x <= 2)", {2, 4}),
+    ):
+        assert {row.n for row in frame.where(where).collect()} == numbers, where
+
+
+def test_a_field_that_is_called_as_a_column_of_the_file_is_the_sources(
+    shop: Shop, tmp_path: Path, spark: SparkSession
+) -> None:
+    shop.add("s", [1, 2], ID=7)
+    archive(shop, tmp_path, "ID bigint, n bigint")
+
+    frame = read(spark, shop, tmp_path, "n bigint, id string")
+
+    assert sorted(frame.collect()) == [(1, "1-1"), (2, "2-1")]
+    rows = read(spark, shop, tmp_path, "ID bigint, n bigint").collect()
+    assert sorted((row.ID, row.n) for row in rows) == [(7, 1), (7, 2)]
+
+
+@pytest.mark.parametrize("end", [{}, {"ending_id": "10"}, {"ending_id": "20"}])
+def test_a_stream_that_ends_before_its_archive_is_refused(
+    shop: Shop, tmp_path: Path, spark: SparkSession, end: dict[str, str]
+) -> None:
+    shop.add("s", range(1, 11))
+    archive(shop, tmp_path)
+    shop.client.delete("s")
+    shop.add("s", [1, 2])
+
+    with pytest.raises(DataLoss, match=r"deleted, made anew or set back: .* up to 10-1"):
+        read(spark, shop, tmp_path, "n bigint", **end)
+    through = through_the_source(spark, shop, tmp_path, "n bigint")
+    with pytest.raises(Exception, match="deleted, made anew or set back"):
+        through.collect()
+
+
+def test_a_relative_path_is_this_processs(
+    shop: Shop, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("s", range(1, 11))
+    archive(shop, tmp_path / "here")
+    monkeypatch.chdir(tmp_path)
+
+    frame = read(spark, shop, Path("here"), "n bigint", starting_id="3-0", ending_id="9")
+
+    assert sorted(row.n for row in frame.collect()) == list(range(3, 10))
 
 
 def test_what_needs_the_decoder_lies_between_files_that_do_not(

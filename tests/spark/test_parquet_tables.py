@@ -62,6 +62,8 @@ def test_rows_that_could_not_be_read_with_those_there_are_refused(
     # What it was it stays, and so do the directories
     with pytest.raises(PipelineError, match=r"n is int, and the SQL gives string: its files"):
         kept.write(rows.selectExpr("*", "'1' AS n"), BatchId(3))
+    with pytest.raises(PipelineError, match=r"N is int, and the SQL gives string"):
+        kept.write(rows.selectExpr("*", "'1' AS N"), BatchId(3))
     with pytest.raises(PipelineError, match="partitioned by day, and is to be by nothing"):
         AppendTable(tmp_path / "t", ()).write(rows, BatchId(3))
 

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import DeclarationError
@@ -52,7 +53,7 @@ def read(
     `StructType`, without one the columns are ``stream, id, timestamp, fields``; ``url`` a server's or
     an embedded store's, by default what HEADWATER_URL holds. ``options`` are the source's
     (docs/guide/spark.md). Of an ``archive`` Spark itself reads the files that hold the columns of
-    ``schema`` by their types, and takes filters down to them (archive/frames.py).
+    ``schema`` by their types, and takes filters down to them (archive/frames.py); rows come in no order.
 
     Raises `DeclarationError` for options, and `HeadwaterError` for an embedded store on a cluster.
     """
@@ -153,6 +154,9 @@ def _source_options(
 
     texts = _place(stream, url) | option_texts(options, OPTIONS)
     parse_options(texts)  # before Spark starts a process to say the same
+    if "archive" in texts:
+        # Spark's processes may be in another directory than this one.
+        texts["archive"] = str(Path(texts["archive"]).absolute())
     return _for_spark(texts, spark)
 
 

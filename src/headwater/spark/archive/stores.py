@@ -36,8 +36,14 @@ class ArchiveStore(Store):
         return sorted({*found, *archived})
 
     def state(self, stream: str) -> StreamState | None:
-        """What the server says of ``stream``; where it has no such key, what the archive says."""
+        """What the server says of ``stream``; where it has no such key, what the archive says.
+
+        Raises `DataLoss` for a stream that ends before its archive does.
+        """
+        end = self.manifest(stream).end  # before the server is asked: both only grow
         state = super().state(stream)
+        if state is not None and state.last_id < end.id:
+            raise set_back_behind(self.manifest(stream), state)
         return state or archived_state(self.manifest(stream))
 
 

@@ -117,7 +117,7 @@ class AppendTable:
                 line["query"],
                 line["rows"],
                 tuple(line["files"]),
-                line["columns"],
+                line.get("columns", {}),
             )
             for line in map(json.loads, whole_lines(self._manifest))
         ]
@@ -169,14 +169,13 @@ class AppendTable:
     def _new_columns(self, schema: StructType, batches: list[Batch]) -> dict[str, str]:
         """Those that no batch had. A column may come or go, and is null where it is not; what it is
         must stay, and so must the directories."""
-        known: dict[str, str] = {}
-        for batch in batches:
-            known |= batch.columns
+        # By lower case: readers look columns up without regard to it.
+        known = {name.lower(): kind for one in batches for name, kind in one.columns.items()}
         now = {field.name: field.dataType.simpleString() for field in schema.fields}
         changed = [
-            f"{name} is {known[name]}, and the SQL gives {kind}"
+            f"{name} is {known[name.lower()]}, and the SQL gives {kind}"
             for name, kind in now.items()
-            if known.get(name, kind) != kind
+            if known.get(name.lower(), kind) != kind
         ]
         file = next((Path(file) for batch in batches for file in batch.files), None)
         parts = self.partition_by
@@ -190,7 +189,7 @@ class AppendTable:
                 f"{self.path}: {'; '.join(changed)}: its files could not be read together. Change it "
                 "back (CAST in SQL), or name another path."
             )
-        return {name: kind for name, kind in now.items() if name not in known}
+        return {name: kind for name, kind in now.items() if name.lower() not in known}
 
     def _plan_moves(self, batch: BatchId) -> tuple[int, list[tuple[Path, str]]]:
         """The rows that were written, and each file with its name in the table."""
