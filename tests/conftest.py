@@ -6,8 +6,12 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import settings
 
 from tests import peers
+
+settings.register_profile("headwater", deadline=None)  # benchmarks judge speed, no test does
+settings.load_profile("headwater")
 
 MISSING = "peer did not run: "
 """How the text of `peers.PeerMissing` begins."""

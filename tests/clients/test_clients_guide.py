@@ -16,6 +16,8 @@ from tests.clients.node_process import NODE_MISSING
 from tests.clients.stands import Stand
 from tools.peers import NODE_PACKAGES
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "clients.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
 SECONDS = 60

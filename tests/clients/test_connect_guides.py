@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from headwater.testing.server import server_process
 from tests.guides import outputs
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_clients_guide_runs() -> None:

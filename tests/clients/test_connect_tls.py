@@ -18,6 +18,8 @@ from tests.clients.faces import Face
 from tests.guides import GUIDES, outputs
 from tests.peers import free_port
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:

@@ -28,6 +28,8 @@ from headwater.server.config import Config
 from headwater.server.opening import open_node
 from headwater.testing.server import server_process
 
+pytestmark = pytest.mark.slow
+
 
 def in_a_process(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a fresh interpreter."""

@@ -13,6 +13,8 @@ from headwater.server.config import Config
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil
 
+pytestmark = pytest.mark.slow
+
 Fill = Callable[[LocalClient, str], None]
 
 

@@ -13,6 +13,8 @@ import pytest
 from headwater.journal.files import DiskFiles
 from tests.crash.journal_tools import fact, open_journal
 
+pytestmark = pytest.mark.slow
+
 WRITER = """
 import sys
 from headwater.journal.files import DiskFiles

@@ -16,7 +16,7 @@ from tests.peers import PEERS, Peer
 GUIDE = GUIDES / "dump.md"
 SOURCE, TARGET = "redis://localhost:6379", "redis://localhost:7000"
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 
 def program(source: str, target: str) -> str:

@@ -19,7 +19,6 @@ def _run(*, histories: int, steps: int) -> None:
         settings=settings(
             max_examples=histories,
             stateful_step_count=steps,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

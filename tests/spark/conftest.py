@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STORES = ("headwater", "redis-8.2", "valkey-9.1")
+SELDOM = ("redis-7.0", "valkey-9.1")
+"""Left out of `make quick`: what differs between servers shows on the first two in most cases."""
 
 NO_PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 """pandas comes with other packages; PySpark mentions it when it finds it."""
@@ -49,7 +51,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "shop"
     ]
     if "shop" in metafunc.fixturenames and not named:
-        metafunc.parametrize("shop", getattr(metafunc.module, "STORES", STORES), indirect=True)
+        stores = getattr(metafunc.module, "STORES", STORES)
+        marks = {name: [pytest.mark.slow] if name in SELDOM else [] for name in stores}
+        shops = [pytest.param(name, marks=marks[name]) for name in stores]
+        metafunc.parametrize("shop", shops, indirect=True)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def _written(directory: Path, page: Page, schema: str, size: int) -> Manifest:
 
 
 @given(fields=entries, ms=st.lists(moments, min_size=12, max_size=12).map(sorted))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_any_entry_comes_back_as_it_was(
     fields: list[Any], ms: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -106,7 +106,7 @@ def test_any_entry_comes_back_as_it_was(
     reserved=st.booleans(),
     window=st.tuples(st.integers(0, 11), st.integers(1, 12)),
 )
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_the_archive_reads_as_the_stream_does(
     fields: list[Any],
     ms: list[int],

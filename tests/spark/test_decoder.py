@@ -24,7 +24,7 @@ from tests.spark.replies import reply_of
 
 Entry = tuple[bytes, list[bytes]]
 
-SETTINGS = settings(deadline=None, max_examples=150)
+SETTINGS = settings(max_examples=150)
 
 HALF = st.integers(0, 2**64 - 1)
 IDS = st.builds(lambda ms, seq: b"%d-%d" % (ms, seq), HALF, HALF)

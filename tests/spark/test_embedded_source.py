@@ -25,6 +25,8 @@ from headwater.testing.clock import ManualClock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 MEMORY = "headwater://memory/spark"
 
 

@@ -16,7 +16,7 @@ from headwater.spark.decoding import numbers
 from headwater.spark.decoding.casting import cast_column, caster
 from headwater.spark.decoding.page import INSTANT, ListPage, parsed
 
-SETTINGS = settings(deadline=None, max_examples=200)
+SETTINGS = settings(max_examples=200)
 
 Parse = Callable[[pa.BinaryArray], pa.Array | None]
 

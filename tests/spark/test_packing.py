@@ -17,6 +17,8 @@ from headwater.errors import HeadwaterError
 from headwater.spark import packing
 from tests.spark.cluster import spark_home
 
+pytestmark = pytest.mark.slow
+
 BASE_PYTHON = os.path.realpath(sys.executable)
 """This Python without its virtual environment."""
 

@@ -23,7 +23,7 @@ from tests.spark.writes import Writing, numbers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 NUMBERS = list(range(1, 61))
 

@@ -60,7 +60,7 @@ class Naive:
 
 
 @given(steps)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_the_walk_is_by_time_and_then_by_arrival(steps: list[tuple[str, ID, int]]) -> None:
     naive = Naive()
     for step in steps:
@@ -70,7 +70,7 @@ def test_the_walk_is_by_time_and_then_by_arrival(steps: list[tuple[str, ID, int]
 
 
 @given(steps)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_id_is_covered_twice_by_runs_of_one_time(steps: list[tuple[str, ID, int]]) -> None:
     naive = Naive()
     for step in steps:

@@ -78,7 +78,7 @@ class Naive:
 
 
 @given(steps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, Any]]) -> None:
     # Given any history of a stream
     naive = Naive()
@@ -95,7 +95,7 @@ def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, 
 
 
 @given(steps, ids, ids, st.sampled_from([-1, 0, 1, 2, 5]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_range_is_what_a_list_would_give(
     steps: list[tuple[str, Any, Any]], start: ID, end: ID, count: int
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_range_is_what_a_list_would_give(
 
 
 @given(steps, ids, st.sets(st.integers(0, 20), max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_nth_entry_is_found_by_counts(
     steps: list[tuple[str, Any, Any]], start: ID, wanted: set[int]
 ) -> None:

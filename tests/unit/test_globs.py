@@ -77,7 +77,6 @@ def test_keys_of_redis_finds_the_same(shared_peer: Callable[[str], Peer]) -> Non
     with redis.Redis(port=shared_peer("redis-8.2").port) as real:
 
         @settings(
-            deadline=None,
             max_examples=300,
             suppress_health_check=[HealthCheck.function_scoped_fixture],
         )

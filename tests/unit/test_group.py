@@ -181,7 +181,7 @@ def test_who_was_only_seen_is_to_be_written_down(group: ConsumerGroup, ann: Cons
     st.integers(-1, 8),
     st.integers(1, 8),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_entries_read_after_many_is_that_after_one_by_one(
     deleted: list[int], trimmed: int, position: int, entries_read: int, count: int
 ) -> None:
@@ -208,7 +208,7 @@ def test_entries_read_after_many_is_that_after_one_by_one(
     st.lists(st.tuples(st.sampled_from(["add", "delete", "trim", "read"]), st.integers(1, 5))),
     st.integers(0, 3),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_the_lag_is_exact_or_not_told(steps: list[tuple[str, int]], position: int) -> None:
     # Given any history that sets no counter by hand
     stream = Keyspace().databases[0].create_stream(b"s", 1)

@@ -6,7 +6,7 @@ Whole histories are compared with a real server in tests/conformance/test_nodes.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.engine.nodes import NodeIndex, element_bytes, elements, integer_bytes
@@ -162,7 +162,6 @@ def test_counters_above_127_take_a_byte_more() -> None:
     st.integers(1, 4),
     st.integers(0, 10),
 )
-@settings(deadline=None)
 def test_live_counts_are_recounts(steps: list[int | None], max_entries: int, trimmed: int) -> None:
     # Given entries (None) and deletions by number, each node's ids kept by hand
     nodes = Nodes(max_entries=max_entries)

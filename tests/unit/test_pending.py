@@ -54,7 +54,7 @@ def walked(pel: PendingList) -> dict[ID, Record]:
 
 
 @given(steps)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_was_put_in_and_not_removed_is_there(steps: list[tuple[ID, Record | None]]) -> None:
     pel, model = carry_out(steps)
     assert list(walked(pel).items()) == sorted(model.items())
@@ -64,7 +64,7 @@ def test_what_was_put_in_and_not_removed_is_there(steps: list[tuple[ID, Record |
 
 
 @given(steps, ids)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_seek_finds_the_first_at_or_past_an_id(
     steps: list[tuple[ID, Record | None]], entry_id: ID
 ) -> None:
@@ -75,7 +75,7 @@ def test_seek_finds_the_first_at_or_past_an_id(
 
 
 @given(steps)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_minimal_time_of_a_block_is_a_lower_bound(
     steps: list[tuple[ID, Record | None]],
 ) -> None:
@@ -88,7 +88,7 @@ def test_the_minimal_time_of_a_block_is_a_lower_bound(
 
 
 @given(steps, st.integers(0, 3), ids)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_an_owners_records_are_found_from_any_place(
     steps: list[tuple[ID, Record | None]], owner: int, entry_id: ID
 ) -> None:
@@ -99,7 +99,7 @@ def test_an_owners_records_are_found_from_any_place(
 
 
 @given(steps, st.integers(-1, 1001), ids)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_scan_for_old_deliveries_passes_over_none(
     steps: list[tuple[ID, Record | None]], time: int, entry_id: ID
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_scan_for_old_deliveries_passes_over_none(
 
 
 @given(steps, st.integers(0, 3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_an_owner_can_be_removed_with_all_its_records(
     steps: list[tuple[ID, Record | None]], owner: int
 ) -> None:
@@ -128,7 +128,7 @@ def test_an_owner_can_be_removed_with_all_its_records(
 
 
 @given(steps)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_large_counts_leave_nothing_behind(steps: list[tuple[ID, Record | None]]) -> None:
     pel, model = carry_out(steps)
     large = {at: count for at, (_, _, count) in model.items() if count >= 2**32 - 1}

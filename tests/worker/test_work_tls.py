@@ -6,6 +6,8 @@ import signal
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pytest
+
 from headwater.aio import connect
 from headwater.testing.server import server_process
 from tests import certificates
@@ -13,6 +15,8 @@ from tests.peers import free_port
 from tests.worker import shop
 from tests.worker.apps import eventually
 from tests.worker.processes import supervised
+
+pytestmark = pytest.mark.slow
 
 
 async def test_headwater_work_reads_settles_and_publishes_through_tls(tmp_path: Path) -> None:

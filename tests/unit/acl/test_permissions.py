@@ -140,7 +140,7 @@ PARTS = st.one_of(
 
 
 @given(st.sampled_from([b"ACK", b"FAIL", b"SILENT"]), st.lists(PARTS, max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_settling_writes_where_its_user_may_not(mode: bytes, parts: list[bytes]) -> None:
     # Given entries pending with a user who may write the stream and nothing else
     store = LocalStore(journaled=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.server.acl.rules import (
@@ -49,7 +49,6 @@ def applied(words: list[bytes]) -> User:
     return user
 
 
-@settings(deadline=None)
 @given(st.lists(USER_WORDS, max_size=12), st.lists(st.lists(SELECTOR_WORDS, max_size=5)))
 def test_a_description_makes_the_same_user(
     words: list[bytes], selectors: list[list[bytes]]

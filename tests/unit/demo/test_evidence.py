@@ -17,6 +17,8 @@ from headwater.demo.sampling import Sampler
 from headwater.messages import codec_for, dead_letter_fields, dead_letter_stream
 from tests.peers import Peer
 
+pytestmark = pytest.mark.slow
+
 FLIGHTS = 300
 
 

@@ -6,10 +6,14 @@ import re
 from base64 import b64decode
 from pathlib import Path
 
+import pytest
+
 from headwater.demo import report
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Event, Sample
 from headwater.demo.tables import Delays
+
+pytestmark = pytest.mark.slow
 
 SAMPLES = [Sample(n / 4, n * 100, n * 90, 0, n % 64, n * 10) for n in range(40)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.rdb.crc64 import crc64
@@ -16,7 +16,6 @@ def test_it_has_redis_own_check_value() -> None:
     assert crc64(b"") == 0
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_the_table_says_what_the_definition_says(data: bytes) -> None:
     assert crc64(data) == bitwise_crc64(data)

@@ -56,7 +56,7 @@ def restored(store: LocalStore, body: bytes) -> bool:
     return True
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
     # Given a store with a key, and a value that is no longer what a server wrote
@@ -89,7 +89,7 @@ def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
     assert bytes(replayed.facts.data) == bytes(keyspace.facts.data)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 30), st.binary(max_size=80))
 def test_any_bytes_are_refused_or_make_a_sound_store(kind: int, value: bytes) -> None:
     store = LocalStore(journaled=False)

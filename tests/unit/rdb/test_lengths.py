@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.limits import MAX_RESTORED_BYTES
@@ -40,7 +40,6 @@ def test_what_is_no_length_is_refused(data: str) -> None:
         reader(data).length()
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_a_length_that_was_written_is_read(number: int) -> None:
     out = bytearray()
@@ -71,7 +70,6 @@ def test_what_is_no_string_is_refused(data: str) -> None:
         reader(data).string()
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=20000))
 def test_a_string_that_was_written_is_read(text: bytes) -> None:
     out = bytearray()

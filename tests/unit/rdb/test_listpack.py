@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.engine.nodes import element_bytes
@@ -30,7 +30,6 @@ def frame(body: str, count: int) -> bytes:
     return (len(data) + 7).to_bytes(4, "little") + count.to_bytes(2, "little") + data + b"\xff"
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(INTEGERS, TEXTS), max_size=20))
 def test_elements_that_were_written_are_read(elements: list[Element]) -> None:
     # Given integers and texts of all sizes
@@ -44,7 +43,6 @@ def test_elements_that_were_written_are_read(elements: list[Element]) -> None:
     assert found == expected
 
 
-@settings(deadline=None)
 @given(st.one_of(TEXTS))
 def test_an_element_has_the_size_that_trimming_counts(text: bytes) -> None:
     assert len(write([text])) == 7 + element_bytes(text)

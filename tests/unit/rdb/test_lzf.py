@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.rdb.lzf import MOST_GROWTH, decompress
@@ -13,7 +13,6 @@ from tests.unit.rdb.old_payloads import lzf
 REPETITIVE = st.lists(st.sampled_from([b"a", b"bc", b"abcabc", b"x" * 300]), max_size=12)
 
 
-@settings(deadline=None)  # The compressor looks at every distance.
 @given(REPETITIVE)
 def test_what_was_compressed_comes_back(parts: list[bytes]) -> None:
     # Given text with near, far, long and overlapping repetitions
