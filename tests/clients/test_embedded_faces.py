@@ -9,6 +9,8 @@ import redis
 
 from tests.clients.faces import Place, entries
 
+pytestmark = pytest.mark.slow
+
 
 async def test_the_client_is_redis_pys_own(place: Place) -> None:
     face = place.face()

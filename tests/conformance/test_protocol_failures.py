@@ -15,6 +15,8 @@ from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread
 from tests.conformance.wire import connected, encode, exchange
 
+pytestmark = pytest.mark.slow
+
 XADD = encode("XADD", "s", "*", "n", "1")
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
+import pytest
+
 from headwater.server.settings import OutputLimit, OutputLimits
 from headwater.testing.clock import ManualClock
 from tests.conformance.wire import Start, Wire, connected, value_of
+
+pytestmark = pytest.mark.slow
 
 CONFIRMED = b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"
 

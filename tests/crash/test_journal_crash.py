@@ -17,6 +17,8 @@ from headwater.testing.files import CrashableFiles
 from tests.crash.journal_campaign import Campaign, failing
 from tests.crash.journal_tools import fact, facts_in, open_journal, write_turn
 
+pytestmark = pytest.mark.slow
+
 POLICIES: tuple[Policy, ...] = ("always", "everysec", "no")
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 

@@ -32,6 +32,8 @@ from headwater.testing.server import (
     server_thread,
 )
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 FIRST, SECOND = "1526569498055-0", "1526569498056-0"
 MOST = 9223372036854775807

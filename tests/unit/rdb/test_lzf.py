@@ -10,6 +10,8 @@ from headwater.rdb.lzf import MOST_GROWTH, decompress
 from headwater.rdb.payload import BadPayload
 from tests.unit.rdb.old_payloads import lzf
 
+pytestmark = pytest.mark.slow
+
 REPETITIVE = st.lists(st.sampled_from([b"a", b"bc", b"abcabc", b"x" * 300]), max_size=12)
 
 
