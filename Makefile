@@ -20,12 +20,12 @@ TWO := -n 2 --dist loadgroup
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
-	@echo "make test     every test but the slice, 10 minutes at most"
+	@echo "make test     every test but the slice, 11 minutes, 12 at most"
 	@echo "make quick    the tests that are not slow, 2 minutes at most"
 	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
 	@echo "make conform  500,000 random commands against real servers, 5 minutes of odd requests"
 	@echo "make check    format, rules, types, rooms, tidiness"
-	@echo "make chaos-spark  200 kills and more of drivers and executors, half an hour and more"
+	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
 	@echo "make bench    against a real Redis in the same run"
 	@echo "make bench-scale  how long one command holds the loop over a million entries"
 	@echo "make bench-spark  rows and latency of the Spark source, against its peers in the same run"
