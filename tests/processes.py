@@ -23,7 +23,7 @@ def runs(pid: int) -> bool:
 def children(pid: int) -> list[int]:
     """The processes that ``pid`` started and that live."""
     # Not by /proc/PID/task/*/children: the threads of a JVM end while they are listed.
-    return [child for child in running() if stat(child)[1:2] == [str(pid)]]
+    return _those(1, pid)
 
 
 def descendants(pid: int) -> list[int]:
@@ -33,13 +33,17 @@ def descendants(pid: int) -> list[int]:
 
 def session(leader: int) -> list[int]:
     """The processes of the session that ``leader`` leads, whoever adopted them since."""
-    return [pid for pid in running() if stat(pid)[3:4] == [str(leader)]]
+    return _those(3, leader)
 
 
-def running() -> list[int]:
-    """Every process that lives."""
-    entries = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
-    return [pid for pid in entries if runs(pid)]
+def _those(field: int, value: int) -> list[int]:
+    """The processes that live and have ``value`` in this field of `stat`."""
+    table = {int(entry.name): stat(entry.name) for entry in Path("/proc").glob("[0-9]*")}
+    return [
+        pid
+        for pid, fields in table.items()
+        if fields and fields[0] != "Z" and fields[field] == str(value)
+    ]
 
 
 def command_line(pid: int) -> str:

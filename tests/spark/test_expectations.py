@@ -12,6 +12,7 @@ from headwater.errors import ExpectationFailed
 from headwater.spark.pipeline import Progress, load, run
 from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.stores import Stores
+from tests.spark.checkpoints import give_checkpoint
 from tests.spark.stores import QUICK_JVM, Shop
 
 if TYPE_CHECKING:
@@ -157,8 +158,7 @@ def test_a_batch_is_computed_once_however_often_its_rows_are_looked_at(
     stores = Stores(load(file))
     kept = stores.streamed["kept"]
     kept.prepare()
-    kept.checkpoint.path.mkdir(parents=True, exist_ok=True)
-    (kept.checkpoint.path / "metadata").write_text('{"id": "q"}')
+    give_checkpoint(kept.checkpoint.path)
     computed = spark.sparkContext.accumulator(0)
 
     def count(row: Any) -> Any:
@@ -186,8 +186,7 @@ def test_a_batch_that_was_cut_short_leaves_each_row_in_one_place(
         return kept
 
     kept = opened()
-    kept.checkpoint.path.mkdir(parents=True, exist_ok=True)
-    (kept.checkpoint.path / "metadata").write_text('{"id": "q"}')
+    give_checkpoint(kept.checkpoint.path)
     frame = spark.range(1, 21).selectExpr(
         "concat(id, '-1') AS id", "id AS n", "CASE WHEN id % 7 <> 0 THEN 1.0D END AS price"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +12,12 @@ import pytest
 from headwater.errors import PipelineError
 from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
+from tests.spark.checkpoints import give_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-
-def checkpoint(kept: AppendTable, query: str = "q") -> None:
-    kept.checkpoint.mkdir(parents=True, exist_ok=True)
-    (kept.checkpoint / "metadata").write_text(json.dumps({"id": query}))
 
 
 def rows_in(kept: AppendTable) -> list[int]:
@@ -33,7 +28,7 @@ def rows_in(kept: AppendTable) -> list[int]:
 def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
     kept = AppendTable(tmp_path / "t", ())
     kept.prepare()
-    checkpoint(kept)
+    give_checkpoint(kept.checkpoint)
 
     assert kept.write(spark.range(0, 5), BatchId(0)) == 5
     assert kept.write(spark.range(5, 5), BatchId(1)) == 0
@@ -52,7 +47,7 @@ def test_rows_that_could_not_be_read_with_those_there_are_refused(
 ) -> None:
     kept = AppendTable(tmp_path / "t", ("day",))
     kept.prepare()
-    checkpoint(kept)
+    give_checkpoint(kept.checkpoint)
     rows = spark.range(2).selectExpr("id", "'mon' AS day")
     kept.write(rows, BatchId(0))
 
@@ -77,7 +72,7 @@ def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path
 
     kept = AppendTable(tmp_path / "t", ("part",))
     kept.prepare()
-    checkpoint(kept)
+    give_checkpoint(kept.checkpoint)
     kept.write(rows(0, 2), BatchId(0))
     # Given a run that was killed when one of its three files was in place and half a line written
     (kept.path / "part=2").mkdir()
@@ -99,10 +94,10 @@ def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path
 def test_another_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     kept = AppendTable(tmp_path / "t", ())
     kept.prepare()
-    checkpoint(kept)
+    give_checkpoint(kept.checkpoint)
     kept.write(spark.range(3), BatchId(0))
 
-    checkpoint(kept, "other")
+    give_checkpoint(kept.checkpoint, "other")
     with pytest.raises(PipelineError, match="from another checkpoint"):
         kept.prepare()
     (kept.checkpoint / "metadata").unlink()

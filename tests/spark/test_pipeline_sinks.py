@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
 from headwater.spark.pipeline.sinks.console import Console
 from headwater.spark.pipeline.sinks.delta import DeltaAppend, DeltaComplete, DeltaUpdate
 from headwater.spark.pipeline.sinks.stream import StreamTable
+from tests.spark.checkpoints import give_checkpoint
 from tests.spark.stores import QUICK_JVM, Shop
 from tests.spark.writes import stages
 
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
 
 STORES = ("headwater",)
-
-
-def give_checkpoint(path: Path, query: str = "q1") -> None:
-    """What Spark leaves before a query's first batch."""
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "metadata").write_text(json.dumps({"id": query}))
 
 
 def rows_of(path: Path, *columns: str) -> list[tuple[Any, ...]]:

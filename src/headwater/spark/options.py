@@ -98,14 +98,15 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "deadLetterStream": ("dead_letter_stream", values.name),
 }
 
-_PLACES: Final[dict[str, tuple[str, Reader]]] = {
+PLACES: Final[dict[str, tuple[str, Reader]]] = {
     "startingId": ("starting", values.start),
     "startingTimestamp": ("starting", values.starting_time),
     "endingId": ("ending", values.end),
     "endingTimestamp": ("ending", values.ending_time),
 }
+"""Where a read begins and ends."""
 
-OPTIONS: Final = ("url", "stream", *_PLACES, *_READERS)
+OPTIONS: Final = ("url", "stream", *PLACES, *_READERS)
 """Every option, in the spelling that is printed; Spark compares them without regard to case."""
 
 _OF_GROUPS: Final = ("consumerPrefix", "minIdleTime", "maxDeliveries", "deadLetterStream")
@@ -160,7 +161,7 @@ def _places(
         raise DeclarationError(f"{pair[0]} and {pair[1]} exclude each other: both say one place")
     made: dict[str, Any] = {}
     for name in named:
-        field, read = _PLACES[name]
+        field, read = PLACES[name]
         value, each = values.of_each(name, texts[name], read, streams)
         made |= {field: value} if value is not None else {f"{field}_of": each}
     return made

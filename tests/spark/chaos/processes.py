@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from tests.processes import children, command_line, session, stat
+from tests.processes import command_line, session, stat
 from tests.spark.chaos.errands import Errand, Victim, strike
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -93,7 +93,8 @@ class Driver:
     def running_workers(self) -> list[int]:
         """The Python processes that run tasks: those that the daemon of pyspark.worker forked."""
         daemons = self.members("-m pyspark.daemon pyspark.worker")
-        return [pid for daemon in daemons for pid in children(daemon) if pid in daemons]
+        parents = set(map(str, daemons))
+        return [pid for pid in daemons if parents & set(stat(pid)[1:2])]
 
     def planners(self) -> list[int]:
         """The Python processes in which the sources of its queries plan."""

@@ -29,9 +29,9 @@ from headwater.model import MAX_ID, MIN_ID, IDRange
 from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment
 from headwater.spark.archive.reading import as_asked, types_of
 from headwater.spark.archive.stores import ArchiveStore
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.columns import PLAIN, Shape
 from headwater.spark.log_mode.planning import after, before
-from headwater.spark.options import SourceOptions, parse_options
+from headwater.spark.options import PLACES, SourceOptions, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,10 +54,8 @@ _READING: Final = {
     "ignoreMissingFiles": "false",
 }
 
-_PLACES: Final = {"startingid", "startingtimestamp", "endingid", "endingtimestamp"}
 _KINDS: Final = {"value", "stream", "id", "timestamp", "rescued"}
 _STORED: Final = ("id", "timestamp", "fields")
-_NESTED: Final = {"struct", "array", "map"}
 _GLOB: Final = set("*?[]{}\\,")
 
 
@@ -89,10 +87,10 @@ def archived_frame(
     shape = Shape.of(columns, options)
     if not _may(options, shape):
         return None
-    parts = [_parts(options, shape, stream) for stream in options.streams]
-    if not _pays(parts):
-        return None
     with closing(ArchiveStore(options)) as store:
+        parts = [_parts(options, shape, store.manifest(stream)) for stream in options.streams]
+        if not _pays(parts):
+            return None
         for part in parts:
             store.state(part.stream)  # where the range has an end, the source may not be asked
             if part.bad:
@@ -115,7 +113,7 @@ def _may(options: SourceOptions, shape: Shape) -> bool:
         and options.min_partitions is None
         and "latest" not in {options.start_of(stream) for stream in options.streams}
         and all(column.kind in _KINDS and column.nullable for column in shape.columns)
-        and not any(column.type.typeName() in _NESTED for column in shape.columns)
+        and all(isinstance(column.type, PLAIN) for column in shape.columns)
         and archive.isascii()  # the JVM may not know the letters of our paths
         and not _GLOB & set(archive)
     )
@@ -130,9 +128,9 @@ def _pays(parts: list[_Parts]) -> bool:
     )
 
 
-def _parts(options: SourceOptions, shape: Shape, stream: str) -> _Parts:
+def _parts(options: SourceOptions, shape: Shape, manifest: Manifest) -> _Parts:
     """Which files Spark reads and what is left: before each run of them, and after the last."""
-    manifest = Manifest(options.archive or "", stream)
+    stream = manifest.stream
     start, end = options.start_of(stream), options.end_of(stream)
     wanted = IDRange(
         MIN_ID if isinstance(start, str) else start, MAX_ID if isinstance(end, str) else end
@@ -184,7 +182,7 @@ def _frames(
 ) -> Iterator[DataFrame]:
     if part.files:
         yield _direct(spark, part, schema)
-    given = {name: text for name, text in texts.items() if name.lower() not in _PLACES}
+    given = {name: text for name, text in texts.items() if name not in PLACES}
     given["stream"] = json.dumps([part.stream])  # a comma or a star in it is part of the name
     for ids in part.ranges:
         place = {"startingId": str(ids.start)}

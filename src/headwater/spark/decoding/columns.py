@@ -60,7 +60,7 @@ _METADATA: Final[dict[str, tuple[Kind, tuple[type[DataType], ...], str]]] = {
     "_consumer": ("consumer", (StringType,), "string"),
 }
 
-_PLAIN: Final = (
+PLAIN: Final = (
     StringType,
     BinaryType,
     BooleanType,
@@ -75,7 +75,7 @@ _PLAIN: Final = (
     TimestampType,
     TimestampNTZType,
 )
-
+"""The types of a flat column."""
 
 _OF_GROUPS: Final = ("_delivery_count", "_consumer")
 
@@ -224,4 +224,4 @@ def _unsupported(type_: DataType) -> DataType | None:
         )
     if isinstance(type_, StructType):
         return next(filter(None, (_unsupported(field.dataType) for field in type_.fields)), None)
-    return None if isinstance(type_, _PLAIN) else type_
+    return None if isinstance(type_, PLAIN) else type_

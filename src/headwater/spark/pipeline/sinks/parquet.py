@@ -41,6 +41,7 @@ from headwater.spark.durable import (
     sync_all,
     whole_lines,
 )
+from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class AppendTable:
         shutil.rmtree(self._staging, ignore_errors=True)
         batches = self.batches()
         self._undo_move({batch.id for batch in batches})
-        query = self._query()
+        query = Checkpoint(self.checkpoint).query()
         if batches and query is None:
             raise PipelineError(
                 f"{self.path} was written from a checkpoint that is gone ({self.checkpoint}); "
@@ -156,7 +157,7 @@ class AppendTable:
         for source, name in moves:
             _move(source, self.path / name)
         sync_all(directories([self.path / name for _source, name in moves], self.path))
-        query = self._query()
+        query = Checkpoint(self.checkpoint).query()
         assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
         files = tuple(name for _source, name in moves)
         self._append(Batch(batch, query, rows, files, columns if rows else {}))
@@ -230,14 +231,6 @@ class AppendTable:
             "columns": dict(batch.columns),
         }
         append_line(self._manifest, json.dumps(line).encode())
-
-    def _query(self) -> str | None:
-        """The id that Spark gave the checkpoint's query; None where there is no checkpoint."""
-        try:
-            found: str = json.loads((self.checkpoint / "metadata").read_text())["id"]
-        except FileNotFoundError:
-            return None
-        return found
 
 
 class CompleteTable:
