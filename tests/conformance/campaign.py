@@ -1,10 +1,17 @@
 """The long campaign of conformance: `make conform`.
 
-Random histories against each real server, one in three of keys and values; scenes of four clients who
-wait, watch and unblock each other; then odd requests. What was done and what failed stands in
-artifacts/conform.json: seeds, commands, failures. A seed runs again by itself:
+Its parts, all of them or those that ``--only`` names:
 
-    python -m tests.conformance.campaign --seed 1007 --commands 1000 --scenes 0 --fuzz-seconds 0
+- ``histories``: random histories against each real server, one in three of keys and values
+- ``streams``: a million commands of streams, as pipelines, against Redis 8.2.3
+- ``scenes``: four clients who wait, watch and unblock each other
+- ``fuzz``: odd requests
+
+What was done and what failed stands in artifacts/conform.json: seeds, commands, failures. A run of some
+parts, or of the plain build, writes a file of its own name. A seed runs again by itself:
+
+    python -m tests.conformance.campaign --only histories --seed 1007 --commands 1
+    python -m tests.conformance.campaign --only streams --seed 5017 --streams 1
 """
 
 from __future__ import annotations
@@ -14,20 +21,24 @@ import datetime as dt
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import headwater
+from headwater._build import hot_modules, summary
 from tests import peers
 from tests.conformance.fuzzing import Fuzz
 from tests.conformance.histories import History
 from tests.conformance.histories_keys import KeyHistory
 from tests.conformance.random_scenes import RandomScene
+from tests.conformance.stream_campaign import streams
 from tests.conformance.test_histories import agree
 from tests.conformance.test_random_scenes import unlike
 
-ARTIFACT = Path(__file__).parents[2] / "artifacts" / "conform.json"
+ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 FIRST_SEED = 1000
 HISTORY = 1000
 SCENE = 500
@@ -86,31 +97,51 @@ def fuzz(seed: int, seconds: float) -> dict[str, Any]:
     }
 
 
+def build() -> str:
+    """What runs: ``compiled`` or ``plain``."""
+    return summary(hot_modules(Path(headwater.__file__).parent))
+
+
 def main() -> int:
-    """Run both; the exit status says whether anything failed."""
+    """Run the parts; the exit status says whether anything failed."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--commands", type=int, default=500_000)
+    parser.add_argument("--streams", type=int, default=1_000_000)
     parser.add_argument("--scenes", type=int, default=200, help="of each server")
     parser.add_argument("--fuzz-seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=FIRST_SEED)
     wanted = parser.parse_args()
+    parts = wanted.only.split(",") if wanted.only else list(PARTS)
+    if not set(parts) <= PARTS.keys():
+        parser.error(f"--only takes some of {','.join(PARTS)}, not {wanted.only!r}")
     started = time.monotonic()
     report: dict[str, Any] = {
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "histories": histories(wanted.seed, wanted.commands),
-        "scenes": scenes(wanted.seed, wanted.scenes),
-        "fuzz": fuzz(wanted.seed, wanted.fuzz_seconds),
+        "build": build(),
     }
+    for part in parts:
+        begun = time.monotonic()
+        report[part] = PARTS[part](wanted)
+        report[part]["seconds"] = round(time.monotonic() - begun)
     report["seconds"] = round(time.monotonic() - started)
-    ARTIFACT.parent.mkdir(exist_ok=True)
-    ARTIFACT.write_text(json.dumps(report, indent=2) + "\n")
-    failed = [
-        failure for part in ("histories", "scenes", "fuzz") for failure in report[part]["failures"]
-    ]
+    name = "-".join(["conform", *([] if len(parts) == len(PARTS) else parts)])
+    artifact = ARTIFACTS / f"{name}{'-plain' if report['build'] == 'plain' else ''}.json"
+    artifact.parent.mkdir(exist_ok=True)
+    artifact.write_text(json.dumps(report, indent=2) + "\n")
+    failed = [failure for part in parts for failure in report[part]["failures"]]
     for failure in failed:
-        print(failure["what"])
-    print(f"written to {ARTIFACT.relative_to(Path.cwd())}")
+        print(failure.get("seed", ""), failure["what"])
+    print(f"written to {artifact.relative_to(ARTIFACTS.parent)}")
     return 1 if failed else 0
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "histories": lambda wanted: histories(wanted.seed, wanted.commands),
+    "streams": lambda wanted: streams(wanted.seed, wanted.streams),
+    "scenes": lambda wanted: scenes(wanted.seed, wanted.scenes),
+    "fuzz": lambda wanted: fuzz(wanted.seed, wanted.fuzz_seconds),
+}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tests.conformance.endpoints import Command
 
 HOUR_MS = 3_600_000
 
-Options = list[str | int]
+Options = list[str | int | bytes]
 Step = Callable[[], Options]
 
 
@@ -72,13 +72,13 @@ class History:
     # --- what commands are made of --------------------------------------------------------------
 
     @staticmethod
-    def _bytes(words: Sequence[str | int]) -> Command:
-        return tuple(str(word).encode() for word in words)
+    def _bytes(words: Sequence[str | int | bytes]) -> Command:
+        return tuple(word if isinstance(word, bytes) else str(word).encode() for word in words)
 
     def _one(self, *choices: str | int) -> str | int:
         return self.random.choice(choices)
 
-    def _maybe(self, chance: float, *words: str | int) -> Options:
+    def _maybe(self, chance: float, *words: str | int | bytes) -> Options:
         return list(words) if self.random.random() < chance else []
 
     def _key(self) -> str:
