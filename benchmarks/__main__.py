@@ -1,114 +1,74 @@
-"""``make bench``: XADD, XRANGE, XREADGROUP + XACK against a real redis-server 8.2.3.
+"""``make bench``: Headwater beside Redis 8.2.3, Valkey 9.1.2 and Redis 7.0.15, all in one run.
 
-The two servers run in the same process tree, pinned to one core, and are measured in turn, round
-after round, so that a machine whose speed drifts treats them alike. Prints a table, writes JSON.
+    throughput       operations a second, nothing kept on disk (and fsync always)
+
+The servers run on one core, the client on another, and are measured in turn, round after round.
+Prints a table and writes JSON: the whole to benchmarks/results/, a part (--only, --rows) to
+artifacts/bench.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
-import statistics
 import sys
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
-import headwater
-from benchmarks.stores import Store, cores, measured_stores
-from benchmarks.workloads import WORKLOADS, Workload
-from headwater._build import hot_modules
-from headwater.cli.info import describe
+from benchmarks import results, show, throughput
+from benchmarks.asked import Asked
+from benchmarks.rows import Row
+from benchmarks.stores import cores
 
-RESULTS = Path("artifacts", "bench.json")
-
-
-def build_kind() -> str:
-    """``compiled (12 modules)`` or ``plain``."""
-    return describe(hot_modules(Path(headwater.__file__).parent))
+SECTIONS: Final[dict[str, Callable[[Asked], Iterator[Row]]]] = {
+    "throughput": throughput.rows,
+    "everysec": throughput.everysec_rows,
+}
 
 
-class Series:
-    """The rounds of one workload on one store."""
-
-    def __init__(self) -> None:
-        self.rates: list[float] = []
-        self.cpu_us: list[float] = []
-
-    def add(self, store: Store, workload: Workload, seconds: float) -> None:
-        before = store.cpu_seconds()
-        operations, taken = workload.run(store, seconds)
-        self.rates.append(operations / taken)
-        self.cpu_us.append((store.cpu_seconds() - before) / max(1, operations) * 1e6)
-
-    def row(self) -> dict[str, object]:
-        return {
-            "operations_per_second": [round(rate) for rate in self.rates],
-            "median_operations_per_second": round(statistics.median(self.rates)),
-            "server_cpu_us_per_operation": round(statistics.median(self.cpu_us), 3),
-        }
-
-
-def measure(rounds: int, seconds: float) -> dict[str, dict[str, Series]]:
-    """All workloads, store by store in turn."""
-    found: dict[str, dict[str, Series]] = {}
-    for fsync, workloads in groupby(WORKLOADS, key=lambda workload: workload.fsync):
-        with measured_stores(fsync) as stores:
-            for workload in workloads:
-                series = {store.name: Series() for store in stores}
-                for _ in range(rounds):
-                    for store in stores:
-                        series[store.name].add(store, workload, seconds)
-                found[workload.name] = series
-                print_row(workload.name, series)
-    return found
-
-
-def print_row(name: str, series: dict[str, Series]) -> None:
-    redis, ours = series.values()
-    rate = statistics.median(ours.rates) / statistics.median(redis.rates)
-    spread = (max(ours.rates) - min(ours.rates)) / statistics.median(ours.rates)
-    cpu = statistics.median(redis.cpu_us) / max(1e-9, statistics.median(ours.cpu_us))
-    print(
-        f"{name:<40} {statistics.median(redis.rates):>12,.0f} {statistics.median(ours.rates):>12,.0f}"
-        f" {rate:>7.2f} {cpu:>9.2f} {spread:>7.0%}",
-        flush=True,
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="make bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-
-
-def as_json(found: dict[str, dict[str, Series]]) -> dict[str, object]:
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "build": build_kind(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load": os.getloadavg()[0],
-        "workloads": {
-            name: {store: one.row() for store, one in series.items()}
-            for name, series in found.items()
-        },
-    }
-
-
-def main(words: Iterable[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each (default 5)")
-    parser.add_argument(
-        "--seconds", type=float, default=2.0, help="of each measurement (default 2)"
+    made.add_argument("--only", choices=SECTIONS, action="append", help="this section, repeatable")
+    made.add_argument(
+        "--rows", action="append", metavar="TEXT", help="rows with TEXT in their name, repeatable"
     )
-    parser.add_argument("--output", type=Path, default=RESULTS, help=f"JSON file ({RESULTS})")
-    options = parser.parse_args(list(words) if words is not None else sys.argv[1:])
+    made.add_argument("--rounds", type=int, default=5, help="measurements of each (default 5)")
+    made.add_argument("--seconds", type=float, default=2.0, help="of each measurement (default 2)")
+    made.add_argument(
+        "--output", type=Path, help="JSON file; rows are put into it when it is there"
+    )
+    return made
+
+
+def main(words: Iterable[str] | None = None) -> int:
+    """Measure, print, write; 0 whatever was reached: ``make bench-gate`` judges."""
+    options = parser().parse_args(list(words) if words is not None else sys.argv[1:])
+    asked = Asked(options.rounds, options.seconds, options.rows or ())
+    report = results.begin(rounds=options.rounds, seconds=options.seconds)
+    whole = not options.only and not options.rows
+    path = options.output or (results.DIRECTORY / results.name(report) if whole else results.PART)
+    if options.output:
+        report = results.continued(path, report)
     os.sched_setaffinity(0, {cores()[1]})
-    print(f"headwater ({build_kind()}) beside redis 8.2.3, median of {options.rounds}")
-    print(f"{'':<40} {'redis/s':>12} {'ours/s':>12} {'ratio':>7} {'cpu ratio':>9} {'spread':>7}")
-    found = measure(options.rounds, options.seconds)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(as_json(found), indent=2) + "\n")
-    print(f"cpu ratio is redis's processor time per operation over ours; written: {options.output}")
+    show.head(report)
+    found: list[Row] = []
+    for name in options.only or SECTIONS:
+        show.section(name)
+        for row in SECTIONS[name](asked):
+            show.row(row)
+            found.append(row)
+            results.add(report, [row])
+            results.write(report, path)
+    show.summary(found)
+    print(f"written: {path}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

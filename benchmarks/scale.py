@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.__main__ import build_kind
+from benchmarks.machine import build_kind
 from headwater.testing.node import LocalClient, LocalStore, Word, request
 
 RESULTS = Path("artifacts", "scale.json")

@@ -1,117 +1,173 @@
-"""What is measured: one function a workload, ``run(store, seconds) -> (operations, seconds)``."""
+"""What is measured as operations a second: one row of the table a workload.
+
+A workload prepares a store and then puts it under load, for as long as it is told, again and again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import perf_counter
-from typing import NamedTuple
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-import hiredis
+from benchmarks.load import Sample, request
+from benchmarks.rows import CPU_RATIO, OURS, Target
+from benchmarks.stores import KINDS, PLAIN_PYTHON, VALKEY, WITH_REDIS, Kind, Store
 
-from benchmarks.load import ask, connect, pump, request
-from benchmarks.stores import Store
-
-ENTRIES = 100_000
+ENTRIES: Final = 100_000
 """Entries that the reading workloads find."""
 
-_FIELDS_2 = (b"item", b"tea-green-0001", b"price", b"1234")
-_FIELDS_5 = (
-    b"customer", b"c-000000001234", b"item", b"tea-green-0001", b"price", b"1234",
-    b"address", b"1 Long Lane, Springwater", b"note", b"leave it at the neighbour's door",
+KEYS: Final = 1000
+
+VARIANTS: Final = 64
+"""Requests that differ, so that nothing is ever asked for the very same bytes alone."""
+
+FIELDS_2: Final = ("item", "tea-green-####", "price", "####")
+FIELDS_5: Final = (
+    "customer", "c-########0000", "item", "tea-green-####", "price", "####",
+    "address", "## Long Lane, Upper Springwater, SW ####", "note",
+    "leave it at the neighbour's door, please ring ## x",
 )  # fmt: skip
+"""150 bytes of names and values; each ``#`` is a digit by chance."""
+
+Prepare = Callable[[Store], None]
+Run = Callable[[Store, float], Sample]
 
 
-class Workload(NamedTuple):
-    """``unit`` says what one operation is; ``fsync`` is the appendfsync that it runs with."""
+@dataclass(frozen=True)
+class Workload:
+    """One row, on these ``kinds`` of stores."""
 
     name: str
-    unit: str
-    run: Callable[[Store, float], tuple[int, float]]
+    run: Run
+    target: Target
+    prepare: Prepare
     fsync: str | None = None
+    kinds: Sequence[Kind] = KINDS
 
 
-def _xadd(
-    fields: tuple[bytes, ...], *, pipeline: int
-) -> Callable[[Store, float], tuple[int, float]]:
-    def run(store: Store, seconds: float) -> tuple[int, float]:
-        one = request(b"XADD", b"bench:xadd", b"MAXLEN", b"~", b"1000000", b"*", *fields)
-        answers, taken = pump(
-            store.host,
-            store.port,
-            connections=50,
-            payload=one * pipeline,
-            lines=2 * pipeline,
-            seconds=seconds,
-        )
-        return answers * pipeline, taken
+def empty(store: Store) -> None:
+    """Begin with nothing, so that no round is charged for what the one before left."""
+    store.empty()
+
+
+def filled(key: str) -> Prepare:
+    """Have `ENTRIES` entries of five fields at ``key``."""
+
+    def prepare(store: Store) -> None:
+        with store.client() as client:
+            if client.xlen(key) == ENTRIES:
+                return
+            client.delete(key)
+        store.fill(key, ENTRIES, FIELDS_5)
+        store.rest()
+
+    return prepare
+
+
+def with_group(store: Store) -> None:
+    """A stream that is read by a group from its beginning."""
+    filled("bench:group")(store)
+    with store.client() as client:
+        client.execute_command("XGROUP", "DESTROY", "bench:group", "g")
+        client.xgroup_create("bench:group", "g", "0")
+
+
+def digits(words: Sequence[str], chance: random.Random) -> list[bytes]:
+    """The words with a digit for each ``#``."""
+    return [
+        "".join(chance.choice("0123456789") if byte == "#" else byte for byte in word).encode()
+        for word in words
+    ]
+
+
+def additions(words: Sequence[str], *, keys: int = 1, times: int = VARIANTS) -> list[bytes]:
+    """XADD requests to ``keys`` keys in turn; the same ones in every run."""
+    chance = random.Random(1)
+    return [
+        request(b"XADD", b"bench:%d" % (at % keys), b"*", *digits(words, chance))
+        for at in range(max(keys, times))
+    ]
+
+
+def xadd(words: Sequence[str], *, connections: int, pipeline: int, keys: int = 1) -> Run:
+    """XADD to as many keys, in turn."""
+    requests = additions(words, keys=keys)
+
+    def run(store: Store, seconds: float) -> Sample:
+        return store.load("repeat", seconds, connections, pipeline, requests=requests)
 
     return run
 
 
-def _fill(store: Store, key: bytes) -> None:
-    """Have `ENTRIES` entries of five fields at ``key``, ids 1-1 to N-1."""
-    link = connect(store.host, store.port)
-    length = int(ask(link, request(b"XLEN", key), lines=1)[1:-2])
-    for start in range(length, ENTRIES, 1000):
-        chunk = range(start + 1, min(start + 1000, ENTRIES) + 1)
-        payload = b"".join(request(b"XADD", key, b"%d-1" % n, *_FIELDS_5) for n in chunk)
-        ask(link, payload, lines=2 * len(chunk))
-    link.close()
+def xrange(count: int) -> Run:
+    """XRANGE from different places of a stream."""
 
-
-def _xrange(count: int) -> Callable[[Store, float], tuple[int, float]]:
-    def run(store: Store, seconds: float) -> tuple[int, float]:
-        _fill(store, b"bench:range")
-        one = request(b"XRANGE", b"bench:range", b"5000-1", b"+", b"COUNT", b"%d" % count)
-        lines_of_an_entry = 4 + 4 * len(_FIELDS_5) // 2
-        return pump(
-            store.host,
-            store.port,
-            connections=8,
-            payload=one,
-            lines=1 + count * lines_of_an_entry,
-            seconds=seconds,
-        )
+    def run(store: Store, seconds: float) -> Sample:
+        starts = range(1, ENTRIES - count, 997)
+        return store.load("same", seconds, 8, 1, requests=list(_ranges(starts, count)))
 
     return run
 
 
-def _group_read(store: Store, seconds: float) -> tuple[int, float]:
-    """XREADGROUP COUNT 100 and XACK of what came, one connection; operations are entries."""
-    _fill(store, b"bench:group")
-    link = connect(store.host, store.port)
-    reader = hiredis.Reader()
-
-    def call(*words: bytes) -> object:
-        link.sendall(request(*words))
-        while (answer := reader.gets()) is False:
-            reader.feed(link.recv(1 << 18))
-        return answer
-
-    call(b"XGROUP", b"DESTROY", b"bench:group", b"g")
-    call(b"XGROUP", b"CREATE", b"bench:group", b"g", b"0")
-    read = (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"100", b"STREAMS", b"bench:group", b">")
-    entries = 0
-    start = perf_counter()
-    while (now := perf_counter()) < start + seconds:
-        answer = call(*read)
-        if not isinstance(answer, list):
-            call(b"XGROUP", b"SETID", b"bench:group", b"g", b"0")
-            continue
-        ids = [entry[0] for entry in answer[0][1]]
-        call(b"XACK", b"bench:group", b"g", *ids)
-        entries += len(ids)
-    link.close()
-    return entries, now - start
+def _ranges(starts: range, count: int) -> Iterator[bytes]:
+    for start in starts:
+        yield request(b"XRANGE", b"bench:range", b"%d-1" % start, b"+", b"COUNT", b"%d" % count)
 
 
-WORKLOADS = (
-    Workload("XADD 2 fields, c=50 P=1", "XADD", _xadd(_FIELDS_2, pipeline=1)),
-    Workload("XADD 2 fields, c=50 P=16", "XADD", _xadd(_FIELDS_2, pipeline=16)),
-    Workload("XADD 5 fields 150 B, c=50 P=16", "XADD", _xadd(_FIELDS_5, pipeline=16)),
-    Workload("XRANGE COUNT 100, c=8", "XRANGE", _xrange(100)),
-    Workload("XREADGROUP + XACK of 100, c=1", "entry", _group_read),
+def consume(connections: int, count: int, *, way: str = "ack") -> Run:
+    """Read ``count`` new entries and acknowledge them; operations are entries. The peers' way is
+    XREADGROUP and XACK whatever ours is."""
+
+    def run(store: Store, seconds: float) -> Sample:
+        ours = way if store.name.startswith(OURS) else "ack"
+        return store.load("consume", seconds, connections, count, ours, "bench:group", "g")
+
+    return run
+
+
+def _target(
+    required: float, goal: float, *, valkey: float | None = None, by: str = "ratio"
+) -> Target:
+    of = {} if valkey is None else {VALKEY: valkey}
+    return Target(required, goal, by=by, required_of=of)
+
+
+_P1 = xadd(FIELDS_2, connections=50, pipeline=1)
+_P16 = xadd(FIELDS_2, connections=50, pipeline=16)
+
+PLAIN_ROW: Final = "XADD 2 fields, c=50 P=16, plain Python"
+
+WORKLOADS: Final = (
     Workload(
-        "XADD 2 fields, c=50 P=16, fsync always", "XADD", _xadd(_FIELDS_2, pipeline=16), "always"
+        "XADD 2 fields, c=50 P=1 (by CPU)", _P1, _target(1.0, 1.15, valkey=1.0, by=CPU_RATIO), empty
     ),
-)
+    Workload("XADD 2 fields, c=50 P=16", _P16, _target(1.3, 2.0, valkey=1.5), empty),
+    Workload(
+        "XADD 5 fields 150 B, c=50 P=16",
+        xadd(FIELDS_5, connections=50, pipeline=16), _target(1.3, 2.2, valkey=1.6), empty,
+    ),
+    Workload(
+        "XADD 2 fields, c=4 P=100",
+        xadd(FIELDS_2, connections=4, pipeline=100), _target(1.8, 3.0, valkey=2.3), empty,
+    ),
+    Workload(
+        "XADD 2 fields, c=50 P=16, 1000 keys",
+        xadd(FIELDS_2, connections=50, pipeline=16, keys=KEYS), _target(1.2, 1.8), empty,
+    ),
+    Workload("XRANGE COUNT 100, c=8", xrange(100), _target(2.0, 3.0), filled("bench:range")),
+    Workload("XRANGE COUNT 1000, c=8", xrange(1000), _target(4.0, 6.0), filled("bench:range")),
+    Workload("XREADGROUP + XACK of 100, c=1", consume(1, 100), _target(1.4, 1.8), with_group),
+    Workload("XREADGROUP + XACK of 100, c=8", consume(8, 100), _target(3.0, 5.0), with_group),
+    Workload("XREADGROUP + XACK of 1, c=50", consume(50, 1), _target(1.1, 1.3), with_group),
+    Workload(
+        "CLAIM of 100 + XSETTLE, c=1", consume(1, 100, way="claim"), _target(1.3, 1.7), with_group
+    ),
+    Workload(
+        "CLAIM of 100 + XSETTLE, c=8", consume(8, 100, way="claim"), _target(2.5, 4.0), with_group
+    ),
+    Workload("XADD, fsync always, c=50 P=1", _P1, _target(1.0, 1.15), empty, fsync="always"),
+    Workload("XADD, fsync always, c=50 P=16", _P16, _target(1.5, 2.0), empty, fsync="always"),
+    Workload(PLAIN_ROW, _P16, _target(0.2, 0.4), empty, kinds=(PLAIN_PYTHON, *WITH_REDIS[1:])),
+)  # fmt: skip
+"""The figures are those of the plan: required and goal against Redis 8.2, required against Valkey."""

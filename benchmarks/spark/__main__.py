@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from benchmarks.__main__ import build_kind
+from benchmarks.machine import build_kind
 from benchmarks.spark import archive, latency, throughput
 from headwater.spark import session
 

@@ -1,0 +1,200 @@
+/* Ready-made requests, again and again: for so many seconds, or so many times. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run.h"
+
+static char *requests;
+static size_t *begins; /* of each request, and the end */
+static int request_count;
+
+/* The requests of standard input, as often as it takes to make whole batches of them. */
+static void read_requests(int pipeline) {
+    size_t size = 0, room = 1 << 20, at = 0;
+    char *text = malloc(room);
+    ssize_t got;
+    while ((got = read(0, text + size, room - size)) > 0) {
+        size += got;
+        if (size == room) text = realloc(text, room *= 2);
+    }
+    int count = 0;
+    size_t *ends = malloc((size / 4 + 2) * sizeof *ends);
+    Reply one = {0}; /* a request has the form of a reply */
+    while (reply_next(&one, text, size, &at)) ends[++count] = at;
+    if (!count || ends[count] != size) fail("standard input holds no whole requests");
+    ends[0] = 0;
+    int turns = 1;
+    while (count * turns % pipeline) turns++;
+    requests = malloc(size * turns);
+    begins = malloc((count * turns + 1) * sizeof *begins);
+    for (int turn = 0; turn < turns; turn++) {
+        memcpy(requests + turn * size, text, size);
+        for (int n = 0; n <= count; n++) begins[turn * count + n] = turn * size + ends[n];
+    }
+    request_count = count * turns;
+    free(text);
+    free(ends);
+}
+
+static void send_batch(Link *link, int size) {
+    size_t first = begins[link->turn], last = begins[link->turn + size];
+    link->turn = (link->turn + size) % request_count;
+    link->awaited = size;
+    link_send(link, requests + first, last - first);
+}
+
+/* --- answers that stay the same ------------------------------------------------------------------ */
+
+enum { EDGE = 64 };
+
+/* What the answer to a request was when it was last read from beginning to end. The same request gets
+ * the same answer while nothing is written, so one of the same size and the same edges is not read
+ * again: reading a thousand entries costs a client more than sending them costs a server. */
+typedef struct {
+    size_t size;
+    char head[EDGE], tail[EDGE];
+} Known;
+
+static Known *known;
+
+static int is_known(const Link *link, const Known *answer) {
+    return answer->size && link->size == answer->size && !memcmp(link->data, answer->head, EDGE) &&
+           !memcmp(link->data + link->size - EDGE, answer->tail, EDGE);
+}
+
+/* Receives once: whether the answer is whole. */
+static int receive_same(Link *link) {
+    Known *answer = &known[(link->turn + request_count - 1) % request_count];
+    link_take(link);
+    if (!link->read && link->size < answer->size) return 0;
+    if (!link->read && is_known(link, answer)) return 1;
+    if (!link_read(link)) return 0;
+    answer->size = link->size >= EDGE ? link->size : 0;
+    if (answer->size) {
+        memcpy(answer->head, link->data, EDGE);
+        memcpy(answer->tail, link->data + link->size - EDGE, EDGE);
+    }
+    return 1;
+}
+
+/* --- modes --------------------------------------------------------------------------------------- */
+
+void repeat(Run *run, double seconds, int pipeline, int same) {
+    struct epoll_event events[EVENTS];
+    read_requests(pipeline);
+    if (same && pipeline != 1) fail("answers are compared one by one: PIPELINE 1");
+    known = calloc(request_count, sizeof *known);
+    int batches = request_count / pipeline;
+    run_open(run);
+    run_begin(run, seconds);
+    for (int at = 0; at < run->connections; at++) {
+        run->links[at].turn = (int)((int64_t)at * batches / run->connections) * pipeline;
+        send_batch(&run->links[at], pipeline);
+    }
+    while (run_goes_on(run)) {
+        int ready = run_wait(run, events, 100);
+        for (int at = 0; at < ready; at++) {
+            Link *link = &run->links[events[at].data.u32];
+            if (same) {
+                if (!receive_same(link)) continue;
+            } else {
+                link->awaited -= link_receive(link);
+                if (link->awaited < 0) fail("more answers came than were asked for");
+            }
+            link_drop(link); /* how much of an answer was there, link->reply remembers */
+            if (!same && link->awaited) continue;
+            figures_add(&run->figures, now_ns() - link->sent_ns, pipeline);
+            run->operations += pipeline;
+            send_batch(link, pipeline);
+        }
+    }
+}
+
+void times(Run *run, long total, int pipeline) {
+    struct epoll_event events[EVENTS];
+    read_requests(1);
+    long sent = 0;
+    run_open(run);
+    run_begin(run, 0);
+    for (;;) {
+        /* one batch a connection, the requests in the order in which they were given */
+        int asked = 0;
+        for (int at = 0; at < run->connections && sent < total; at++) {
+            Link *link = &run->links[at];
+            int first = (int)(sent % request_count);
+            int size = pipeline;
+            if (size > total - sent) size = (int)(total - sent);
+            if (size > request_count - first) size = request_count - first;
+            link->turn = first;
+            send_batch(link, size);
+            sent += size;
+            asked++;
+        }
+        if (!asked) return;
+        while (asked) {
+            int ready = run_wait(run, events, 100);
+            for (int at = 0; at < ready; at++) {
+                Link *link = &run->links[events[at].data.u32];
+                int ended = link_receive(link);
+                link->awaited -= ended;
+                run->operations += ended;
+                if (link->awaited < 0) fail("more answers came than were asked for");
+                link_drop(link);
+                if (link->awaited) continue;
+                figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+                asked--;
+            }
+        }
+    }
+}
+
+/* --- fill ---------------------------------------------------------------------------------------- */
+
+enum { BATCH = 500 };
+
+static uint64_t random_state = 88172645463325252; /* the same entries in every run, on every server */
+
+static char random_digit(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (char)('0' + (random_state >> 32) % 10);
+}
+
+/* XADD KEY n-1 WORD…, for n from `first` to `last`; each # of a word becomes a digit by chance. */
+void fill(Run *run, const char *key, long first, long last, const char **given, int count) {
+    Words words;
+    size_t room = 0;
+    for (int at = 0; at < count; at++) room += strlen(given[at]) + 16;
+    words_room(&words, (room + strlen(key) + 128) * BATCH);
+    run->connections = 1;
+    run_open(run);
+    run_begin(run, 0);
+    Link *link = run->links;
+    for (long next = first; next <= last;) {
+        words.size = 0;
+        int batch = 0;
+        for (; batch < BATCH && next <= last; batch++, next++) {
+            char id[32];
+            int length = snprintf(id, sizeof id, "%ld-1", next);
+            words_begin(&words, 3 + count);
+            words_add(&words, "XADD", 4);
+            words_add(&words, key, (int)strlen(key));
+            words_add(&words, id, length);
+            for (int at = 0; at < count; at++) {
+                int size = (int)strlen(given[at]);
+                words_add(&words, given[at], size);
+                char *copy = words.text + words.size - 2 - size;
+                for (int byte = 0; byte < size; byte++)
+                    if (copy[byte] == '#') copy[byte] = random_digit();
+            }
+        }
+        link_send(link, words.text, words.size);
+        for (link->awaited = batch; link->awaited; link_drop(link))
+            link->awaited -= link_receive(link);
+        figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+        run->operations += batch;
+    }
+}

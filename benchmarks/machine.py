@@ -1,0 +1,52 @@
+"""What was measured, and on what: build, commit, machine, as every report of a benchmark names them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import headwater
+from headwater._build import hot_modules
+from headwater.cli.info import describe
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+
+def build_kind() -> str:
+    """``compiled (30 modules)`` or ``plain``."""
+    return describe(hot_modules(Path(headwater.__file__).parent))
+
+
+def commit() -> str:
+    """The commit that is checked out, 40 hex digits, with ``+`` behind it where the sources differ
+    from it; empty where there is no git."""
+    found = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--", "src", "setup.py", "benchmarks")
+    return found + ("+" if found and changed else "")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, memory, kernel. No path and no name: results are published."""
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "libc": " ".join(platform.libc_ver()),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+
+
+def _cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""

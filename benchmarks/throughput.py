@@ -1,0 +1,74 @@
+"""Operations a second and processor time an operation: the rows of workloads.py, round after round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from benchmarks.asked import Asked
+from benchmarks.load import Sample
+from benchmarks.rows import Row, Target
+from benchmarks.stores import Kind, Store, measured
+from benchmarks.workloads import WORKLOADS, Workload
+
+UNIT = "/s"
+
+
+def rows(asked: Asked) -> Iterator[Row]:
+    """The table with nothing kept on disk, but where a row says so."""
+    yield from measure("throughput", [one for one in WORKLOADS if asked.wants(one.name)], asked)
+
+
+def everysec_rows(asked: Asked) -> Iterator[Row]:
+    """The same with an append-only file, flushed every second, on every side."""
+    chosen = [one for one in WORKLOADS if one.fsync is None and asked.wants(one.name)]
+    yield from measure("everysec", chosen, asked, fsync="everysec")
+
+
+def measure(
+    section: str,
+    workloads: Sequence[Workload],
+    asked: Asked,
+    *,
+    fsync: str | None = None,
+) -> Iterator[Row]:
+    """A row for each workload; stores that are alike stand for all workloads that use them."""
+    for (own_fsync, kinds), group in groupby(workloads, key=_stores_of):
+        with measured(kinds, fsync=own_fsync or fsync) as stores:
+            for workload in group:
+                yield one_row(section, workload, stores, asked, target=workload.target)
+                for store in stores:  # what the next workload does not read is not kept for it
+                    store.empty()
+
+
+def _stores_of(workload: Workload) -> tuple[str | None, Sequence[Kind]]:
+    return workload.fsync, workload.kinds
+
+
+def one_row(
+    section: str,
+    workload: Workload,
+    stores: Sequence[Store],
+    asked: Asked,
+    *,
+    target: Target | None,
+) -> Row:
+    """The workload on all stores, in turn; another one begins each round."""
+    row = Row(section, workload.name, UNIT, target=target)
+    for turn in range(asked.rounds):
+        begin = turn % len(stores)
+        for store in (*stores[begin:], *stores[:begin]):
+            workload.prepare(store)
+            add(row, store, workload.run(store, asked.seconds))
+    return row
+
+
+def add(row: Row, store: Store, sample: Sample) -> None:
+    """One round more of a store."""
+    row.of(store.name).add(
+        sample.rate,
+        cpu_us=sample.cpu_us,
+        p50_us=sample.p50_us,
+        p99_us=sample.p99_us,
+        client_busy=sample.client_busy,
+    )
