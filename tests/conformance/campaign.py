@@ -4,6 +4,7 @@ Its parts, all of them or those that ``--only`` names:
 
 - ``histories``: random histories against each real server, one in three of keys and values
 - ``streams``: a million commands of streams, as pipelines, against Redis 8.2.3
+- ``model``: two hundred thousand with what no other server has, against the naive model
 - ``scenes``: four clients who wait, watch and unblock each other
 - ``fuzz``: odd requests
 
@@ -37,6 +38,7 @@ from tests.conformance.random_scenes import RandomScene
 from tests.conformance.stream_campaign import streams
 from tests.conformance.test_histories import agree
 from tests.conformance.test_random_scenes import unlike
+from tests.property.model_campaign import model
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 FIRST_SEED = 1000
@@ -108,6 +110,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--commands", type=int, default=500_000)
     parser.add_argument("--streams", type=int, default=1_000_000)
+    parser.add_argument("--model", type=int, default=200_000)
     parser.add_argument("--scenes", type=int, default=200, help="of each server")
     parser.add_argument("--fuzz-seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=FIRST_SEED)
@@ -139,6 +142,7 @@ def main() -> int:
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "histories": lambda wanted: histories(wanted.seed, wanted.commands),
     "streams": lambda wanted: streams(wanted.seed, wanted.streams),
+    "model": lambda wanted: model(wanted.seed, wanted.model),
     "scenes": lambda wanted: scenes(wanted.seed, wanted.scenes),
     "fuzz": lambda wanted: fuzz(wanted.seed, wanted.fuzz_seconds),
 }

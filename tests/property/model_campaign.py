@@ -1,0 +1,95 @@
+"""The part of the campaign that the naive model judges: what no other server has, and everything beside
+it, in pipelines. Replies are compared one by one; every fifty steps the invariants and the whole state,
+in the end what the journal brings back.
+
+    python -m tests.conformance.campaign --only model --seed 1017 --model 1
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from random import Random
+from typing import Any
+
+from tests.property.machine_pending import PendingMachine
+from tests.property.machine_pipelined import PipelinedMachine, Step
+
+STEPS_OF_ONE = 500
+LOOK_EVERY = 50
+SHRINK_SECONDS = 120.0
+SHOWN = 60
+
+_NAMES = [name for name, often in PendingMachine.STEPS.items() for _ in range(often)]
+
+
+def history(seed: int) -> list[Step]:
+    """The steps of a seed; every fifth begins with a large store."""
+    random = Random(seed)
+    found = [Step("fill", random.getrandbits(32))] if seed % 5 == 2 else []
+    while len(found) < STEPS_OF_ONE:
+        what = "resize" if len(found) % LOOK_EVERY == 1 else random.choice(_NAMES)
+        found.append(Step(what, random.getrandbits(32)))
+    return found
+
+
+class Run:
+    """One history on a fresh store; ``what`` says what went wrong, empty for nothing."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self.what = ""
+        self.machine = PipelinedMachine()
+        try:
+            self._do(steps)
+        except Exception as error:
+            self.what = str(error) if isinstance(error, AssertionError) else repr(error)
+            self.machine.patches.undo()
+
+    def _do(self, steps: list[Step]) -> None:
+        for number, step in enumerate(steps):
+            self.machine.do(step)
+            if number % LOOK_EVERY == LOOK_EVERY - 1:
+                self.machine.check()
+        self.machine.check()
+        self.machine.teardown()
+
+
+def explained(steps: list[Step]) -> str:
+    """The shortest part of a failing history that fails as well, as commands, and how."""
+    deadline = time.monotonic() + SHRINK_SECONDS
+    size, start = len(steps) // 2, 0
+    while size and time.monotonic() < deadline:
+        shorter = steps[:start] + steps[start + size :]
+        if Run(shorter).what:
+            steps = shorter
+        else:
+            start += size
+        if start >= len(steps):
+            size, start = size // 2, 0
+    run = Run(steps)
+    lines = [f"{len(steps)} steps: {' '.join(step.what for step in steps[:SHOWN])}"]
+    shown = run.machine.sent[-SHOWN:]
+    lines += [" ".join(repr(word)[:80] for word in words) for words in shown]
+    return "\n".join([*lines, run.what[:4000]])
+
+
+def model(seed: int, commands: int) -> dict[str, Any]:
+    """Histories until so many commands were compared; what was done and what failed."""
+    first, counted = seed, Counter[str]()
+    failures: list[dict[str, Any]] = []
+    while counted.total() < commands:
+        steps = history(seed)
+        run = Run(steps)
+        counted += run.machine.counted
+        if run.what:
+            failures.append({"seed": seed, "what": explained(steps)})
+        seed += 1
+        if seed % 50 == 0:
+            print(f"model: {counted.total()} commands, {len(failures)} failures", flush=True)
+    return {
+        "first_seed": first,
+        "last_seed": seed - 1,
+        "commands": counted.total(),
+        "by_command": dict(sorted(counted.items())),
+        "failures": failures,
+    }
