@@ -6,7 +6,8 @@ Its parts, all of them or those that ``--only`` names:
 - ``streams``: a million commands of streams, as pipelines, against Redis 8.2.3
 - ``model``: two hundred thousand with what no other server has, against the naive model
 - ``scenes``: four clients who wait, watch and unblock each other
-- ``fuzz``: odd requests
+- ``odd``: every command with each argument as odd as can be
+- ``fuzz``: requests that are odd by chance
 
 What was done and what failed stands in artifacts/conform.json: seeds, commands, failures. A run of some
 parts, or of the plain build, writes a file of its own name. A seed runs again by itself:
@@ -34,6 +35,7 @@ from tests import peers
 from tests.conformance.fuzzing import Fuzz
 from tests.conformance.histories import History
 from tests.conformance.histories_keys import KeyHistory
+from tests.conformance.odd_arguments import Sweep
 from tests.conformance.random_scenes import RandomScene
 from tests.conformance.stream_campaign import streams
 from tests.conformance.test_histories import agree
@@ -99,6 +101,15 @@ def fuzz(seed: int, seconds: float) -> dict[str, Any]:
     }
 
 
+def odd() -> dict[str, Any]:
+    """The whole table; nothing is drawn, so there is no seed."""
+    sweep = Sweep()
+    sweep.all()
+    print(f"odd arguments: {sweep.requests}, {len(sweep.failures)} failures", flush=True)
+    failures = [{"what": failure.what} for failure in sweep.failures]
+    return {"requests": sweep.requests, "failures": failures}
+
+
 def build() -> str:
     """What runs: ``compiled`` or ``plain``."""
     return summary(hot_modules(Path(headwater.__file__).parent))
@@ -144,6 +155,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "streams": lambda wanted: streams(wanted.seed, wanted.streams),
     "model": lambda wanted: model(wanted.seed, wanted.model),
     "scenes": lambda wanted: scenes(wanted.seed, wanted.scenes),
+    "odd": lambda _wanted: odd(),
     "fuzz": lambda wanted: fuzz(wanted.seed, wanted.fuzz_seconds),
 }
 

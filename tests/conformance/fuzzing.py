@@ -17,6 +17,7 @@ from headwater.server.config import Config
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request
 from tests.conformance.histories import History
+from tests.conformance.usages import names, usages
 from tests.property.state import picture
 
 START_MS = 1_700_000_000_000
@@ -68,15 +69,7 @@ class Fuzz:
         self.seed = seed
         self.requests = 0
         self.failures: list[Failure] = []
-        self._names = sorted(self._all_names() - LEFT_OUT)
-
-    @staticmethod
-    def _all_names() -> set[bytes]:
-        """Every command; a container's subcommands as ``XGROUP|CREATE``."""
-        found = set()
-        for name, row in COMMANDS.items():
-            found |= {name + b"|" + sub for sub in row.subcommands} or {name}
-        return found
+        self._names = [name for name in names() if name not in LEFT_OUT]
 
     def rounds(self, seconds: float) -> None:
         """Rounds of both kinds, with rising seeds, until ``seconds`` are over or one fails."""
@@ -95,14 +88,20 @@ class Fuzz:
         client = _filled(store)
         likely = iter(History(self.seed, "redis-8.2").commands(2 * ROUND))
         for _ in range(ROUND):
-            words = self._odd(random) if random.random() < 0.5 else _spoilt(random, next(likely))
+            draw = random.random()
+            if draw < 0.4:
+                words = self._odd(random)
+            elif draw < 0.7:
+                words = _spoilt(random, random.choice(usages(random.choice(self._names))))
+            else:
+                words = _spoilt(random, next(likely))
             self.requests += 1
             try:
                 client.send(*words)
                 if client.session.blocked is not None:
                     store.node.blocked.unblock(client.session, error=False)
                     store.node.tick()
-                _read_all(client)
+                read_all(client)
             except Exception as error:
                 self._failed(f"{words!r}"[:2000], error)
                 return
@@ -139,7 +138,7 @@ class Fuzz:
                     client.session.feed(data[:size])
                     data = data[size:]
                     store.node.turn([client.session])
-                _read_all(client)
+                read_all(client)
             except Exception as error:
                 self._failed(f"bytes from {start}", error)
                 return
@@ -166,7 +165,7 @@ class Fuzz:
         self.failures.append(Failure(self.seed, f"{where}: {error!r}"))
 
 
-def _read_all(client: LocalClient) -> None:
+def read_all(client: LocalClient) -> None:
     """Take every reply; nothing may be left that is none."""
     while client.reply() is not None:
         pass
@@ -177,6 +176,12 @@ def _read_all(client: LocalClient) -> None:
 def _filled(store: LocalStore) -> LocalClient:
     """A client of a store with a key of each type."""
     client = store.client(resp=3)
+    fill(client)
+    return client
+
+
+def fill(client: LocalClient) -> None:
+    """Put a key of each type into an empty store."""
     for words in (
         (b"XADD", b"s", b"1-1", b"a", b"b"),
         (b"XGROUP", b"CREATE", b"s", b"g", b"0"),
@@ -187,7 +192,6 @@ def _filled(store: LocalStore) -> LocalClient:
         *((name, key, b"v") for name, key in ((b"RPUSH", b"list"), (b"SADD", b"set"))),
     ):
         client(*words)
-    return client
 
 
 def _spoilt(random: Random, words: tuple[bytes, ...]) -> tuple[bytes, ...]:

@@ -8,9 +8,13 @@ from random import Random
 
 import pytest
 
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Failure
 from headwater.testing.server import server_process
-from tests.conformance.fuzzing import Fuzz, spoil
+from tests.conformance.fuzzing import Fuzz, fill, spoil
 from tests.conformance.histories import History
+from tests.conformance.odd_arguments import FEW, Sweep
+from tests.conformance.usages import names, usages
 from tests.conformance.wire import connected, encode
 
 SLICE_SECONDS = 30
@@ -28,6 +32,42 @@ def test_no_spoilt_bytes_break_the_store(seed: int) -> None:
     fuzz = Fuzz(seed)
     fuzz.bytes_round()
     assert fuzz.failures == []
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.startswith(b"X")])
+def test_no_argument_of_a_stream_command_made_odd_breaks_the_store(name: bytes) -> None:
+    sweep = Sweep(FEW)
+    sweep.command(name)
+    assert sweep.failures == []
+    assert sweep.requests > 2
+
+
+@pytest.mark.slow
+def test_no_argument_of_any_command_made_odd_breaks_the_store() -> None:
+    sweep = Sweep(FEW)
+    sweep.all()
+    assert sweep.failures == []
+    assert sweep.requests > 20_000
+
+
+@pytest.mark.slice
+@pytest.mark.timeout(300)
+def test_no_argument_of_any_command_made_as_odd_as_can_be_breaks_the_store() -> None:
+    sweep = Sweep()
+    sweep.all()
+    assert sweep.failures == []
+    assert sweep.requests > 150_000
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.startswith(b"X")])
+def test_what_is_made_odd_was_understood_before(name: bytes) -> None:
+    understood = 0
+    for usage in usages(name):
+        client = LocalStore(journaled=False).client()
+        fill(client)
+        client.send(*usage)
+        understood += not isinstance(client.reply(), Failure)
+    assert understood
 
 
 def test_a_server_outlives_spoilt_bytes() -> None:

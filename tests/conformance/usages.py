@@ -1,0 +1,102 @@
+"""Requests that a command understands, as a rule, made from its syntax: the least one, those with one
+option, those with all, and each alternative in turn. What is done to them is the tests' business.
+
+    >>> usages(b"XLEN")
+    [(b'XLEN', b's')]
+    >>> usages(b"XAUTOCLAIM")[1:]
+    [(b'XAUTOCLAIM', b's', b'g', b'a', b'0', b'-', b'COUNT', b'2'), \
+(b'XAUTOCLAIM', b's', b'g', b'a', b'0', b'-', b'JUSTID'), \
+(b'XAUTOCLAIM', b's', b'g', b'a', b'0', b'-', b'COUNT', b'2', b'JUSTID')]
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from headwater.commands.syntax import Argument, parse_syntax
+from headwater.commands.table import COMMANDS
+from headwater.commands.table.syntax import SYNTAX
+
+TWICE = 2
+"""How often what may be repeated stands there; counts of it say so."""
+
+_COUNTS = {"numids", "numpairs", "numkeys"}
+_VALUES = {
+    **dict.fromkeys(("id", "lastid", "max-deleted-id"), b"1-1"),
+    **dict.fromkeys(("count", "parts", "maxcount"), b"2"),
+    **dict.fromkeys(("min-idle-time", "cursor", "index", "index1", "entries-read"), b"0"),
+    **dict.fromkeys(("newkey", "destination"), b"u"),
+    "start": b"-", "end": b"+", "stop": b"-1", "last-id": b"9-9", "threshold": b"1",
+    "group": b"g", "consumer": b"a", "field": b"f", "value": b"v", "type": b"stream",
+    "script": b"return redis.call('EXISTS', KEYS[1])", "timeout": b"1", "username": b"default",
+    "command": b"XLEN", "arg": b"s", "section": b"server", "ip:port": b"x:1", "rule": b"+@all",
+    "parameter": b"maxclients", "command-name": b"XADD", "category": b"stream",
+}  # fmt: skip
+_OF_COMMAND = {("xadd", "id"): b"7-7", ("xreadgroup", "id"): b">", ("xread", "id"): b"0",
+               ("xgroup|create", "group"): b"h", ("lrange", "start"): b"0"}  # fmt: skip
+_KINDS = {"integer": b"1", "double": b"0.1", "pattern": b"*", "unix-time": b"1700000000000"}
+_KEYS = {"l": b"list", "r": b"list", "b": b"list", "s": b"set", "h": b"hash", "x": b"s"}
+_STRINGS = {"set", "setex", "setnx", "strlen"}
+
+
+def names() -> list[bytes]:
+    """Every command; a container's subcommands as ``XGROUP|CREATE``."""
+    found: set[bytes] = set()
+    for name, row in COMMANDS.items():
+        found |= {name + b"|" + sub for sub in row.subcommands} or {name}
+    return sorted(found)
+
+
+@cache
+def usages(name: bytes) -> list[tuple[bytes, ...]]:
+    """Requests of a command, none of them twice."""
+    lower = name.decode().lower()
+    arguments = parse_syntax(SYNTAX.get(lower, ""))
+    turns = range(_alternatives(arguments))
+    every = frozenset(range(len(arguments)))
+    found: dict[tuple[bytes, ...], None] = {}
+    for wanted in (frozenset[int](), *map(frozenset, ({at} for at in every)), every):
+        for turn in turns:
+            words = list(name.split(b"|"))
+            for at, argument in enumerate(arguments):
+                full = at in wanted and (argument.optional or wanted == every)
+                words += _words(argument, lower, turn, full=full)
+            found[tuple(words)] = None
+    return list(found)
+
+
+def _alternatives(arguments: tuple[Argument, ...]) -> int:
+    """Of the argument that has most."""
+    most = 1
+    for argument in arguments:
+        own = len(argument.parts) if argument.kind == "oneof" else 1
+        most = max(most, own, _alternatives(argument.parts))
+    return most
+
+
+def _words(argument: Argument, command: str, turn: int, *, full: bool) -> list[bytes]:
+    """``turn`` chooses among alternatives; not ``full`` is without what may be left out."""
+    if argument.optional and not full:
+        return []
+    token = [argument.token.encode()] if argument.token else []
+    if argument.kind == "pure-token":
+        return token
+    if argument.kind == "oneof":
+        inner = _words(argument.parts[turn % len(argument.parts)], command, turn, full=full)
+    elif argument.kind == "block":
+        inner = [w for part in argument.parts for w in _words(part, command, turn, full=full)]
+    else:
+        inner = [_value(argument, command, full=full)]
+    if not argument.multiple or not full:
+        return token + inner
+    return (token + inner) * TWICE if argument.multiple_token else token + inner * TWICE
+
+
+def _value(argument: Argument, command: str, *, full: bool) -> bytes:
+    if argument.kind == "key":
+        found = b"string" if command in _STRINGS else _KEYS.get(command[0], b"string")
+        return _VALUES.get(argument.name, found)
+    if argument.name in _COUNTS:
+        return b"%d" % (TWICE if full else 1)
+    special = _OF_COMMAND.get((command, argument.name)) or _VALUES.get(argument.name)
+    return special or _KINDS.get(argument.kind, b"x")
