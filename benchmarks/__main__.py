@@ -1,6 +1,15 @@
 """``make bench``: Headwater beside Redis 8.2.3, Valkey 9.1.2 and Redis 7.0.15, all in one run.
 
     throughput       operations a second, nothing kept on disk (and fsync always)
+    everysec         the same with an append-only file on every side, flushed every second
+    scans            one call on a million pending entries
+    latency          from an append to the consumer that was blocked
+    memory           of entries, pending entries, small streams, ten million entries
+    restart          with a million entries, a million pending
+    growth           at ten million entries against the same at ten thousand
+    embedded         in the process that wants it: burner-redis, fakeredis, redis-py
+    io-threads       Redis with threads of input and output
+    redis-benchmark  what that program says of the same servers
 
 The servers run on one core, the client on another, and are measured in turn, round after round.
 Prints a table and writes JSON: the whole to benchmarks/results/, a part (--only, --rows) to
@@ -16,7 +25,19 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks import results, show, throughput
+from benchmarks import (
+    embedded,
+    growth,
+    latency,
+    memory,
+    restart,
+    results,
+    rival,
+    scans,
+    show,
+    threads,
+    throughput,
+)
 from benchmarks.asked import Asked
 from benchmarks.rows import Row
 from benchmarks.stores import cores
@@ -24,6 +45,14 @@ from benchmarks.stores import cores
 SECTIONS: Final[dict[str, Callable[[Asked], Iterator[Row]]]] = {
     "throughput": throughput.rows,
     "everysec": throughput.everysec_rows,
+    "scans": scans.rows,
+    "latency": latency.rows,
+    "memory": memory.rows,
+    "restart": restart.rows,
+    "growth": growth.rows,
+    "embedded": embedded.rows,
+    "io-threads": threads.rows,
+    "redis-benchmark": rival.rows,
 }
 
 
@@ -54,7 +83,11 @@ def main(words: Iterable[str] | None = None) -> int:
     whole = not options.only and not options.rows
     path = options.output or (results.DIRECTORY / results.name(report) if whole else results.PART)
     if options.output:
-        report = results.continued(path, report)
+        try:
+            report = results.continued(path, report)
+        except results.OtherResults as why:
+            print(why, file=sys.stderr)
+            return 1
     os.sched_setaffinity(0, {cores()[1]})
     show.head(report)
     found: list[Row] = []

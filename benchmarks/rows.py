@@ -27,8 +27,8 @@ RATIO, CPU_RATIO, FIGURE = "ratio", "cpu", "figure"
 class Target:
     """What is required of a row, and what is the goal.
 
-    ``by`` says of what: the ratio to a peer, the ratio of processor time, or our own figure. The
-    goal is held against Redis 8.2; ``required_of`` holds what is required against other peers too.
+    ``by`` says of what: the ratio to a peer, the ratio of processor time, or our own figure. Both
+    are held against the row's first peer; ``required_of`` is what is required against others too.
     ``judged`` False reports without a verdict.
     """
 
@@ -69,6 +69,8 @@ class Row:
     name: str
     unit: str
     better: str = "more"
+    against: str = REDIS
+    """The peer that the target's ratio is to."""
     target: Target | None = None
     series: dict[str, Series] = field(default_factory=dict)
     missing: str = ""
@@ -90,13 +92,13 @@ class Row:
             found[CPU_RATIO] = paired(theirs.others[CPU], ours.others[CPU])
         return found
 
-    def value(self, peer: str = REDIS) -> float | None:
+    def value(self, peer: str = "") -> float | None:
         """What the target is held against; None where it was not measured."""
         if self.target is None or self.missing:
             return None
         if self.target.by == FIGURE:
             return self.series[OURS].median if OURS in self.series else None
-        return self.ratios(peer).get(self.target.by)
+        return self.ratios(peer or self.against).get(self.target.by)
 
     def holds(self, bound: float, value: float | None) -> bool:
         """Whether ``value`` is at least ``bound``, or at most where less is better."""
@@ -115,7 +117,7 @@ class Row:
             return "reported"
         if value is None:
             return "not available"
-        bounds = {REDIS: self.target.required, **self.target.required_of}
+        bounds = {self.against: self.target.required, **self.target.required_of}
         for peer, bound in bounds.items():
             found = self.value(peer)
             if found is not None and not self.holds(bound, found):
@@ -129,6 +131,7 @@ class Row:
             "name": self.name,
             "unit": self.unit,
             "better": self.better,
+            "against": self.against,
             "verdict": self.verdict(),
         }
         if self.target is not None:

@@ -7,12 +7,12 @@ from typing import Final
 
 from benchmarks.results import Report
 from benchmarks.rows import CPU_RATIO, OURS, RATIO, Row
-from benchmarks.stores import PEERS, REDIS
+from benchmarks.stores import PEERS
 
 NAME_WIDTH: Final = 42
 
 _COLUMNS: Final = (
-    ("redis 8.2", 12), ("ours", 12), ("spread", 7), ("p50 µs", 9), ("p99 µs", 9), ("cpu µs", 8),
+    ("peer", 12), ("ours", 12), ("spread", 7), ("p50 µs", 9), ("p99 µs", 9), ("cpu µs", 8),
     ("client", 7), ("ratio", 7), ("by cpu", 7), ("valkey", 7), ("7.0", 7), ("req.", 7), ("goal", 7),
 )  # fmt: skip
 
@@ -35,19 +35,19 @@ def section(name: str) -> None:
 
 def row(found: Row) -> None:
     """One line of the table."""
-    ours, redis = found.series.get(OURS), found.series.get(REDIS)
-    ratios = {peer: found.ratios(peer) for peer in PEERS}
+    ours, theirs = found.series.get(OURS), found.series.get(found.against)
+    ratios = {peer: found.ratios(peer) for peer in (found.against, *PEERS)}
     target = found.target
     values: Sequence[str] = (
-        figure(redis.median if redis and redis.figures else None),
+        figure(theirs.median if theirs and theirs.figures else None),
         figure(ours.median if ours and ours.figures else None),
         percent(found.as_json()["stores"].get(OURS, {}).get("spread")),
         figure(ours.other("p50_us") if ours else None),
         figure(ours.other("p99_us") if ours else None),
         figure(ours.other("cpu_us") if ours else None),
         percent(ours.other("client_busy") if ours else None),
-        figure(ratios[REDIS].get(RATIO)),
-        figure(ratios[REDIS].get(CPU_RATIO)),
+        figure(ratios[found.against].get(RATIO)),
+        figure(ratios[found.against].get(CPU_RATIO)),
         *(figure(ratios[peer].get(RATIO)) for peer in PEERS[1:]),
         figure(target.required if target else None),
         figure(target.goal if target else None),

@@ -125,10 +125,13 @@ class Store:
         self.rest()
 
 
+USABLE: Final = frozenset(os.sched_getaffinity(0))
+"""Cores that this process was given; it moves to the client's later."""
+
+
 def cores() -> tuple[int, int]:
     """The cores for server and client; the same one twice where there is only one."""
-    usable = sorted(os.sched_getaffinity(0))
-    return usable[0], usable[-1]
+    return min(USABLE), max(USABLE)
 
 
 def durability(fsync: str | None) -> list[str]:

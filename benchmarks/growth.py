@@ -1,0 +1,141 @@
+"""What a command costs at ten million entries, or a million pending, against its own cost at 10,000.
+
+Both sizes stand in the same server and are measured in turn; the figure is the quotient of the server's
+processor time a call. Calls come a hundred at a time, so that the kernel's part hides no growth.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from benchmarks.asked import Asked
+from benchmarks.load import request
+from benchmarks.rows import FIGURE, Row, Target
+from benchmarks.scans import none_idle
+from benchmarks.stores import WITH_REDIS, Store, measured
+from benchmarks.workloads import FIELDS_5, digits
+
+LARGE: Final = 10_000_000
+PENDING: Final = 1_000_000
+SMALL: Final = 10_000
+
+CALLS: Final = 5000
+PIPELINE: Final = 100
+REPEATS: Final = 3
+"""Of each measurement in a round; the least counts, for what disturbs only adds."""
+
+BIG_KEY, SMALL_KEY = "bench:large", "bench:small"
+
+TARGET: Final = Target(1.2, 1.05, by=FIGURE)
+
+
+class Size(NamedTuple):
+    """One of the two streams: so many entries, the first so many pending."""
+
+    key: str
+    entries: int
+    pending: int
+
+
+BIG: Final = Size(BIG_KEY, LARGE, PENDING)
+LITTLE: Final = Size(SMALL_KEY, SMALL, SMALL)
+
+Calls = Callable[[Store, Size, random.Random], list[bytes]]
+
+
+def xadd(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
+    """Entries at the end."""
+    key = size.key.encode()
+    return [request(b"XADD", key, b"*", *digits(FIELDS_5, chance)) for _ in range(CALLS)]
+
+
+def xack(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
+    """Entries from anywhere in the pending list, each once."""
+    ids = chance.sample(range(1, size.pending + 1), CALLS)
+    return [request(b"XACK", size.key.encode(), b"g", b"%d-1" % number) for number in ids]
+
+
+def xautoclaim(store: Store, size: Size, _chance: random.Random) -> list[bytes]:
+    """Scans that find nothing idle."""
+    return [none_idle(store, key=size.key.encode())] * (CALLS // 25)
+
+
+def xrange_newest(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
+    """A hundred entries from among the newest 10,000."""
+    return _ranges(size, range(size.entries - SMALL + 1, size.entries - 100), chance)
+
+
+def xrange_anywhere(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
+    """A hundred entries from anywhere."""
+    return _ranges(size, range(1, size.entries - 100), chance)
+
+
+def _ranges(size: Size, starts: range, chance: random.Random) -> list[bytes]:
+    key = size.key.encode()
+    return [
+        request(b"XRANGE", key, b"%d-1" % chance.choice(starts), b"+", b"COUNT", b"100")
+        for _ in range(CALLS // 10)
+    ]
+
+
+class Subject(NamedTuple):
+    """One command."""
+
+    name: str
+    calls: Calls
+    target: Target
+
+
+SUBJECTS: Final = (
+    Subject("growth of XADD, 10M entries", xadd, TARGET),
+    Subject("growth of XACK, 1M pending", xack, TARGET),
+    Subject("growth of XAUTOCLAIM, 1M pending", xautoclaim, TARGET),
+    Subject("growth of XRANGE, newest of 10M", xrange_newest, TARGET),
+    Subject("growth of XRANGE, anywhere in 10M", xrange_anywhere, replace(TARGET, judged=False)),
+)
+"""Reading what is compressed or on disk costs more by design: the last row is reported."""
+
+
+def rows(asked: Asked) -> Iterator[Row]:
+    """All of them, on Headwater and, to compare, on Redis."""
+    chosen = [subject for subject in SUBJECTS if asked.wants(subject.name)]
+    if not chosen:
+        return
+    with measured(WITH_REDIS) as stores:
+        for store in stores:
+            store.fill(BIG.key, BIG.entries, FIELDS_5)
+            store.deliver(BIG.key, "g", BIG.pending)
+        for subject in chosen:
+            yield _row(subject, stores, asked.rounds)
+
+
+def _row(subject: Subject, stores: Sequence[Store], rounds: int) -> Row:
+    row = Row("growth", subject.name, "x", better="less", target=subject.target)
+    for turn in range(rounds):
+        for store in stores:
+            small, large = (
+                min(_cost_us(store, subject, size, turn * REPEATS + at) for at in range(REPEATS))
+                for size in (LITTLE, BIG)
+            )
+            row.of(store.name).add(large / small, small_us=small, large_us=large)
+    return row
+
+
+def _cost_us(store: Store, subject: Subject, size: Size, seed: int) -> float:
+    """Processor time a call."""
+    if size is LITTLE:
+        _renew(store)
+    requests = subject.calls(store, size, random.Random(seed))
+    store.rest()
+    return store.load("times", len(requests), 1, PIPELINE, requests=requests).cpu_us
+
+
+def _renew(store: Store) -> None:
+    """The small stream as it was, all of it pending."""
+    with store.client() as client:
+        client.delete(SMALL_KEY)
+    store.fill(SMALL_KEY, SMALL, FIELDS_5)
+    store.deliver(SMALL_KEY, "g", SMALL)

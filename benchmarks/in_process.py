@@ -1,0 +1,164 @@
+"""``python -m benchmarks.in_process SUBJECT SECONDS [SOCKET]``: XADD without a network, in a process of
+its own, so that no store shares an interpreter with another. Prints a line of JSON.
+
+    node, node-100      Headwater's node: the bytes of one request, of a hundred, to those of the replies
+    burner, burner-100  burner-redis: its client's call, its own pipeline of a hundred
+    client              redis-py with Headwater embedded (`headwater.connect`)
+    socket              redis-py with a server at the unix socket SOCKET
+    fake                fakeredis
+
+Every subject checks that the stream holds what it counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+BATCH: Final = 100
+FIELDS: Final = {"item": "tea-green-0001", "price": "1234"}
+KEY: Final = "bench:0"
+
+
+class Missing(Exception):
+    """The library of a subject is not installed."""
+
+
+def timed(step: Callable[[], object], seconds: float, *, each: int = 1) -> tuple[int, float]:
+    """Call ``step``, which does ``each`` operations, for so long; operations and seconds taken."""
+    for _ in range(100):
+        step()
+    gc.collect()
+    steps = 0
+    begin = now = time.perf_counter()
+    while now < begin + seconds:
+        for _ in range(100):
+            step()
+        steps += 100
+        now = time.perf_counter()
+    return steps * each, now - begin
+
+
+def node(seconds: float, *, each: int) -> tuple[int, float]:
+    """Request bytes in, reply bytes out, without a client library."""
+    from benchmarks.load import request
+    from headwater.clock import SystemClock
+    from headwater.server.config import Config
+    from headwater.server.node import Node
+
+    words = [word.encode() for field in FIELDS.items() for word in field]
+    data = request(b"XADD", KEY.encode(), b"*", *words) * each
+    made = Node(config=Config(port=0), clock=SystemClock())
+    session = made.connect(kind="embedded", address="", on_output=lambda _session: None)
+    sessions = [session]
+
+    def step() -> object:
+        session.feed(data)
+        made.turn(sessions)
+        output = session.take_output()
+        session.taken_bytes += len(output)
+        return output
+
+    answer = bytes(step())  # type: ignore[call-overload]
+    assert answer.startswith(b"$"), answer
+    assert answer.count(b"\r\n") == 2 * each, answer
+    return timed(step, seconds, each=each)
+
+
+def burner(seconds: float, *, each: int) -> tuple[int, float]:
+    """As its users call it, in an event loop."""
+    try:
+        from burner_redis import BurnerRedis
+    except ImportError:
+        raise Missing("burner-redis is not installed") from None
+
+    async def measure() -> tuple[int, float]:
+        store: Any = BurnerRedis()
+        commands: list[Any] = [("xadd", (KEY, FIELDS), {})] * each
+        steps = 0
+        begin = now = time.perf_counter()
+        while now < begin + seconds:
+            for _ in range(100):
+                if each == 1:
+                    await store.xadd(KEY, FIELDS)
+                else:
+                    await store.execute_pipeline(commands)
+            steps += 100
+            now = time.perf_counter()
+        assert await store.xlen(KEY) == steps * each
+        return steps * each, now - begin
+
+    return asyncio.run(measure())
+
+
+def through_client(client: Any, seconds: float) -> tuple[int, float]:
+    """``client.xadd(…)``, one by one."""
+    before = client.xlen(KEY)
+    operations, taken = timed(lambda: client.xadd(KEY, FIELDS), seconds)
+    assert client.xlen(KEY) >= before + operations
+    client.delete(KEY)
+    client.close()
+    return operations, taken
+
+
+def embedded_client() -> Any:
+    import headwater
+
+    return headwater.connect("headwater://memory")
+
+
+def socket_client(path: str) -> Any:
+    import redis
+
+    return redis.Redis(unix_socket_path=path)
+
+
+def fake_client() -> Any:
+    try:
+        import fakeredis
+    except ImportError:
+        raise Missing("fakeredis is not installed") from None
+    return fakeredis.FakeRedis()
+
+
+def measure(subject: str, seconds: float, socket_path: str) -> tuple[int, float]:
+    """One of the subjects above."""
+    match subject:
+        case "node":
+            return node(seconds, each=1)
+        case "node-100":
+            return node(seconds, each=BATCH)
+        case "burner":
+            return burner(seconds, each=1)
+        case "burner-100":
+            return burner(seconds, each=BATCH)
+        case "client":
+            return through_client(embedded_client(), seconds)
+        case "socket":
+            return through_client(socket_client(socket_path), seconds)
+        case "fake":
+            return through_client(fake_client(), seconds)
+    raise ValueError(f"no such subject: {subject}")
+
+
+def main() -> int:
+    """Measure and print."""
+    subject, seconds, *rest = sys.argv[1:]
+    cpu = time.process_time()
+    try:
+        operations, taken = measure(subject, float(seconds), rest[0] if rest else "")
+    except Missing as why:
+        print(json.dumps({"missing": str(why)}))
+        return 0
+    spent = time.process_time() - cpu
+    print(json.dumps({"operations": operations, "seconds": taken, "cpu_seconds": spent}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

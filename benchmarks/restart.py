@@ -1,0 +1,161 @@
+"""From starting the process to the first PONG, with a million entries of which all are pending.
+
+Every server was ended in good order. Redis and Valkey read their append-only file, or a snapshot
+(RDB); an empty server is started as well, for what of the time is not the data's.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+from benchmarks.asked import Asked
+from benchmarks.rows import FIGURE, Row, Target
+from benchmarks.stores import KINDS, REDIS, Kind, Store, cores, durability, on_cores
+from benchmarks.workloads import FIELDS_5
+from headwater.testing.server import ServerProcess
+from tests import peers
+
+ENTRIES: Final = 1_000_000
+NAME: Final = "start with 1M entries, 1M pending"
+START_SECONDS: Final = 300.0
+
+SNAPSHOT: Final = Kind(f"{REDIS} (RDB)", peer=REDIS)
+
+
+class Life(Protocol):
+    """A server that is started again and again on the same data."""
+
+    port: int
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+
+    def end(self) -> None:
+        """End it in good order."""
+
+
+class _Ours:
+    def __init__(self, directory: Path) -> None:
+        self._server = ServerProcess(*durability("everysec"), directory=directory)
+        self._server.port = self.port = peers.free_port()
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def launch(self) -> None:
+        self._server.launch()
+
+    def end(self) -> None:
+        self._server.stop()
+
+
+class _Peer:
+    def __init__(self, kind: Kind, directory: Path) -> None:
+        assert kind.peer is not None
+        executable = peers.path(kind.peer)
+        assert executable is not None, "it is asked for only where it is available"
+        self.port = peers.free_port()
+        self._snapshot = kind is SNAPSHOT
+        self._process: subprocess.Popen[bytes] | None = None
+        self._command = [
+            str(executable), "--port", str(self.port), "--bind", "127.0.0.1",
+            "--dir", str(directory), "--save", "",
+            *durability(None if self._snapshot else "everysec"),
+        ]  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "launch() comes first"
+        return self._process.pid
+
+    def launch(self) -> None:
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def end(self) -> None:
+        assert self._process is not None, "launch() comes first"
+        if self._process.poll() is None:
+            word = b"SAVE" if self._snapshot else b"NOSAVE"
+            with socket.create_connection(("127.0.0.1", self.port), timeout=60) as link:
+                link.sendall(b"SHUTDOWN " + word + b"\r\n")
+                link.recv(1024)
+        self._process.wait(60)
+
+
+def rows(asked: Asked) -> Iterator[Row]:
+    """One row; ``empty_s`` is the start without data."""
+    if not asked.wants(NAME):
+        return
+    row = Row("restart", NAME, "s", better="less", target=Target(0.4, 0.1, by=FIGURE, judged=False))
+    with tempfile.TemporaryDirectory(prefix="hw-") as scratch:
+        lives = [
+            (kind.name, _prepared(kind, Path(scratch) / str(at)))
+            for at, kind in enumerate((*KINDS, SNAPSHOT))
+            if kind.available()
+        ]
+        for _ in range(asked.rounds):
+            for name, (full, empty) in lives:
+                row.of(name).add(started(full), empty_s=started(empty))
+    yield row
+
+
+def _prepared(kind: Kind, directory: Path) -> tuple[Life, Life]:
+    """The server with its data, and one that has none; both ended."""
+    full, empty = (_life(kind, directory / word) for word in ("full", "empty"))
+    with _running(full):
+        store = Store(kind.name, "127.0.0.1", full.port, full.pid, cores()[1])
+        store.fill("bench:restart", ENTRIES, FIELDS_5)
+        store.deliver("bench:restart", "g", ENTRIES)
+        store.rest()
+    return full, empty
+
+
+def _life(kind: Kind, directory: Path) -> Life:
+    directory.mkdir(parents=True)
+    return _Ours(directory) if kind.peer is None else _Peer(kind, directory)
+
+
+@contextmanager
+def _running(life: Life) -> Iterator[float]:
+    """It runs within; the seconds until it answered."""
+    with on_cores({cores()[0]}):
+        began = time.perf_counter()
+        life.launch()
+    try:
+        _await_pong(life.port)
+        yield time.perf_counter() - began
+    finally:
+        life.end()
+
+
+def started(life: Life) -> float:
+    """Seconds from the start of the process to its first PONG; it is ended again."""
+    with _running(life) as seconds:
+        return seconds
+
+
+def _await_pong(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as link:
+                link.sendall(b"PING\r\n")
+                if link.recv(64).startswith(b"+PONG"):
+                    return
+        except OSError:
+            pass
+        time.sleep(0.001)
+    raise TimeoutError(f"no PONG at port {port} within {START_SECONDS:.0f} seconds")
