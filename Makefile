@@ -16,7 +16,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice conform chaos-spark demo bench bench-scale bench-spark peers docs clean
+.PHONY: help install build check format quick test plain slice conform chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -26,7 +26,10 @@ help:
 	@echo "make conform  500,000 random commands against real servers, 5 minutes of odd requests"
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
-	@echo "make bench    against a real Redis in the same run"
+	@echo "make bench    beside real Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
+	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, a minute; fails when dearer"
+	@echo "make bench-compare REF=HEAD~3  this commit's server beside another's, 6 minutes"
+	@echo "make bench-docs  write docs/reference/performance.md from the newest results"
 	@echo "make bench-scale  how long one command holds the loop over a million entries"
 	@echo "make bench-spark  rows and latency of the Spark source, against its peers in the same run"
 	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
@@ -106,8 +109,32 @@ chaos-spark: build peers
 demo: build
 	@$(BIN)/headwater demo $(ARGS)
 
-bench: build peers
+# The libraries that embedded stores are compared with; no part of `make install`.
+build/bench-installed: $(VENV)/.installed pyproject.toml constraints.txt
+	@mkdir -p build
+	@wanted=$$($(PY) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	    print(*project["optional-dependencies"]["bench"])'); \
+	if command -v uv >/dev/null 2>&1; then \
+	    uv pip install --quiet --python $(PY) -c constraints.txt $$wanted; \
+	else \
+	    $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt $$wanted; \
+	fi && touch $@ || echo "burner-redis and fakeredis cannot be had here: their rows will say so"
+
+# All of it writes benchmarks/results/DATE-COMMIT.json, a part artifacts/bench.json.
+# ARGS='--only throughput --rows XADD --rounds 3 --seconds 1' for a part.
+bench: build peers build/bench-installed
 	$(PY) -m benchmarks $(ARGS)
+
+bench-gate: build peers
+	$(PY) -m benchmarks.gate $(ARGS)
+
+# REF is whatever git knows a commit by. Its worktree and build stay in build/compare for the next time.
+bench-compare: build peers
+	@test -n "$(REF)" || { echo "Which commit? make bench-compare REF=v0.1 (or HEAD~3, or a hash)"; exit 1; }
+	$(PY) -m benchmarks.compare $(REF) $(ARGS)
+
+bench-docs: build
+	$(PY) -m benchmarks.page
 
 bench-scale: build
 	$(PY) -m benchmarks.scale $(ARGS)

@@ -100,7 +100,7 @@ int reply_next(Reply *reply, const char *data, size_t size, size_t *at) {
     return 0;
 }
 
-/* The number behind the mark at `at`, and where its line ends; -1 for nil. */
+/* The number behind the mark at `at`, and where its line ends; negative for nil. */
 static long header(const char *data, size_t size, size_t *at) {
     long number = 0;
     int negative = 0;
@@ -110,7 +110,7 @@ static long header(const char *data, size_t size, size_t *at) {
         else number = number * 10 + (data[here] - '0');
     }
     *at = here + 2;
-    return negative ? -1 : number;
+    return negative ? -number : number;
 }
 
 /* Goes over one value; the sum of the integers in it. */

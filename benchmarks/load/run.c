@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "run.h"
 
@@ -31,7 +32,7 @@ void run_begin(Run *run, double seconds) {
     int64_t begin = now_ns() + (int64_t)(warm * 1e9);
     count_from_here(run);
     run->warm_ns = warm > 0 ? begin : 0;
-    run->end_ns = begin + (int64_t)(seconds * 1e9);
+    run->end_ns = seconds > 0 ? begin + (int64_t)(seconds * 1e9) : 0;
 }
 
 int run_goes_on(Run *run) {
@@ -51,6 +52,9 @@ int run_wait(Run *run, struct epoll_event *events, int milliseconds) {
 
 void run_print(Run *run) {
     int64_t end = now_ns();
+    /* The kernel brings a process's clock up to date when it goes to sleep, or at the next tick: a
+     * server that was given so many requests has no more to do, and sleeps in a moment. */
+    if (!run->end_ns) usleep(5000);
     int64_t server = process_ns(run->pid) - run->server_ns;
     int64_t client = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - run->client_ns;
     errno = 0;

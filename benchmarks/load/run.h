@@ -23,7 +23,8 @@ typedef struct {
 } Run;
 
 void run_open(Run *run);
-/* The window of `seconds` begins a little later, when caches and connections are warm. */
+/* The window of `seconds` begins a little later, when caches and connections are warm; without seconds
+ * it begins at once and ends when the work is done. */
 void run_begin(Run *run, double seconds);
 /* Whether the window is still open; begins it when its time has come. */
 int run_goes_on(Run *run);

@@ -1,0 +1,149 @@
+"""``make bench-compare REF=v0.1``: this commit's server beside that of another one, in the same run.
+
+The other commit is checked out into a worktree below ``build/compare`` and compiled there where this
+one is; a worktree that is there already is used again. Both servers are then measured in turn, as the
+peers are, and the ratio is ours over theirs: above 1, this commit is the faster one. Redis 8.2 runs
+along: where its ratio is about the same on both, a difference is the machine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from benchmarks import machine, results, show
+from benchmarks.asked import Asked
+from benchmarks.load import LoadFailed
+from benchmarks.rows import CPU, OURS, Row
+from benchmarks.stores import HEADWATER, WITH_REDIS, Kind, cores, measured
+from benchmarks.throughput import one_row
+from benchmarks.workloads import PLAIN_ROW, WORKLOADS
+
+WORKTREES: Final = machine.ROOT / "build" / "compare"
+RESULTS: Final = Path("artifacts", "bench-compare.json")
+
+
+class NoSuchCommit(Exception):
+    """REF names no commit of this repository, or one that cannot be built; the text says which."""
+
+
+def commit_of(ref: str) -> str:
+    """The 40 hex digits that ``ref`` stands for."""
+    return _run("git", "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}") or _no_commit(ref)
+
+
+def _no_commit(ref: str) -> str:
+    raise NoSuchCommit(f"{ref} is no commit here; a branch, a tag, HEAD~3 or a hash is")
+
+
+def worktree(commit: str) -> Path:
+    """The commit's files, compiled where this commit's are."""
+    place = WORKTREES / commit[:12]
+    if not place.exists():
+        WORKTREES.mkdir(parents=True, exist_ok=True)
+        _run("git", "worktree", "prune")  # `make clean` removes worktrees without asking git
+        _run("git", "worktree", "add", "--detach", str(place), commit, needed=True)
+    if machine.build_kind().startswith("compiled"):
+        print(f"compiling {commit[:12]}", flush=True)
+        words = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
+        _run(*words, cwd=place, needed=True)
+    return place
+
+
+def kind_of(commit: str, place: Path) -> Kind:
+    """Headwater of the other commit: the same interpreter and packages, its own sources."""
+    said = _run(
+        *(sys.executable, "-m", "headwater.cli.main", "info", "--short"),
+        environment={"PYTHONPATH": str(place / "src")},
+    )
+    print(f"the other: {said}")
+    return Kind(f"{OURS} {commit[:8]}", environment={"PYTHONPATH": str(place / "src")})
+
+
+def _run(
+    *words: str,
+    cwd: Path = machine.ROOT,
+    needed: bool = False,
+    environment: dict[str, str] | None = None,
+) -> str:
+    own = {**os.environ, **(environment or {})}
+    done = subprocess.run(words, cwd=cwd, env=own, capture_output=True, text=True, check=False)
+    if done.returncode and needed:
+        raise NoSuchCommit(f"{' '.join(words)}: {done.stderr.strip()[-2000:]}")
+    return "" if done.returncode else done.stdout.strip()
+
+
+def compare(other: Kind, asked: Asked) -> Iterable[Row]:
+    """A row for each workload that is asked for; the other commit stands for the peer."""
+    for fsync in (None, "always"):
+        chosen = [
+            one
+            for one in WORKLOADS
+            if one.fsync == fsync and one.name != PLAIN_ROW and asked.wants(one.name)
+        ]
+        if not chosen:
+            continue
+        with measured((HEADWATER, other, *WITH_REDIS[1:]), fsync=fsync) as stores:
+            for workload in chosen:
+                try:
+                    row = one_row("compare", workload, stores, asked, target=None)
+                except LoadFailed as why:  # an older commit need not know what a newer one does
+                    row = Row("compare", workload.name, "/s", missing=str(why))
+                row.against = other.name
+                yield row
+                for store in stores:
+                    store.empty()
+
+
+def sentence(row: Row) -> str:
+    """Operations and processor time of both, and what became of them."""
+    if row.missing:
+        return f"{row.name:<42}{row.missing}"
+    ours, theirs = row.of(OURS), row.of(row.against)
+    ratios = row.ratios(row.against)
+    return (
+        f"{row.name:<42}{show.figure(theirs.median):>12}{show.figure(ours.median):>12}"
+        f"{ratios['ratio']:>8.2f}"
+        f"{show.figure(theirs.other(CPU)):>10}{show.figure(ours.other(CPU)):>10}"
+        f"{ratios['cpu']:>8.2f}"
+    )
+
+
+def main(words: Iterable[str] | None = None) -> int:
+    """Build, measure, print, write; 1 where REF cannot be built."""
+    parser = argparse.ArgumentParser(prog="make bench-compare", description=__doc__)
+    parser.add_argument("ref", help="the other commit: a branch, a tag, HEAD~3 or a hash")
+    parser.add_argument("--rows", action="append", metavar="TEXT", help="rows with TEXT in them")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each (default 5)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each (default 1)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help=f"JSON file ({RESULTS})")
+    options = parser.parse_args(list(words) if words is not None else sys.argv[1:])
+    asked = Asked(options.rounds, options.seconds, options.rows or ())
+    try:
+        commit = commit_of(options.ref)
+        other = kind_of(commit, worktree(commit))
+    except NoSuchCommit as why:
+        print(why, file=sys.stderr)
+        return 1
+    report = results.begin(rounds=options.rounds, seconds=options.seconds)
+    report["other"] = commit
+    os.sched_setaffinity(0, {cores()[1]})
+    show.head(report)
+    print(
+        f"\n{'':<42}{commit[:8]:>12}{'this':>12}{'ratio':>8}{'cpu µs':>10}{'this':>10}{'by cpu':>8}"
+    )
+    for row in compare(other, asked):
+        print(sentence(row), flush=True)
+        results.add(report, [row])
+        results.write(report, options.output)
+    print(f"above 1: this commit is faster; written: {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

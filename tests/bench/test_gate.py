@@ -1,0 +1,85 @@
+"""The gate: what falls through, and that noise alone does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks import compare, gate, workloads
+from benchmarks.asked import Asked
+from benchmarks.rows import Row, Target
+from benchmarks.workloads import Workload
+
+
+def row_of(ratio: float, *, required: float = 1.3) -> Row:
+    """A row whose processor time is at this ratio."""
+    row = Row("gate", "XADD", "/s", target=Target(required, 2.0, by="cpu"))
+    row.of("headwater").add(1.0, cpu_us=1.0)
+    row.of("redis-8.2").add(1.0, cpu_us=ratio)
+    return row
+
+
+@pytest.mark.parametrize(("ratio", "passes"), [(1.03, False), (1.05, True), (2.0, True)])
+def test_a_row_passes_at_eight_tenths_of_what_is_required(ratio: float, passes: bool) -> None:
+    assert gate.passes(row_of(ratio)) is passes
+
+
+def test_a_row_that_was_not_measured_does_not_pass() -> None:
+    assert not gate.passes(Row("gate", "XADD", "/s", target=Target(1.0, 1.0, by="cpu")))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "passes", "seconds"),
+    [([2.0], True, [0.25]), ([0.5, 1.2], True, [0.25, 0.5]), ([0.5, 0.6], False, [0.25, 0.5])],
+)
+def test_a_row_that_falls_through_is_measured_once_again(
+    ratios: list[float],
+    passes: bool,
+    seconds: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Given measurements that come out like this, one after the other
+    measured: list[float] = []
+
+    def one_row(
+        section: str, workload: Workload, stores: Sequence[object], asked: Asked, *, target: Target
+    ) -> Row:
+        measured.append(asked.seconds)
+        return row_of(ratios[len(measured) - 1])
+
+    monkeypatch.setattr(gate, "one_row", one_row)
+    # When the row is judged
+    (row,) = gate.judge(gate.JUDGED[:1], [], seconds=0.25)
+    # Then the last one counts, and the report says what was seen
+    assert measured == seconds
+    assert gate.passes(row) is passes
+    said = capsys.readouterr().out
+    assert said.startswith("ok" if passes else "FAIL")
+    assert "required 1.3, bound 1.04" in said
+
+
+def test_the_gate_does_not_measure_beyond_its_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a gate without time to spare
+    measured: list[float] = []
+
+    def one_row(*_: object, **__: object) -> Row:
+        measured.append(1.0)
+        return row_of(0.1)
+
+    monkeypatch.setattr(gate, "one_row", one_row)
+    rows = gate.judge(gate.JUDGED, [], within_seconds=-1.0)
+    # Then each row was measured once
+    assert len(measured) == len(rows) == len(gate.JUDGED)
+
+
+def test_only_what_can_be_compared_quickly_is_judged() -> None:
+    assert gate.JUDGED
+    assert all(one.fsync is None for one in gate.JUDGED)
+    assert workloads.PLAIN_ROW not in [one.name for one in gate.JUDGED]
+
+
+def test_a_commit_that_is_none_is_named() -> None:
+    with pytest.raises(compare.NoSuchCommit, match="no-such-branch is no commit"):
+        compare.commit_of("no-such-branch")

@@ -1,0 +1,176 @@
+"""The load generator counts what was done, and ends at whatever was not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from benchmarks import load
+from headwater.testing.server import ServerThread, server_thread
+from tests.bench.scripted import scripted
+
+pytestmark = pytest.mark.usefixtures("program")
+
+SECONDS = 0.05
+PING = load.request(b"PING")
+
+
+@pytest.fixture
+def server() -> Iterator[ServerThread]:
+    """A server of ours."""
+    with server_thread() as running:
+        yield running
+
+
+def to(port: int, mode: str, *words: object, requests: tuple[bytes, ...] = ()) -> load.Sample:
+    """Run the program against a port; the process is this one."""
+    return load.run(mode, "127.0.0.1", port, 0, *words, requests=requests)
+
+
+# --- what must end it ------------------------------------------------------------------------------
+
+
+def test_an_error_ends_it_with_the_servers_words(server: ServerThread) -> None:
+    wrong = load.request(b"XADD", b"s", b"0-0", b"a", b"b")
+    with pytest.raises(load.LoadFailed, match=r"must be greater than 0-0[\s\S]*was an error"):
+        to(server.port, "repeat", SECONDS, 1, 1, requests=(PING, wrong))
+
+
+@pytest.mark.parametrize("mode", ["repeat", "same", "times"])
+def test_an_error_in_pieces_ends_it(mode: str) -> None:
+    pieces = [bytes([byte]) for byte in b"-ERR refused\r\n"]
+    with scripted(pieces) as port, pytest.raises(load.LoadFailed, match="ERR refused"):
+        to(port, mode, 1, 1, 1, requests=(PING,))
+
+
+def test_an_error_behind_good_answers_ends_it() -> None:
+    with scripted([b"+PONG\r\n+PONG\r\n", b"-ERR refused\r\n"]) as port:
+        with pytest.raises(load.LoadFailed, match="ERR refused"):
+            to(port, "repeat", SECONDS, 1, 3, requests=(PING,))
+
+
+def test_another_answer_than_before_is_read_again_and_its_error_found() -> None:
+    # Given an answer that a request has had twice
+    answer = b"$100\r\n" + b"x" * 100 + b"\r\n"
+    error = b"-ERR " + b"y" * (len(answer) - 7) + b"\r\n"
+    assert len(error) == len(answer)
+    # When the same request gets an error of the same size
+    with scripted([answer], [answer], [error]) as port:
+        # Then it is no answer
+        with pytest.raises(load.LoadFailed, match="ERR yyy"):
+            to(port, "same", 1, 1, 1, requests=(PING,))
+
+
+def test_a_connection_that_is_closed_ends_it() -> None:
+    with scripted() as port:
+        pass  # nobody listens any more
+    with pytest.raises(load.LoadFailed, match="connect"):
+        to(port, "repeat", SECONDS, 1, 1, requests=(PING,))
+
+
+def test_what_is_no_resp_ends_it() -> None:
+    with scripted([b"HTTP/1.1 400\r\n"]) as port:
+        with pytest.raises(load.LoadFailed, match="no RESP"):
+            to(port, "repeat", SECONDS, 1, 1, requests=(PING,))
+
+
+def test_more_answers_than_requests_end_it() -> None:
+    with scripted([b"+PONG\r\n+PONG\r\n"]) as port:
+        with pytest.raises(load.LoadFailed, match="more answers"):
+            to(port, "repeat", SECONDS, 1, 1, requests=(PING,))
+
+
+def test_a_server_that_does_not_answer_is_no_result() -> None:
+    with scripted([b""]) as port, pytest.raises(load.LoadFailed, match="no answer"):
+        to(port, "repeat", SECONDS, 1, 1, requests=(PING,))
+
+
+def test_entries_that_were_read_and_not_acknowledged_end_it() -> None:
+    # Given two entries, of which the server says that it has acknowledged one
+    entry = b"*2\r\n$3\r\n%d-1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"
+    entries = b"*1\r\n*2\r\n$1\r\ns\r\n*2\r\n" + entry % 1 + entry % 2
+    with scripted([entries], [b":1\r\n"]) as port:
+        with pytest.raises(load.LoadFailed, match="fewer entries were acknowledged"):
+            to(port, "consume", SECONDS, 1, 10, "ack", "s", "g")
+
+
+def test_half_a_request_is_refused() -> None:
+    with pytest.raises(load.LoadFailed, match="no whole requests"):
+        to(1, "repeat", SECONDS, 1, 1, requests=(PING[:-1],))
+
+
+def test_a_wrong_command_line_is_refused() -> None:
+    with pytest.raises(load.LoadFailed, match="unknown mode"):
+        to(1, "repeet", SECONDS, 1, 1)
+
+
+# --- what it does ----------------------------------------------------------------------------------
+
+
+def test_operations_are_what_the_server_has_done(server: ServerThread) -> None:
+    # When entries are added over several connections, a known number of them
+    add = load.request(b"XADD", b"s", b"*", b"a", b"b")
+    sample = to(server.port, "times", 1234, 3, 10, requests=(add,) * 7)
+    # Then the stream holds as many
+    with redis.Redis.from_url(server.url) as client:
+        assert client.xlen("s") == sample.operations == 1234
+    assert sample.rate > 0
+
+
+def test_no_more_is_counted_than_the_server_has_done(server: ServerThread) -> None:
+    add = load.request(b"XADD", b"s", b"*", b"a", b"b")
+    sample = to(server.port, "repeat", SECONDS, 4, 8, requests=(add,))
+    with redis.Redis.from_url(server.url) as client:
+        assert 0 < sample.operations <= client.xlen("s")
+
+
+def test_filling_makes_the_same_entries_every_time(server: ServerThread) -> None:
+    for key in ("one", "other"):
+        to(server.port, "fill", key, 5, 1204, "item", "tea-##")
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        entries = client.xrange("one")
+        assert [entry_id for entry_id, _ in entries] == [f"{number}-1" for number in range(5, 1205)]
+        assert len({fields["item"] for _, fields in entries}) == 100
+        assert entries == client.xrange("other")
+
+
+@pytest.mark.parametrize("way", ["ack", "settle", "claim"])
+def test_consumers_acknowledge_what_they_read_and_begin_again(
+    server: ServerThread, way: str
+) -> None:
+    # Given fewer entries than are read in that time
+    to(server.port, "fill", "s", 1, 40, "a", "b")
+    with redis.Redis.from_url(server.url) as client:
+        client.xgroup_create("s", "g", "0")
+        # When four consumers read them again and again
+        sample = to(server.port, "consume", 0.2, 4, 3, way, "s", "g")
+        # Then each was acknowledged, but for those of the last moment
+        assert sample.operations > 40
+        assert client.xpending("s", "g")["pending"] <= 4 * 3
+
+
+def test_blocked_readers_get_entries_at_the_rate_that_was_asked_for(server: ServerThread) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        client.xgroup_create("s", "g", "$", mkstream=True)
+        sample = to(server.port, "deliver", 0.2, 3, 1000, "s", "g")
+        assert 0 < sample.operations <= client.xlen("s")
+    assert 0 < sample.p50_us <= sample.p99_us <= sample.p999_us
+
+
+def test_the_program_is_made_of_its_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Given the sources with an error in one of them
+    copied = tmp_path / "load"
+    copied.mkdir()
+    for file in load.SOURCES.iterdir():
+        (copied / file.name).write_bytes(file.read_bytes())
+    (copied / "load.c").write_text("int main(void) { return nothing; }\n")
+    monkeypatch.setattr(load, "SOURCES", copied)
+    monkeypatch.setattr(load, "BUILT", tmp_path / "build")
+    # Then they are compiled, not what was built before
+    with pytest.raises(load.LoadFailed, match="nothing"):
+        load.program.__wrapped__()
