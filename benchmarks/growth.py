@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.asked import Asked
 from benchmarks.load import request
-from benchmarks.rows import FIGURE, Row, Target
+from benchmarks.rows import FIGURE, TIMES, Row, Target
 from benchmarks.scans import none_idle
 from benchmarks.stores import WITH_REDIS, Store, measured
 from benchmarks.workloads import FIELDS_5, digits
@@ -113,7 +113,7 @@ def rows(asked: Asked) -> Iterator[Row]:
 
 
 def _row(subject: Subject, stores: Sequence[Store], rounds: int) -> Row:
-    row = Row("growth", subject.name, "x", better="less", target=subject.target)
+    row = Row("growth", subject.name, TIMES, better="less", target=subject.target)
     for turn in range(rounds):
         for store in stores:
             small, large = (

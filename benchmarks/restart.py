@@ -47,7 +47,7 @@ class Life(Protocol):
 
 class _Ours:
     def __init__(self, directory: Path) -> None:
-        self._server = ServerProcess(*durability("everysec"), directory=directory)
+        self._server = ServerProcess(*durability("everysec", peer=False), directory=directory)
         self._server.port = self.port = peers.free_port()
 
     @property

@@ -20,6 +20,9 @@ REDIS: Final = "redis-8.2"
 CPU: Final = "cpu_us"
 """The figure beside the main one that every row of operations has."""
 
+TIMES: Final = "x"
+"""The unit of figures that are ratios."""
+
 RATIO, CPU_RATIO, FIGURE = "ratio", "cpu", "figure"
 
 
@@ -85,6 +88,8 @@ class Row:
         """``figure`` and, where there is one, ``cpu``: see Rule 2. Empty where one of the two has
         no figures."""
         ours, theirs = self.series.get(OURS), self.series.get(peer)
+        if self.unit == TIMES:
+            return {}  # a store's figure is a ratio already, to its own
         if ours is None or theirs is None or not ours.figures or not theirs.figures:
             return {}
         found = {RATIO: paired(ours.figures, theirs.figures)}

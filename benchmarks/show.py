@@ -12,8 +12,8 @@ from benchmarks.stores import PEERS
 NAME_WIDTH: Final = 42
 
 _COLUMNS: Final = (
-    ("peer", 12), ("ours", 12), ("spread", 7), ("p50 µs", 9), ("p99 µs", 9), ("cpu µs", 8),
-    ("client", 7), ("ratio", 7), ("by cpu", 7), ("valkey", 7), ("7.0", 7), ("req.", 7), ("goal", 7),
+    ("peer", 12), ("ours", 12), ("spread", 8), ("p50 µs", 9), ("p99 µs", 9), ("cpu µs", 8),
+    ("client", 8), ("ratio", 9), ("by cpu", 8), ("valkey", 9), ("7.0", 9), ("req.", 7), ("goal", 7),
 )  # fmt: skip
 
 

@@ -134,11 +134,15 @@ def cores() -> tuple[int, int]:
     return min(USABLE), max(USABLE)
 
 
-def durability(fsync: str | None) -> list[str]:
-    """The arguments for ``appendfsync``; None keeps nothing on disk."""
+def durability(fsync: str | None, *, peer: bool = True) -> list[str]:
+    """The arguments for ``appendfsync``; None keeps nothing on disk.
+
+    A peer does not rewrite its file meanwhile: a process that did so would share its core.
+    """
     if fsync is None:
         return ["--appendonly", "no"]
-    return ["--appendonly", "yes", "--appendfsync", fsync]
+    words = ["--appendonly", "yes", "--appendfsync", fsync]
+    return [*words, "--auto-aof-rewrite-percentage", "0"] if peer else words
 
 
 @contextmanager
@@ -182,7 +186,13 @@ def measured(
     """Those of the stores that are available here, in the order of ``kinds``."""
     with ExitStack() as stack:
         yield [
-            stack.enter_context(running(kind, *durability(fsync), server_cores=server_cores))
+            stack.enter_context(
+                running(
+                    kind,
+                    *durability(fsync, peer=kind.peer is not None),
+                    server_cores=server_cores,
+                )
+            )
             for kind in kinds
             if kind.available()
         ]

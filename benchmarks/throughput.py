@@ -32,17 +32,21 @@ def measure(
     *,
     fsync: str | None = None,
 ) -> Iterator[Row]:
-    """A row for each workload; stores that are alike stand for all workloads that use them."""
-    for (own_fsync, kinds), group in groupby(workloads, key=_stores_of):
-        with measured(kinds, fsync=own_fsync or fsync) as stores:
-            for workload in group:
+    """A row for each workload. Stores in memory stand for all workloads that use the like of them;
+    what is kept on disk goes with its row, for it is gigabytes."""
+    for _, group in groupby(workloads, key=lambda one: _stores_of(one, fsync)):
+        alike = list(group)
+        with measured(alike[0].kinds, fsync=alike[0].fsync or fsync) as stores:
+            for workload in alike:
                 yield one_row(section, workload, stores, asked, target=workload.target)
                 for store in stores:  # what the next workload does not read is not kept for it
                     store.empty()
 
 
-def _stores_of(workload: Workload) -> tuple[str | None, Sequence[Kind]]:
-    return workload.fsync, workload.kinds
+def _stores_of(workload: Workload, fsync: str | None) -> tuple[Sequence[Kind], str]:
+    """Workloads that follow each other with the same of these share their stores."""
+    on_disk = workload.fsync or fsync
+    return workload.kinds, workload.name if on_disk else ""
 
 
 def one_row(
