@@ -41,12 +41,23 @@ void link_send(Link *link, const char *data, size_t size) {
     }
 }
 
-void link_take(Link *link) {
-    if (link->room - link->size < RECEIVE / 2) link->data = realloc(link->data, link->room *= 2);
-    errno = 0;
-    ssize_t count = recv(link->fd, link->data + link->size, link->room - link->size, 0);
+/* How many bytes came; 0 where none are there and nobody waits for them. */
+static size_t arrived(ssize_t count, int waits) {
+    if (count < 0 && !waits && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+    if (count == 0) errno = 0;
     if (count <= 0) fail("the server closed the connection under load");
-    link->size += count;
+    return count;
+}
+
+void link_take(Link *link, size_t most) {
+    if (link->room - link->size < RECEIVE / 2) link->data = realloc(link->data, link->room *= 2);
+    size_t room = most ? most : link->room - link->size;
+    link->size += arrived(
+        recv(link->fd, link->data + link->size, room, most ? MSG_DONTWAIT : 0), most == 0);
+}
+
+size_t link_pass(Link *link, size_t most) {
+    return arrived(recv(link->fd, NULL, most, MSG_TRUNC | MSG_DONTWAIT), 0);
 }
 
 int link_read(Link *link) {
@@ -62,7 +73,7 @@ int link_read(Link *link) {
 }
 
 int link_receive(Link *link) {
-    link_take(link);
+    link_take(link, 0);
     return link_read(link);
 }
 

@@ -4,8 +4,14 @@
 
 enum { LONGEST_LINE = 1 << 30 }; /* a longer one is no number that any server means */
 
-static int is_text(int kind) { return strchr("+-,(#_", kind) != NULL; }
-static int is_known(int kind) { return kind && strchr("*>~%|$=!:+-,(#_", kind); }
+/* What stands behind a line's first byte: nothing that is known, text, or a number. */
+enum { UNKNOWN, TEXT, NUMBER };
+
+static const unsigned char kinds[256] = {
+    ['+'] = TEXT,   ['-'] = TEXT,   [','] = TEXT,   ['('] = TEXT,   ['#'] = TEXT,
+    ['_'] = TEXT,   ['*'] = NUMBER, ['>'] = NUMBER, ['~'] = NUMBER, ['%'] = NUMBER,
+    ['|'] = NUMBER, ['$'] = NUMBER, ['='] = NUMBER, ['!'] = NUMBER, [':'] = NUMBER,
+};
 
 static void line_ended(Reply *reply) {
     long number = reply->negative ? -reply->number : reply->number;
@@ -44,7 +50,7 @@ static void line_begins(Reply *reply, int kind) {
         reply->push = kind == '>';
     }
     if (kind == '-') reply->error_size = 0;
-    if (!is_known(kind)) reply->broken = 1;
+    if (kinds[kind] == UNKNOWN) reply->broken = 1;
 }
 
 /* Reads text up to its line's end; keeps the beginning of an error's. */
@@ -81,6 +87,31 @@ static void read_number(Reply *reply, const char *data, size_t size, size_t *at)
     *at = here;
 }
 
+/* The commonest lines, of which a reply with entries has thousands, when all of one is in sight: an
+ * array's, or a bulk's with what it announces. Returns whether it was one; others go the long way. */
+static int read_common(Reply *reply, const char *data, size_t size, size_t *at) {
+    size_t here = *at + 1;
+    long number = 0;
+    char kind = data[*at];
+    if ((kind != '$' && kind != '*') || !reply->values) return 0;
+    for (; here < size && (unsigned char)(data[here] - '0') <= 9; here++) {
+        number = number * 10 + (data[here] - '0');
+        if (number > LONGEST_LINE) return 0;
+    }
+    if (here + 2 > size || here == *at + 1 || data[here] != '\r' || data[here + 1] != '\n') return 0;
+    here += 2;
+    if (kind == '$') {
+        if (size - here < (size_t)number + 2) return 0;
+        here += number + 2;
+        if (data[here - 2] != '\r' || data[here - 1] != '\n') reply->broken = 1;
+    } else {
+        reply->values += number;
+    }
+    reply->values--;
+    *at = here;
+    return 1;
+}
+
 int reply_next(Reply *reply, const char *data, size_t size, size_t *at) {
     while (*at < size && !reply->broken) {
         if (reply->skip) {
@@ -88,9 +119,11 @@ int reply_next(Reply *reply, const char *data, size_t size, size_t *at) {
             if (here > (size_t)reply->skip) here = reply->skip;
             reply->skip -= here;
             *at += here;
+        } else if (!reply->kind && read_common(reply, data, size, at)) {
+            /* and on to see whether the reply has ended */
         } else if (!reply->kind) {
             line_begins(reply, (unsigned char)data[(*at)++]);
-        } else if (is_text(reply->kind)) {
+        } else if (kinds[reply->kind] == TEXT) {
             read_text(reply, data, size, at);
         } else {
             read_number(reply, data, size, at);
@@ -118,11 +151,13 @@ static long skip_value(const char *data, size_t size, size_t *at) {
     char kind = data[*at];
     long number = header(data, size, at), sum = 0;
     if (kind == ':') return number;
+    if (kind == '$' || kind == '=') {
+        if (number >= 0) *at += number + 2;
+        return 0;
+    }
     if (kind == '%') number *= 2;
-    if (strchr("*>~%", kind))
+    if (kind == '*' || kind == '~' || kind == '%')
         for (long i = 0; i < number; i++) sum += skip_value(data, size, at);
-    else if ((kind == '$' || kind == '=') && number >= 0)
-        *at += number + 2;
     return sum;
 }
 

@@ -64,6 +64,35 @@ def test_another_answer_than_before_is_read_again_and_its_error_found() -> None:
             to(port, "same", 1, 1, 1, requests=(PING,))
 
 
+def test_a_short_answer_in_the_place_of_a_long_one_is_read() -> None:
+    # Given an answer that a request has had
+    answer = b"$100\r\n" + b"x" * 100 + b"\r\n"
+    # When it gets an empty one, and the long one again, in pieces
+    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    with scripted([answer], [b"*0\r\n"], pieces, [b"-ERR the end\r\n"]) as port:
+        # Then all were read up to the error
+        with pytest.raises(load.LoadFailed, match="ERR the end"):
+            to(port, "same", 5, 1, 1, requests=(PING,))
+
+
+def test_an_answer_that_ends_otherwise_ends_it() -> None:
+    answer = b"$200\r\n" + b"x" * 200 + b"\r\n"
+    with scripted([answer], [answer[:-3] + b"y\r\n"]) as port:
+        with pytest.raises(load.LoadFailed, match="does not end as it did"):
+            to(port, "same", 5, 1, 1, requests=(PING,))
+
+
+def test_answers_in_pieces_are_counted_once_each(server: ServerThread) -> None:
+    # Given an answer that is larger than what a connection takes at once
+    to(server.port, "fill", "s", 1, 20_000, "a", "b" * 100)
+    everything = load.request(b"XRANGE", b"s", b"-", b"+")
+    sample = to(server.port, "same", 0.3, 3, 1, requests=(everything, PING))
+    # Then the server has sent as many as were counted, but for those of the last moment
+    with redis.Redis.from_url(server.url) as client:
+        calls = client.info("commandstats")["cmdstat_xrange"]["calls"]
+    assert 0 < sample.operations <= 2 * calls + 3
+
+
 def test_a_connection_that_is_closed_ends_it() -> None:
     with scripted() as port:
         pass  # nobody listens any more
