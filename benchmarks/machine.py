@@ -25,7 +25,8 @@ def commit() -> str:
     """The commit that is checked out, 40 hex digits, with ``+`` behind it where the sources differ
     from it; empty where there is no git."""
     found = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--", "src", "setup.py", "benchmarks")
+    own = ("src", "setup.py", "benchmarks", ":!benchmarks/results")
+    changed = _git("status", "--porcelain", "--", *own)
     return found + ("+" if found and changed else "")
 
 
