@@ -210,13 +210,13 @@ class StoreMachine(RuleBasedStateMachine):
             there = len(self.model.streams[key].entries) if key in self.model.streams else 0
             threshold = max(0, there - random.choice((0, 1, 2, 3, 4, 99)))
         approximate, limited = random.random() < 0.5, random.random() < 0.3
-        limit = random.randrange(4) if approximate and limited else 0
+        limit = random.randrange(4) if limited else 100 * NODE_MAX_ENTRIES
         words: list[Word] = ["MAXLEN" if isinstance(threshold, int) else "MINID"]
         words.append("~" if approximate else "=")
         words.append(threshold if isinstance(threshold, int) else spell(threshold))
         words += ["LIMIT", limit] if approximate and limited else []
         words.append(mode)
-        trim = Trim(threshold, approximate, limit, mode)
+        trim = Trim(threshold, approximate, limit if approximate else 0, mode)
         if random.random() < 0.3:
             fields = [b"f", b"v"]
             words += [b"*", *fields]
