@@ -2,8 +2,8 @@
 
 The other commit is checked out into a worktree below ``build/compare`` and compiled there where this
 one is; a worktree that is there already is used again. Both servers are then measured in turn, as the
-peers are, and the ratio is ours over theirs: above 1, this commit is the faster one. Redis 8.2 runs
-along: where its ratio is about the same on both, a difference is the machine's.
+peers are, and the ratio is this one's over the other's: above 1, this commit is the faster one. The
+spread of the rounds' ratios stands beside it: a difference within it is the machine's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Final
 from benchmarks import machine, results, show
 from benchmarks.asked import Asked
 from benchmarks.load import LoadFailed
-from benchmarks.rows import CPU, OURS, Row
-from benchmarks.stores import HEADWATER, WITH_REDIS, Kind, cores, measured
+from benchmarks.rows import CPU, OURS, Row, spread
+from benchmarks.stores import HEADWATER, Kind, cores, measured
 from benchmarks.throughput import one_row
 from benchmarks.workloads import PLAIN_ROW, WORKLOADS
 
@@ -88,7 +88,7 @@ def compare(other: Kind, asked: Asked) -> Iterable[Row]:
         ]
         if not chosen:
             continue
-        with measured((HEADWATER, other, *WITH_REDIS[1:]), fsync=fsync) as stores:
+        with measured((HEADWATER, other), fsync=fsync) as stores:
             for workload in chosen:
                 try:
                     row = one_row("compare", workload, stores, asked, target=None)
@@ -106,9 +106,10 @@ def sentence(row: Row) -> str:
         return f"{row.name:<42}{row.missing}"
     ours, theirs = row.of(OURS), row.of(row.against)
     ratios = row.ratios(row.against)
+    apart = [a / b for a, b in zip(ours.figures, theirs.figures, strict=True)]
     return (
         f"{row.name:<42}{show.figure(theirs.median):>12}{show.figure(ours.median):>12}"
-        f"{ratios['ratio']:>8.2f}"
+        f"{ratios['ratio']:>8.2f}{show.percent(spread(apart)):>8}"
         f"{show.figure(theirs.other(CPU)):>10}{show.figure(ours.other(CPU)):>10}"
         f"{ratios['cpu']:>8.2f}"
     )
@@ -135,7 +136,7 @@ def main(words: Iterable[str] | None = None) -> int:
     os.sched_setaffinity(0, {cores()[1]})
     show.head(report)
     print(
-        f"\n{'':<42}{commit[:8]:>12}{'this':>12}{'ratio':>8}{'cpu µs':>10}{'this':>10}{'by cpu':>8}"
+        f"\n{'':<42}{commit[:8]:>12}{'this':>12}{'ratio':>8}{'spread':>8}{'cpu µs':>10}{'this':>10}{'by cpu':>8}"
     )
     for row in compare(other, asked):
         print(sentence(row), flush=True)

@@ -28,7 +28,7 @@ measured. Absolute figures are those of one machine; ratios travel better. Measu
 ## How it is measured
 
 - **Side by side.** Headwater, Redis {redis}, Valkey {valkey} and Redis {old} run at the same time and
-  are asked in turn, {rounds} rounds of {seconds} s, each round begun by another one. A ratio is the
+  are asked in turn, in {rounds} rounds of {seconds} s, each begun by another one. A ratio is the
   median of the rounds' ratios, so a machine that becomes slower half way changes none; *spread* is the
   distance between our best and worst round, as a part of the median.
 - **What is pinned.** Every server, with all its threads, to core {server}; the client to core {client}.
@@ -190,7 +190,7 @@ def page(report: Report, file: str) -> str:
     machine, peers, pinned = report["machine"], report["peers"], report["pinned"]
     server, client = pinned["server"], pinned["client"]
     head = HEAD.format(
-        file=file, rounds=report["rounds"], seconds=f"{report['seconds']:g}",
+        file=file, rounds=rounds_of(report), seconds=f"{report['seconds']:g}",
         redis=peers.get(REDIS, "8.2 (not run)"), valkey=peers.get(VALKEY, "9.1 (not run)"),
         old=peers.get(PEERS[2], "7.0 (not run)"), server=server, client=client,
         machine=machine["cpu"], system=machine["system"], memory=machine["memory_gib"],
@@ -207,6 +207,13 @@ def page(report: Report, file: str) -> str:
             lines = [f"## {title}\n", *([f"{text}\n"] if text else []), *table(rows), ""]
             parts.append("\n".join(lines))
     return "\n".join(parts)
+
+
+def rounds_of(report: Report) -> str:
+    """``5``, or ``1 to 5`` where not every row has as many."""
+    counts = {len(one["rounds"]) for row in report["rows"] for one in row["stores"].values()}
+    least, most = min(counts, default=0), max(counts, default=0)
+    return f"{most}" if least == most else f"{least} to {most}"
 
 
 def written(path: Path | None = None) -> str:

@@ -82,12 +82,13 @@ def read(path: Path) -> Report:
 def continued(path: Path, fresh: Report) -> Report:
     """The report at ``path`` with the rows that it has, or ``fresh`` where there is none.
 
-    Raises `OtherResults` where the file is about another commit, build or machine.
+    Raises `OtherResults` where the file is about another commit, build or machine, or rounds of
+    another length.
     """
     if not path.exists():
         return fresh
     found = read(path)
-    for key in ("commit", "build", "machine"):
+    for key in ("commit", "build", "machine", "seconds"):
         if found[key] != fresh[key]:
             raise OtherResults(
                 f"{path} is about {key} {found[key]}, this is {fresh[key]}: name another --output"

@@ -80,6 +80,19 @@ def test_only_what_can_be_compared_quickly_is_judged() -> None:
     assert workloads.PLAIN_ROW not in [one.name for one in gate.JUDGED]
 
 
+def test_a_comparison_says_how_far_the_rounds_lie_apart() -> None:
+    # Given three rounds in which this commit was 1.0, 1.1 and 1.2 times as fast
+    row = Row("compare", "XADD", "/s", against="headwater 01234567")
+    for ours in (100.0, 110.0, 120.0):
+        row.of("headwater").add(ours, cpu_us=2.0)
+        row.of(row.against).add(100.0, cpu_us=3.0)
+    # Then the line holds both medians, the ratio, its spread, and the same of processor time
+    assert compare.sentence(row).split()[1:] == ["100", "110", "1.10", "18%", "3", "2", "1.50"]
+    # And what the other commit cannot do is said in its place
+    row.missing = "ERR unknown command"
+    assert compare.sentence(row).split() == ["XADD", "ERR", "unknown", "command"]
+
+
 def test_a_commit_that_is_none_is_named() -> None:
     with pytest.raises(compare.NoSuchCommit, match="no-such-branch is no commit"):
         compare.commit_of("no-such-branch")

@@ -120,6 +120,17 @@ def test_the_page_shows_what_the_file_holds() -> None:
     ]  # fmt: skip
 
 
+def test_the_page_says_how_many_rounds_there_were() -> None:
+    kept = report()
+    results.add(kept, [a_row("XADD", 1.0)])
+    assert page.rounds_of(kept) == "1"
+    several = a_row("XRANGE", 1.0)
+    for name in ("headwater", "redis-8.2"):
+        several.of(name).add(1.0, cpu_us=1.0)
+    results.add(kept, [several])
+    assert page.rounds_of(kept) == "1 to 2"
+
+
 def test_a_row_that_is_missing_says_why() -> None:
     kept = report()
     results.add(kept, [Row("memory", "sealed", "B", missing="the server refuses")])
