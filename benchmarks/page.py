@@ -52,7 +52,7 @@ measured. Absolute figures are those of one machine; ratios travel better. Measu
 column says what was reached: **goal**, **required**, **missed**, or that the row is reported only.
 
 {machine}, {system}; {memory} GiB, {cores} cores; {libc}, {python}. Headwater {version}, {build},
-commit `{commit}`, {date}; load before the run: {load}.
+commit `{commit}`{changed}, {date}; load before the run: {load}.
 """
 
 TITLES: Final = {
@@ -196,6 +196,7 @@ def page(report: Report, file: str) -> str:
         machine=machine["cpu"], system=machine["system"], memory=machine["memory_gib"],
         cores=machine["cores"], libc=machine["libc"], python=machine["python"],
         version=report["version"], build=report["build"], commit=report["commit"][:12],
+        changed=" with changes" if report["commit"].endswith("+") else "",
         date=report["date"][:10], load=report["load_before"],
     )  # fmt: skip
     threads = FEW_CORES if machine["cores"] <= 2 else "every core but the client's"

@@ -120,6 +120,11 @@ def test_the_page_shows_what_the_file_holds() -> None:
     ]  # fmt: skip
 
 
+def test_the_page_says_when_the_sources_were_not_those_of_the_commit() -> None:
+    assert "`0123456789ab`, 2026-11-21" in page.page(report(), "a.json")
+    assert "`0123456789ab` with changes, 2026" in page.page(report(commit=COMMIT + "+"), "a.json")
+
+
 def test_the_page_says_how_many_rounds_there_were() -> None:
     kept = report()
     results.add(kept, [a_row("XADD", 1.0)])
