@@ -1,0 +1,212 @@
+"""Compiles the hot modules with AddressSanitizer and runs what judges them: `make asan`.
+
+A tree of its own under build/asan holds the sources and their extensions, so that no extension ever
+stands beside the sources that are worked on. Python's own arenas are left out (PYTHONMALLOC=malloc):
+within them an overflow would meet other objects and no red zone.
+
+Rule 1. Nothing passes that did not run: every hot module has to be compiled and instrumented, and an
+        overflow that is planted in this very environment has to be reported, before anything counts.
+Rule 2. One report of the sanitizer in any process, a server's as well as a test's, is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ASAN = ROOT / "build" / "asan"
+TREE = ASAN / "tree"
+REPORTS = ASAN / "reports"
+
+FLAGS = "-fsanitize=address -fno-omit-frame-pointer -O1 -g"
+STATUS = 99
+"""With which a process ends that the sanitizer has stopped."""
+
+PLANTED = "import ctypes; ctypes.memset(ctypes.create_string_buffer(1000), 0, 2000)"
+
+LOOK = """
+import sys
+from pathlib import Path
+import headwater
+from headwater._build import hot_modules
+modules = hot_modules(Path(headwater.__file__).parent)
+bare = [one.name for one in modules
+        if one.extension() is None or b"__asan_report" not in one.extension().read_bytes()
+        or one.compiled_digest() != one.digest()]
+print(len(modules), "hot modules in", Path(headwater.__file__).parent)
+sys.exit(f"not compiled with the sanitizer: {', '.join(bare)}" if bare else 0)
+"""
+
+UNITS = (
+    *("scanner", "scanner_inline", "arguments", "replies", "entry_log", "pending", "nodes"),
+    *("delivery_order", "group", "facts", "stream", "idempotency", "idempotency_store"),
+    *("keyspace", "key_order", "journal_records", "replay", "moving_keys"),
+)
+SUITES = {
+    "the scanner, the replies and the engine, one by one": [
+        *(f"tests/unit/test_{name}.py" for name in UNITS),
+        *("-m", "not slow and not slice"),
+    ],
+    "odd arguments and spoilt bytes": [
+        *("tests/conformance/test_fuzz.py", "-k", "not made_as_odd_as_can_be"),
+    ],
+    "malformed requests, whole, byte by byte and over TCP": [
+        *("tests/conformance/test_protocol_malformed.py", "tests/conformance/test_three_ways.py"),
+        *("tests/conformance/test_over_tcp.py", "tests/conformance/test_protocol_limits.py"),
+        *("-m", "not slow"),
+    ],
+    "any history against the model": [
+        *("tests/property/test_store.py", "tests/property/test_pipelined_store.py"),
+        *("tests/property/test_values.py", "-m", "not slice"),
+    ],
+    "histories and pipelines against real servers": [
+        *("tests/conformance/test_histories.py", "tests/conformance/test_histories_keys.py"),
+        *("tests/conformance/test_stream_histories.py", "-m", "not slice or peer"),
+    ],
+    "cases and transcripts": [
+        *("tests/conformance/test_cases.py", "tests/conformance/test_transcripts.py"),
+        *("tests/conformance/test_dump_ours.py", "-m", "not slow and not slice"),
+    ],
+}
+
+
+class Missing(Exception):
+    """What a sanitizer needs is not on this machine; the text says what."""
+
+
+def library() -> Path:
+    """The compiler's libasan, to be loaded before anything else."""
+    compiler = os.environ.get("CC", "gcc")
+    if shutil.which(compiler) is None:
+        raise Missing(f"make asan needs gcc, and there is no {compiler} here")
+    asked = [compiler, "-print-file-name=libasan.so"]
+    found = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+    if not found.is_absolute() or not found.exists():
+        raise Missing(
+            f"make asan needs libasan, which {compiler} does not have here "
+            "(Debian, Ubuntu: apt-get install libgcc-12-dev or that of your gcc)"
+        )
+    return found.resolve()
+
+
+def copy_sources() -> None:
+    """Bring the tree up to date; what has not changed keeps its time, and is not compiled again."""
+    wanted = {Path(name) for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE")}
+    kept = {".py", ".pxd", ".lua", ".toml", ".typed"}
+    for path in (ROOT / "src").rglob("*"):
+        if path.suffix in kept and path.is_file():
+            wanted.add(path.relative_to(ROOT))
+    for name in wanted:
+        source, copy = ROOT / name, TREE / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists() or copy.read_bytes() != source.read_bytes():
+            shutil.copyfile(source, copy)
+    for path in list((TREE / "src").rglob("*")):
+        if path.suffix in kept and path.relative_to(TREE) not in wanted:
+            path.unlink()
+
+
+def compile_tree() -> None:
+    """Compile what has changed; what the compiler says is shown when it fails."""
+    environment = {**os.environ, "CFLAGS": FLAGS, "LDFLAGS": "-fsanitize=address"}
+    environment.pop("HEADWATER_PURE", None)
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    done = subprocess.run(
+        command, cwd=TREE, env=environment, capture_output=True, text=True, check=False
+    )
+    (ASAN / "log").write_text(done.stdout + done.stderr)
+    if done.returncode:
+        sys.exit(f"the build with the sanitizer failed:\n{done.stdout}{done.stderr}")
+
+
+def surroundings(preload: Path) -> dict[str, str]:
+    """The environment in which everything runs."""
+    options = f"detect_leaks=0:exitcode={STATUS}:log_path={REPORTS / 'report'}"
+    found = {
+        **os.environ,
+        "LD_PRELOAD": str(preload),
+        "ASAN_OPTIONS": f"{options}:allocator_may_return_null=1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": os.pathsep.join((str(TREE / "src"), str(ROOT))),
+    }
+    found.pop("HEADWATER_PURE", None)
+    return found
+
+
+def reports() -> list[Path]:
+    """What the sanitizer has written, a file a process."""
+    return sorted(REPORTS.glob("report*"))
+
+
+def begin() -> None:
+    """Forget earlier reports."""
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    REPORTS.mkdir(parents=True)
+
+
+def prove(environment: dict[str, str]) -> None:
+    """Rule 1."""
+    look = [sys.executable, "-c", LOOK]
+    if subprocess.run(look, env=environment, cwd=ASAN, check=False).returncode:
+        sys.exit(f"the tree at {ASAN} is not what it should be; {ASAN / 'log'} may say why")
+    planted = [sys.executable, "-c", PLANTED]
+    done = subprocess.run(planted, env=environment, cwd=ASAN, check=False)
+    if done.returncode != STATUS or len(reports()) != 1:
+        sys.exit("an overflow that was planted was not reported: the sanitizer does not work here")
+    begin()
+
+
+def run(suites: Iterable[str], environment: dict[str, str], more: list[str]) -> list[str]:
+    """Run suites; the names of those that failed or were reported."""
+    failed = []
+    for name in suites:
+        started = time.monotonic()
+        print(f"--- {name}", flush=True)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["-n", "2", "--dist", "loadgroup"]
+        command += ["-o", f"pythonpath={TREE / 'src'} {ROOT}", "-o", "timeout=600"]
+        done = subprocess.run(
+            [*command, *SUITES[name], *more], env=environment, cwd=ROOT, check=False
+        )
+        told = reports()
+        print(f"    {time.monotonic() - started:.0f} s, {len(told)} reports so far", flush=True)
+        if done.returncode or told:
+            failed.append(name)
+    return failed
+
+
+def main() -> int:
+    """Build, prove, run; 1 for any failure or report, 2 where the tools are missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="suites whose name holds this text")
+    parser.add_argument("more", nargs="*", help="arguments of pytest, behind --")
+    wanted = parser.parse_args()
+    try:
+        preload = library()
+    except Missing as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    begin()
+    copy_sources()
+    compile_tree()
+    print(f"built in {time.monotonic() - started:.0f} s", flush=True)
+    environment = surroundings(preload)
+    prove(environment)
+    suites = [name for name in SUITES if wanted.only in name]
+    failed = run(suites, environment, wanted.more)
+    for report in reports():
+        print(f"--- {report}\n{report.read_text(errors='replace')[:6000]}")
+    print(f"{len(suites)} suites in {time.monotonic() - started:.0f} s; failed: {failed or 'none'}")
+    return 1 if failed or reports() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
