@@ -55,6 +55,12 @@ column says what was reached: **goal**, **required**, **missed**, or that the ro
 commit `{commit}`{changed}, {date}; load before the run: {load}.
 """
 
+BUSY_LOAD: Final = 0.5
+BUSY: Final = """\
+**The machine did other work at the same time** (see the load, and the spreads): no absolute figure here is
+what it could be, and ratios are rough. Measure again before any of it is quoted.
+"""
+
 TITLES: Final = {
     "throughput": "Nothing kept on disk",
     "everysec": "Append-only file on every side, flushed every second",
@@ -73,7 +79,7 @@ TEXTS: Final = {
     "The row *by CPU* is judged by processor time, for there a client is slower than the servers. The "
     "rows of *fsync always* keep a file on every side; *plain Python* runs without compiled modules.",
     "scans": "Processor time of a call among calls that come sixteen at a time; p50 and p99 are the round "
-    "trip of a call alone. Redis and Valkey have no CLAIM: theirs is XAUTOCLAIM of 100 idle entries.",
+    "trip of a call alone.",
     "latency": "Ten consumers blocked in XREADGROUP, ten thousand entries a second, from the moment an "
     "entry was due to be sent until its consumer has it.",
     "memory": "What the kernel counts as resident (RSS) in a server that was started for the row; bytes "
@@ -200,7 +206,7 @@ def page(report: Report, file: str) -> str:
         date=report["date"][:10], load=report["load_before"],
     )  # fmt: skip
     threads = FEW_CORES if machine["cores"] <= 2 else "every core but the client's"
-    parts = [head]
+    parts = [head, *([BUSY] if report["load_before"] > BUSY_LOAD else [])]
     for section, title in TITLES.items():
         rows = [row for row in report["rows"] if row["section"] == section]
         if rows:

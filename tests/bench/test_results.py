@@ -125,6 +125,11 @@ def test_the_page_says_when_the_sources_were_not_those_of_the_commit() -> None:
     assert "`0123456789ab` with changes, 2026" in page.page(report(commit=COMMIT + "+"), "a.json")
 
 
+def test_the_page_warns_of_a_machine_that_was_busy() -> None:
+    assert page.BUSY not in page.page(report(), "a.json")
+    assert page.BUSY in page.page({**report(), "load_before": 3.0}, "a.json")
+
+
 def test_the_page_says_how_many_rounds_there_were() -> None:
     kept = report()
     results.add(kept, [a_row("XADD", 1.0)])
