@@ -16,14 +16,16 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice conform chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
+.PHONY: help install build check format quick test plain slice conform asan connections chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
 	@echo "make test     every test but the slice, 11 minutes, 12 at most"
 	@echo "make quick    the tests that are not slow, 2 minutes at most"
 	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
-	@echo "make conform  500,000 random commands against real servers, 5 minutes of odd requests"
+	@echo "make conform  1,500,000 random commands against real servers, 200,000 against the model, odd requests"
+	@echo "make asan     what judges the hot modules under AddressSanitizer, 10 minutes at most"
+	@echo "make connections  10,000 idle and 10,000 blocked connections, beside Redis 8.2"
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
 	@echo "make bench    beside real Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
@@ -97,9 +99,18 @@ plain: build peers
 slice: build peers
 	$(PYTEST) -q -m slice $(ARGS)
 
-# Writes artifacts/conform.json. ARGS='--commands 10000 --fuzz-seconds 10' for a short one.
+# Writes artifacts/conform.json. ARGS='--only streams,model' for some parts, with --streams 10000 a
+# short one; HEADWATER_PURE=1 for the plain build.
 conform: build peers
 	$(PY) -m tests.conformance.campaign $(ARGS)
+
+# Builds in build/asan. ARGS='--only histories' for a part, ARGS='-- -k scanner' for pytest.
+asan: $(VENV)/.installed
+	$(PY) tools/asan.py $(ARGS)
+
+# Writes artifacts/connections.json. ARGS='--connections 1000 --rounds 1' for a short one.
+connections: build peers
+	$(PY) -m benchmarks.connections --judge $(ARGS)
 
 # Appends to artifacts/chaos-spark.jsonl; the next run goes on with the next seed.
 # ARGS='--trials 5 --kinds driver' for a short one.
