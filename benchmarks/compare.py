@@ -22,7 +22,7 @@ from benchmarks.load import LoadFailed
 from benchmarks.rows import CPU, OURS, Row, spread
 from benchmarks.stores import HEADWATER, Kind, cores, measured
 from benchmarks.throughput import one_row
-from benchmarks.workloads import PLAIN_ROW, WORKLOADS
+from benchmarks.workloads import PLAIN_ROW, WORKLOADS, tidy
 
 WORKTREES: Final = machine.ROOT / "build" / "compare"
 RESULTS: Final = Path("artifacts", "bench-compare.json")
@@ -96,8 +96,7 @@ def compare(other: Kind, asked: Asked) -> Iterable[Row]:
                     row = Row("compare", workload.name, "/s", missing=str(why))
                 row.against = other.name
                 yield row
-                for store in stores:
-                    store.empty()
+                tidy(workload, stores)
 
 
 def sentence(row: Row) -> str:

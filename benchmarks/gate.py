@@ -23,7 +23,7 @@ from benchmarks.rows import CPU_RATIO, REDIS, Row, Target
 from benchmarks.show import figure
 from benchmarks.stores import WITH_REDIS, Store, cores, measured
 from benchmarks.throughput import one_row
-from benchmarks.workloads import PLAIN_ROW, WORKLOADS, Workload
+from benchmarks.workloads import PLAIN_ROW, WORKLOADS, Workload, tidy
 
 SLACK: Final = 0.8
 ROUNDS: Final = 3
@@ -62,8 +62,7 @@ def judge(
             repeating += time.monotonic() - now
         rows.append(row)
         print(sentence(row), flush=True)
-        for store in stores:
-            store.empty()
+        tidy(workload, stores)
     return rows
 
 

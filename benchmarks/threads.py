@@ -13,7 +13,7 @@ from benchmarks.asked import Asked
 from benchmarks.rows import OURS, Row
 from benchmarks.stores import HEADWATER, REDIS, USABLE, Kind, cores, measured
 from benchmarks.throughput import one_row
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, tidy
 
 COUNTS: Final = (1, 2, 4)
 
@@ -57,5 +57,4 @@ def rows(asked: Asked) -> Iterator[Row]:
             row.against = best(row)
             row.note = f"the ratio is to {row.against}, the best"
             yield row
-            for store in stores:
-                store.empty()
+            tidy(workload, stores)

@@ -9,7 +9,7 @@ from benchmarks.asked import Asked
 from benchmarks.load import Sample
 from benchmarks.rows import Row, Target
 from benchmarks.stores import Kind, Store, measured
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.workloads import WORKLOADS, Workload, tidy
 
 UNIT = "/s"
 
@@ -39,8 +39,7 @@ def measure(
         with measured(alike[0].kinds, fsync=alike[0].fsync or fsync) as stores:
             for workload in alike:
                 yield one_row(section, workload, stores, asked, target=workload.target)
-                for store in stores:  # what the next workload does not read is not kept for it
-                    store.empty()
+                tidy(workload, stores)
 
 
 def _stores_of(workload: Workload, fsync: str | None) -> tuple[Sequence[Kind], str]:

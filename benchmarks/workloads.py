@@ -51,6 +51,13 @@ def empty(store: Store) -> None:
     store.empty()
 
 
+def tidy(workload: Workload, stores: Sequence[Store]) -> None:
+    """Leave nothing of what the workload has added; streams that are only read may serve again."""
+    if workload.prepare is empty:
+        for store in stores:
+            store.empty()
+
+
 def filled(key: str) -> Prepare:
     """Have `ENTRIES` entries of five fields at ``key``."""
 
