@@ -5,8 +5,19 @@
 
 from __future__ import annotations
 
-import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # clock.pxd asks the system
+    from time import monotonic as passed_seconds
+    from time import time_ns as wall_ns
 
 
 class Clock(Protocol):
@@ -26,7 +37,7 @@ class SystemClock:
     """The machine's own clocks."""
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return wall_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return passed_seconds()

@@ -13,8 +13,11 @@ import redis
 import headwater
 from headwater.client.connect import node_of
 from headwater.clock import SystemClock
+from headwater.commands.call import Call
 from headwater.errors import NodePoisoned
+from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.config import Config
+from headwater.server.node import Node
 from headwater.server.opening import open_node
 from headwater.server.session import Session
 from headwater.testing.files import CrashableFiles
@@ -117,13 +120,14 @@ async def test_whoever_waits_is_told_when_the_store_is_given_up(
     await blocked(client)
     node = node_of(client)
 
-    def fail(_session: Session) -> None:
+    def fail(_call: Call, _session: Session, _node: Node) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(node, "_drain", fail)
+    monkeypatch.setitem(SERVER_FUNCTIONS, b"PING", fail)
     with pytest.raises(MemoryError):
-        client.xadd("bills", {"n": 1})
+        client.ping()
     monkeypatch.undo()
+    assert node.poisoned
     with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off by MemoryError"):
         waiting.result(10)
 
@@ -137,16 +141,14 @@ def test_a_client_that_is_forgotten_within_a_turn_is_closed_after_it(
     forgotten[0].ping()
     during: list[int] = []
     sessions = node_of(forgotten[0]).sessions
-    node = node_of(client)
-    drain = node._drain
 
-    def drain_and_forget(session: Session) -> None:
+    def forget(call: Call, _session: Session, _node: Node) -> None:
         forgotten.clear()
         during.append(len(sessions))
-        drain(session)
+        call.reply.ok()
 
     client.ping()
-    monkeypatch.setattr(node, "_drain", drain_and_forget)
+    monkeypatch.setitem(SERVER_FUNCTIONS, b"PING", forget)
     client.ping()
     # Then its session was still there within the turn, and is not after it
     assert during == [2]

@@ -26,8 +26,8 @@ LENGTHS = (0, 1, 63, 64, 125, 126, 4095, 4096, 16377, 16378, 16379, 2097145, 209
 def our_size(entries: Entries) -> int:
     index = NodeIndex()
     for at, (entry_id, fields) in enumerate(entries):
-        wire = b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in fields)
-        index.add(*entry_id, wire, opens=at == 0)
+        wire = bytearray(b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in fields))
+        index.add(*entry_id, wire, 0, len(wire), at == 0)
     return index.size(0)
 
 

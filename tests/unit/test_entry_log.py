@@ -32,6 +32,10 @@ def wire(size: int) -> bytes:
     return WIRE % (size, b"x" * size)
 
 
+def append(log: EntryLog, ms: int, seq: int, body: bytes) -> None:
+    log.append(ms, seq, bytearray(body), 0, len(body), 1)
+
+
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only plain Python lets a test change the bound; compiled, the histories stay in one block."""
@@ -49,7 +53,8 @@ class Naive:
     def append(self, step: int, size: int) -> None:
         ms, seq = self.stream.last_id
         entry_id = (ms + step, 0) if step else (ms, seq + 1)
-        opens = self.stream.nodes.opens(wire(size), max_bytes=0, max_entries=3)
+        body = bytearray(wire(size))
+        opens = self.stream.nodes.opens(body, 0, len(body), 0, 3)
         self.stream.append(*entry_id, wire(size), 1, opens)
         name = b"%d-%d" % entry_id
         header = b"*2\r\n$%d\r\n%b\r\n*2\r\n" % (len(name), name)
@@ -150,7 +155,7 @@ def test_dead_bytes_never_outweigh_the_live_ones() -> None:
     # Given a hundred entries in one block
     log = EntryLog()
     for seq in range(100):
-        log.append(1, seq, wire(1), 1)
+        append(log, 1, seq, wire(1))
     before = sum(len(block.data) for block in log.blocks)
     # When all but every tenth go
     for seq in range(100):
@@ -163,7 +168,7 @@ def test_dead_bytes_never_outweigh_the_live_ones() -> None:
 def test_an_entry_larger_than_a_block_has_one_of_its_own() -> None:
     log = EntryLog()
     for seq, size in enumerate((1, 1000, 1)):
-        log.append(1, seq, wire(size), 1)
+        append(log, 1, seq, wire(size))
     assert log.length == 3
     assert log.last() == (1, 2)
 
@@ -171,7 +176,7 @@ def test_an_entry_larger_than_a_block_has_one_of_its_own() -> None:
 def test_the_greatest_id_can_be_trimmed_away() -> None:
     most = 2**64 - 1
     log = EntryLog()
-    log.append(most, most, wire(1), 1)
+    append(log, most, most, wire(1))
     assert log.trim_through(most, most) == 1
     assert log.blocks == []
 
@@ -181,7 +186,7 @@ def test_a_copied_log_goes_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 200)
     log = EntryLog()
     for seq in range(20):
-        log.append(1, seq, WIRE % (1, b"b"), 1)
+        append(log, 1, seq, WIRE % (1, b"b"))
     copy = log.copy()
     assert all(one is other for one, other in zip(log.blocks, copy.blocks, strict=True))
 
@@ -192,7 +197,7 @@ def test_a_copied_log_goes_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     # When each is changed in every way
     for one, seq in ((log, 20), (copy, 21)):
         other, before = (copy, bytes_of(copy)) if one is log else (log, bytes_of(log))
-        one.append(1, seq, WIRE % (1, b"b"), 1)
+        append(one, 1, seq, WIRE % (1, b"b"))
         one.delete(1, 10)
         one.delete(1, seq)
         one.trim_through(1, 1)
@@ -207,6 +212,6 @@ def test_a_copied_log_goes_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     third = copy.copy()
     for seq in range(2, 19):
         third.delete(1, seq)
-    third.append(1, 30, WIRE % (1, b"b"), 1)
+    append(third, 1, 30, WIRE % (1, b"b"))
     assert third.length == 1
     assert copy.length == 16

@@ -80,9 +80,9 @@ class Nodes:
         self.next = 1
 
     def add(self, *texts: bytes) -> bool:
-        body = wire(*texts)
-        opens = self.index.opens(body, max_bytes=self.max_bytes, max_entries=self.max_entries)
-        self.index.add(self.next, 0, body, opens=opens)
+        body = bytearray(wire(*texts))
+        opens = self.index.opens(body, 0, len(body), self.max_bytes, self.max_entries)
+        self.index.add(self.next, 0, body, 0, len(body), opens)
         self.next += 1
         return opens
 
@@ -197,12 +197,12 @@ def test_live_counts_are_recounts(steps: list[int | None], max_entries: int, tri
 
 def test_nodes_stay_apart_when_ids_go_back_below_what_is_gone() -> None:
     # Given a node whose last entry went, and last_id set back below it
-    index, body = NodeIndex(), wire(b"a", b"b")
-    index.add(1, 0, body, opens=True)
-    index.add(5, 0, body, opens=False)
+    index, body = NodeIndex(), bytearray(wire(b"a", b"b"))
+    index.add(1, 0, body, 0, len(body), True)
+    index.add(5, 0, body, 0, len(body), False)
     index.drop(5, 0)
     # When an entry below that opens a node
-    index.add(2, 0, body, opens=True)
+    index.add(2, 0, body, 0, len(body), True)
     # Then it is found where it is
     assert index.last(0) < index.first(1) == (2, 0)
     index.drop(2, 0)
@@ -212,5 +212,6 @@ def test_nodes_stay_apart_when_ids_go_back_below_what_is_gone() -> None:
 def test_an_empty_tree_has_its_root_and_one_key_two_nodes() -> None:
     index = NodeIndex()
     assert index.radix_tree_nodes() == 1
-    index.add(5, 0, wire(b"a", b"b"), opens=True)
+    body = bytearray(wire(b"a", b"b"))
+    index.add(5, 0, body, 0, len(body), True)
     assert index.radix_tree_nodes() == 2

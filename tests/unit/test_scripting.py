@@ -9,6 +9,7 @@ import pytest
 from headwater.commands import dispatch
 from headwater.commands.call import Call
 from headwater.engine.check import broken_invariants
+from headwater.resp.arguments import Arguments
 from headwater.server.config import Config
 from headwater.server.scripting import cache, interpreter
 from headwater.server.scripting.tailcalls import without_tail_calls
@@ -262,7 +263,8 @@ def test_our_own_mistakes_are_not_a_scripts_to_catch(
     def broken(call: Call) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(dispatch.FUNCTIONS, b"STRLEN", broken)
+    strlen = dispatch.find_command(Arguments.of(b"STRLEN", b"key"))
+    monkeypatch.setattr(strlen, "function", broken)
     # Then a script that calls it breaks too, whatever it does about errors
     with pytest.raises(ZeroDivisionError):
         client("EVAL", "return pcall(redis.call, 'strlen', 'k')", 0)

@@ -1,12 +1,40 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from headwater.commands.call cimport Call, StreamSettings
+from headwater.commands.trimming cimport Trim
+from headwater.engine.stream cimport Stream
+from headwater.memory_c cimport u64
+from headwater.resp.arguments cimport Arguments
+
+cdef int _STAR
+cdef u64 MAX_U64
+cdef Py_ssize_t HEADROOM
 
 
+@cython.freelist(8)
 cdef class Addition:
-    cdef public object key
-    cdef public object makes_stream
-    cdef public object id
-    cdef public object seq_given
+    cdef public bytes key
+    cdef public bint makes_stream
+    cdef public bint id_given
+    cdef public bint seq_given
+    cdef public u64 ms
+    cdef public u64 seq
     cdef public object iid
-    cdef public object trim
-    cdef public object wire
-    cdef public object pairs
+    cdef public Trim trim
+    cdef public Py_ssize_t start
+    cdef public Py_ssize_t end
+    cdef public Py_ssize_t pairs
+
+    @cython.locals(following=Py_ssize_t)
+    cpdef Py_ssize_t take_options(self, Arguments arguments, Py_ssize_t index) except -1
+    @cython.locals(following=Py_ssize_t, word=bytes)
+    cdef Py_ssize_t _option(self, Arguments arguments, Py_ssize_t index) except -1
+    @cython.locals(trim=Trim, following=Py_ssize_t)
+    cpdef Py_ssize_t take_trim(self, Arguments arguments, Py_ssize_t index) except -1
+    cpdef take_id(self, Arguments arguments, Py_ssize_t index)
+    cpdef int take_fields(self, Arguments arguments, Py_ssize_t first, Py_ssize_t behind) except -1
+    cpdef int check(self, Py_ssize_t node_max_entries) except -1
+    cpdef int check_id(self) except -1
+    cpdef choose_id(self, u64 last_ms, u64 last_seq, long long now_ms)
+    cpdef Py_ssize_t fact_bytes(self, Stream stream) except -1
+    @cython.locals(settings=StreamSettings, wire=bytearray, opens=bint)
+    cpdef int add(self, Call call, Stream stream) except -1

@@ -13,33 +13,40 @@ from headwater.engine.facts import HEADROOM
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.limits import MAX_ENTRY_BYTES, MAX_ID_TEXT_BYTES
-from headwater.model import MAX_U64, id_after
+from headwater.model import MAX_U64
 from headwater.resp.arguments import Arguments
+
+_STAR = 42
 
 SMALL_ID = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 
 
 class Addition:
-    """What an XADD asks for, parsed; XSETTLE's TO is one as well."""
+    """What an XADD asks for, parsed; XSETTLE's TO is one as well.
+
+    Its fields stay where they are, in the arguments; `add` copies them into the stream."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.makes_stream = True
-        self.id: tuple[int, int] | None = None
-        """The explicit id, None for ``*``."""
+        self.id_given = False
+        """False for ``*``."""
         self.seq_given = True
         """False for ``ms-*``."""
+        self.ms = self.seq = 0
+        """The explicit id; once chosen, the id that the entry gets."""
         self.iid: IdempotentID | None = None
         """What IDMP or IDMPAUTO gave, if either did."""
-        self.trim = Trim()
-        self.wire = b""
-        self.pairs = 0
+        self.trim: Trim | None = None
+        """What options of trimming were given, if any were."""
+        self.start = self.end = self.pairs = 0
+        """Where its fields and values stand in the arguments' buffer, and how many pairs they are."""
 
     def take_options(self, arguments: Arguments, index: int) -> int:
         """Read the options of an XADD from ``index`` on, and the id: the first argument that is no
         option. The index of that; all arguments may be options."""
         while index < arguments.count:
-            if arguments.bytes(index) == b"*":
+            if arguments.is_byte(index, _STAR):
                 return index
             following = self._option(arguments, index)
             if following == index:
@@ -51,7 +58,7 @@ class Addition:
         return index
 
     def _option(self, arguments: Arguments, index: int) -> int:
-        following = self.trim.take(arguments, index)
+        following = self.take_trim(arguments, index)
         if following != index:
             return following
         word = arguments.token(index)
@@ -62,66 +69,89 @@ class Addition:
             self.iid, following = IdempotentID.taken(arguments, index, self.iid)
         return following
 
+    def take_trim(self, arguments: Arguments, index: int) -> int:
+        """Read the option of trimming at ``index``; the index behind it, or ``index`` if it is none."""
+        trim = self.trim if self.trim is not None else Trim()
+        following = trim.take(arguments, index)
+        if following != index:
+            self.trim = trim
+        return following
+
     def take_id(self, arguments: Arguments, index: int) -> None:
         """Read ``*``, ``ms-*`` or an id."""
-        text = arguments.bytes(index)
-        if text == b"*":
+        if arguments.is_byte(index, _STAR):
             return
+        text = arguments.bytes(index)
         spelled = text.partition(b"\0")[0]
         if spelled[-2:] == b"-*" and spelled.count(b"-") == 1 and len(text) <= MAX_ID_TEXT_BYTES:
             self.seq_given = False
             arguments = Arguments.of(spelled[:-2])
             index = 0
-        self.id = arguments.id(index)
+        arguments.find_id(index, 0)
+        self.id_given = True
+        self.ms, self.seq = arguments.ms, arguments.seq
 
-    def take_fields(self, arguments: Arguments, start: int, end: int) -> None:
-        """Read the fields and values from ``start`` to ``end``-1, as the client encoded them."""
-        self.wire = arguments.wire(start, end)
-        self.pairs = (end - start) // 2
+    def take_fields(self, arguments: Arguments, first: int, behind: int) -> None:
+        """The fields and values are arguments ``first`` to ``behind``-1, as the client encoded them."""
+        arguments.make_canonical()
+        self.start, self.end = arguments.wire_start(first), arguments.wire_end(behind)
+        self.pairs = (behind - first) // 2
 
-    def check(self) -> None:
+    def check(self, node_max_entries: int) -> None:
         """What can be refused without looking at the stream."""
-        if self.seq_given and self.id == (0, 0):
+        if self.trim is not None:
+            self.trim.check(node_max_entries)
+
+    def check_id(self) -> None:
+        """The same, of the id."""
+        if self.id_given and self.seq_given and self.ms == 0 and self.seq == 0:
             raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
 
-    def choose_id(self, last_id: tuple[int, int], now_ms: int) -> tuple[int, int]:
-        """The id that the entry gets in a stream whose last id is ``last_id``."""
-        if last_id == (MAX_U64, MAX_U64):
+    def choose_id(self, last_ms: int, last_seq: int, now_ms: int) -> None:
+        """Settle the id that the entry gets in a stream whose last id is ``last_ms-last_seq``."""
+        if last_ms == MAX_U64 and last_seq == MAX_U64:
             raise CommandError(
                 "ERR The stream has exhausted the last possible ID, unable to add more items"
             )
-        if len(self.wire) > MAX_ENTRY_BYTES:
+        if self.end - self.start > MAX_ENTRY_BYTES:
             raise CommandError("ERR Elements are too large to be stored")
-        if self.id is None:
-            if now_ms > last_id[0]:
-                return now_ms, 0
-            return id_after(*last_id)
-        chosen = self.id
-        if not self.seq_given and chosen[0] == last_id[0]:
-            if last_id[1] == MAX_U64:
+        if not self.id_given:
+            if now_ms > 0 and last_ms < now_ms:
+                self.ms = now_ms
+                self.seq = 0
+            elif last_seq != MAX_U64:
+                self.ms = last_ms
+                self.seq = last_seq + 1
+            else:
+                self.ms = last_ms + 1
+                self.seq = 0
+            return
+        if not self.seq_given and self.ms == last_ms:
+            if last_seq == MAX_U64:
                 raise CommandError(SMALL_ID)
-            chosen = (chosen[0], last_id[1] + 1)
-        if chosen <= last_id:
+            self.seq = last_seq + 1
+        if self.ms < last_ms or (self.ms == last_ms and self.seq <= last_seq):
             raise CommandError(SMALL_ID)
-        return chosen
 
     def fact_bytes(self, stream: Stream | None) -> int:
         """An upper bound for the facts of `add`."""
-        size = 3 * HEADROOM + len(self.key) + len(self.wire) + self.trim.fact_bytes(stream, 1)
+        size = 3 * HEADROOM + len(self.key) + self.end - self.start
+        if self.trim is not None:
+            size += self.trim.fact_bytes(stream, 1)
         return size if self.iid is None else size + self.iid.fact_bytes()
 
-    def add(self, call: Call, stream: Stream | None, chosen: tuple[int, int]) -> None:
+    def add(self, call: Call, stream: Stream | None) -> None:
         """Append, record the iid, then trim; admitted before."""
         if stream is None:
             stream = call.create_stream(self.key)
-        settings = call.settings
+        settings, wire = call.settings, call.arguments.buffer
         opens = stream.nodes.opens(
-            self.wire, max_bytes=settings.node_max_bytes, max_entries=settings.node_max_entries
+            wire, self.start, self.end, settings.node_max_bytes, settings.node_max_entries
         )
-        stream.append(*chosen, self.wire, self.pairs, opens)
+        stream.append_part(self.ms, self.seq, wire, self.start, self.end, self.pairs, opens)
         if self.iid is not None:
-            self.iid.record(stream, chosen)
+            self.iid.record(stream, (self.ms, self.seq))
         call.modified(self.key)
         call.notify(STREAM, b"xadd", self.key)
-        if self.trim.apply(stream):
+        if self.trim is not None and self.trim.apply(stream):
             call.notify(STREAM, b"xtrim", self.key)

@@ -1,9 +1,14 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from headwater.engine.database cimport Database
+from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.stream cimport Stream
+from headwater.resp.arguments cimport Arguments
+from headwater.resp.replies cimport ReplyWriter
 
 
 cdef class StreamSettings:
-    cdef public object node_max_bytes
-    cdef public object node_max_entries
+    cdef public Py_ssize_t node_max_bytes
+    cdef public Py_ssize_t node_max_entries
     cdef public object autoclaim_scan_factor
     cdef public object dump_format
     cdef public object idmp_duration_s
@@ -11,13 +16,20 @@ cdef class StreamSettings:
 
 
 cdef class Call:
-    cdef public object keyspace
-    cdef public object db
-    cdef public object arguments
-    cdef public object now_ms
-    cdef public object reply
-    cdef public object may_block
+    cdef public Keyspace keyspace
+    cdef public Database db
+    cdef public Arguments arguments
+    cdef public long long now_ms
+    cdef public ReplyWriter reply
+    cdef public bint may_block
     cdef public object admission
-    cdef public object settings
+    cdef public StreamSettings settings
     cdef public object draw
-    cdef public object touches
+    cdef public bint touches
+
+    cpdef admit(self, Py_ssize_t size)
+    cpdef modified(self, bytes key, Py_ssize_t changes=*)
+    cpdef notify(self, unsigned int kind, bytes event, bytes key, Database db=*)
+    cpdef Stream stream(self, bytes key)
+    cpdef Stream read_stream(self, bytes key)
+    cpdef Stream create_stream(self, bytes key)

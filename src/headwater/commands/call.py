@@ -133,6 +133,8 @@ class Call:
 
         Raises `NoRoom` (MISCONF) when it cannot; nothing may have been mutated yet.
         """
+        if self.admission is always_admitted:
+            return
         reason = self.admission(len(self.keyspace.facts.data) + size)
         if reason is not None:
             raise NoRoom(MISCONF.format(reason=reason))
@@ -143,7 +145,7 @@ class Call:
         self.db.touch(key)
         self.keyspace.dirty += changes
 
-    def notify(self, kind: int, event: bytes, key: bytes, *, db: Database | None = None) -> None:
+    def notify(self, kind: int, event: bytes, key: bytes, db: Database | None = None) -> None:
         """A keyspace event of a class of `headwater.commands.events` happened to ``key``, in ``db``
         if that is not the database of the call."""
         if self.keyspace.notified & kind:

@@ -62,7 +62,7 @@ class NewEntries:
                 share.add(block.start(end + 1) - block.offsets[end] + more)
                 end += 1
             if end > span.first:
-                spans.append(span._replace(end=end))
+                spans.append(Span(block, span.first, end))
         return NewEntries(spans, share.taken - before)
 
     def ids(self) -> Iterator[tuple[int, int]]:

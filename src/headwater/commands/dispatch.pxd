@@ -1,1 +1,22 @@
-# Compiled for what it calls; its own values need no C types.
+cimport cython
+from headwater.resp.arguments cimport Arguments
+
+cdef dict _known, _spelled
+cdef Py_ssize_t _MOST_SPELLINGS
+
+
+cdef class KnownCommand:
+    cdef public bytes name
+    cdef public object row
+    cdef public object function
+    cdef public Py_ssize_t arity
+    cdef public bint before_login
+    cdef public bint never_queued
+    cdef public bint on_keys
+    cdef public dict subcommands
+
+    cpdef KnownCommand subcommand(self, Arguments arguments)
+
+
+@cython.locals(typed=bytes, found=KnownCommand, count=Py_ssize_t)
+cpdef KnownCommand find_command(Arguments arguments)

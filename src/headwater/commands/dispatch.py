@@ -144,29 +144,72 @@ _SHOWN_BYTES = 128
 """How much of an unknown command's arguments its error repeats (Redis, commandCheckExistence)."""
 
 
-def find_row(arguments: Arguments) -> tuple[bytes, CommandRow]:
-    """The row of the command (or subcommand) that ``arguments`` ask for, and its function's name.
+class KnownCommand:
+    """A command, or a subcommand, that a request can ask for.
+
+    ``name`` is the key of its function: upper case, ``XGROUP|CREATE``. ``function`` is None for what
+    acts on sessions and on the node. The rest is the row's, as numbers and flags of their own.
+    """
+
+    def __init__(self, name: bytes, row: CommandRow) -> None:
+        self.name = name
+        self.row = row
+        self.function: Command | None = FUNCTIONS.get(name)
+        self.arity = row.arity
+        self.before_login = "no_auth" in row.flags
+        self.never_queued = "no_multi" in row.flags
+        """It may not be given within MULTI."""
+        self.on_keys = "readonly" in row.flags or "write" in row.flags
+        self.subcommands: dict[bytes, KnownCommand] | None = None
+        if row.subcommands:
+            self.subcommands = {
+                word: KnownCommand(name + b"|" + word, sub) for word, sub in row.subcommands.items()
+            }
+
+    def subcommand(self, arguments: Arguments) -> KnownCommand:
+        """The subcommand that argument 1 names. Raises `CommandError`."""
+        assert self.subcommands is not None
+        found = self.subcommands.get(arguments.token(1))
+        if found is None:
+            typed = shown(arguments.bytes(1)[:_SHOWN_BYTES])
+            raise CommandError(
+                f"ERR unknown subcommand '{typed}'. Try {self.name.decode('latin-1')} HELP."
+            )
+        return found
+
+
+_known = {name: KnownCommand(name, row) for name, row in COMMANDS.items()}
+_spelled: dict[bytes, KnownCommand] = {}
+"""The same by names as clients spell them, in whatever case."""
+_MOST_SPELLINGS = 1024
+
+
+def find_command(arguments: Arguments) -> KnownCommand:
+    """The command (or subcommand) that ``arguments`` ask for.
 
     Raises `CommandError` for an unknown name and for a wrong number of arguments, with Redis's texts.
     """
-    name = arguments.token(0)
-    row = COMMANDS.get(name)
-    if row is None:
-        raise CommandError(_unknown(arguments))
-    if row.subcommands and arguments.count > 1:
-        word = arguments.token(1)
-        sub = row.subcommands.get(word)
-        if sub is None:
-            typed = shown(arguments.bytes(1)[:_SHOWN_BYTES])
-            raise CommandError(
-                f"ERR unknown subcommand '{typed}'. Try {name.decode('latin-1')} HELP."
-            )
-        name, row = name + b"|" + word, sub
-    wanted = row.arity
-    if (wanted > 0 and arguments.count != wanted) or arguments.count < -wanted:
-        full = name.decode("latin-1").lower()
+    typed = arguments.bytes(0)
+    found = _spelled.get(typed)
+    if found is None:
+        found = _known.get(typed.upper())
+        if found is None:
+            raise CommandError(_unknown(arguments))
+        if len(_spelled) < _MOST_SPELLINGS:
+            _spelled[typed] = found
+    count = arguments.count
+    if found.subcommands is not None and count > 1:
+        found = found.subcommand(arguments)
+    if (found.arity > 0 and count != found.arity) or count < -found.arity:
+        full = found.name.decode("latin-1").lower()
         raise CommandError(f"ERR wrong number of arguments for '{full}' command")
-    return name, row
+    return found
+
+
+def find_row(arguments: Arguments) -> tuple[bytes, CommandRow]:
+    """The name and the row of `find_command`."""
+    found = find_command(arguments)
+    return found.name, found.row
 
 
 def _unknown(arguments: Arguments) -> str:

@@ -1,1 +1,26 @@
-# No classes: its being here compiles the module.
+cimport cython
+from headwater.commands.addition cimport Addition
+from headwater.commands.call cimport Call
+from headwater.engine.entry_log cimport EntryLog, Span
+from headwater.engine.stream cimport Stream
+from headwater.resp.arguments cimport Arguments
+from headwater.resp.replies cimport ReplyWriter
+
+
+@cython.locals(
+    arguments=Arguments, addition=Addition, index=Py_ssize_t, fields=Py_ssize_t, stream=Stream
+)
+cpdef xadd(Call call)
+
+@cython.locals(stream=Stream)
+cpdef xlen(Call call)
+
+cpdef xrange(Call call)
+
+cpdef xrevrange(Call call)
+
+@cython.locals(
+    arguments=Arguments, reply=ReplyWriter, index=Py_ssize_t, stream=Stream, log=EntryLog,
+    spans=list, span=Span, total=Py_ssize_t, count=Py_ssize_t,
+)
+cdef _range(Call call, Py_ssize_t start_at, Py_ssize_t end_at, bint backward)

@@ -20,11 +20,11 @@ def xadd(call: Call) -> None:
     arguments = call.arguments
     addition = Addition(arguments.bytes(1))
     index = addition.take_options(arguments, 2)
-    addition.trim.check(call.settings.node_max_entries)
+    addition.check(call.settings.node_max_entries)
     fields = arguments.count - index - 1
     if fields < 2 or fields % 2:
         raise CommandError("ERR wrong number of arguments for 'xadd' command")
-    addition.check()
+    addition.check_id()
     stream = call.stream(addition.key)
     if stream is None and not addition.makes_stream:
         call.reply.nil()
@@ -34,10 +34,13 @@ def xadd(call: Call) -> None:
         if stream is not None and addition.iid.repeats(call, stream):
             return
     addition.take_fields(arguments, index + 1, arguments.count)
-    chosen = addition.choose_id(stream.last_id if stream is not None else (0, 0), call.now_ms)
+    if stream is not None:
+        addition.choose_id(stream.last_ms, stream.last_seq, call.now_ms)
+    else:
+        addition.choose_id(0, 0, call.now_ms)
     call.admit(addition.fact_bytes(stream))
-    addition.add(call, stream, chosen)
-    call.reply.id(*chosen)
+    addition.add(call, stream)
+    call.reply.id(addition.ms, addition.seq)
 
 
 def xlen(call: Call) -> None:
@@ -48,21 +51,21 @@ def xlen(call: Call) -> None:
 
 def xrange(call: Call) -> None:
     """XRANGE key start end [COUNT n] → entries in id order."""
-    _range(call, 2, 3, backward=False)
+    _range(call, 2, 3, False)
 
 
 def xrevrange(call: Call) -> None:
     """XREVRANGE key end start [COUNT n] → entries, newest first."""
-    _range(call, 3, 2, backward=True)
+    _range(call, 3, 2, True)
 
 
-def _range(call: Call, start_at: int, end_at: int, *, backward: bool) -> None:
+def _range(call: Call, start_at: int, end_at: int, backward: bool) -> None:
     arguments, reply = call.arguments, call.reply
     start, end = range_start(arguments, start_at), range_end(arguments, end_at)
     count = -1
     index = 4
     while index < arguments.count:
-        if arguments.token(index) != b"COUNT" or index + 1 == arguments.count:
+        if not arguments.is_word(index, b"COUNT") or index + 1 == arguments.count:
             raise CommandError(SYNTAX)
         count = max(0, arguments.integer(index + 1))
         index += 2
@@ -77,7 +80,7 @@ def _range(call: Call, start_at: int, end_at: int, *, backward: bool) -> None:
     spans, total = log.backward(start, end, count) if backward else log.spans(start, end, count)
     reply.array(total)
     for span in spans:
-        reply.raw(span.wire())
+        reply.part(span.block.data, span.start(), span.stop())
 
 
 def xdel(call: Call) -> None:

@@ -192,7 +192,7 @@ class _Settlement:
         addition = Addition(arguments.bytes(index))
         index += 1
         if index < arguments.count and arguments.token(index) in (b"MAXLEN", b"MINID"):
-            index = addition.trim.take(arguments, index)
+            index = addition.take_trim(arguments, index)
         if index + 2 >= arguments.count or arguments.token(index + 1) != b"FIELDS":
             raise CommandError(SYNTAX)
         addition.take_id(arguments, index)
@@ -202,23 +202,20 @@ class _Settlement:
             raise CommandError("ERR FIELDS must be a positive integer")
         if pairs * 2 > arguments.count - start:
             raise CommandError("ERR number of fields and values doesn't match FIELDS")
-        addition.check()
+        addition.check_id()
         addition.take_fields(arguments, start, start + pairs * 2)
         self.additions.append(addition)
         return start + pairs * 2
 
-    def choose_ids(self, call: Call) -> list[tuple[int, int]]:
+    def choose_ids(self, call: Call) -> None:
         """The ids of the new entries, each TO seeing those before it; raises as XADD does."""
-        chosen: list[tuple[int, int]] = []
         last: dict[bytes, tuple[int, int]] = {}
         for addition in self.additions:
-            addition.trim.check(call.settings.node_max_entries)
+            addition.check(call.settings.node_max_entries)
             stream = call.stream(addition.key)
             before = last.get(addition.key, stream.last_id if stream is not None else (0, 0))
-            entry_id = addition.choose_id(before, call.now_ms)
-            last[addition.key] = entry_id
-            chosen.append(entry_id)
-        return chosen
+            addition.choose_id(*before, call.now_ms)
+            last[addition.key] = addition.ms, addition.seq
 
     def fact_bytes(self, call: Call, stream: Stream) -> int:
         size = removal_bytes(stream, len(self.ids)) + 32 * len(self.ids)
@@ -241,17 +238,17 @@ def xsettle(call: Call) -> None:
         _answer(call, [0] * len(owned), [])
         return
     ids = dict.fromkeys(i for i, own in zip(settlement.ids, owned, strict=True) if own)
-    chosen = settlement.choose_ids(call)
+    settlement.choose_ids(call)
     if ids:
         call.admit(settlement.fact_bytes(call, stream))
-        for addition, entry_id in zip(settlement.additions, chosen, strict=True):
-            addition.add(call, call.stream(addition.key), entry_id)
+        for addition in settlement.additions:
+            addition.add(call, call.stream(addition.key))
         _settle(call, stream, group, list(ids), settlement)
     flags = []
     for entry_id in settlement.ids:
         flags.append(int(entry_id in ids))
         ids.pop(entry_id, None)
-    _answer(call, flags, chosen)
+    _answer(call, flags, [(addition.ms, addition.seq) for addition in settlement.additions])
 
 
 def _settle(

@@ -70,7 +70,7 @@ def _nodes(stream: Stream) -> list[NodeImage]:
                 wire = bytes(block.data[block.start(at) : block.start(at + 1)])
                 entries.append(EntryImage(entry_id, tuple(elements(_fields(wire, entry_id)))))
         if not entries or entries[0].id != first:
-            names = nodes.names[number]
+            names = elements(nodes.names[number])
             opened = tuple(part for name in names for part in (name, b""))
             entries.insert(0, EntryImage(first, opened, live=False))
         found.append(NodeImage(first, entries))

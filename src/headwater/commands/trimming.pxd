@@ -1,16 +1,40 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from headwater.commands.call cimport Call
+from headwater.engine.entry_log cimport EntryLog
+from headwater.engine.nodes cimport NodeIndex
+from headwater.engine.stream cimport Stream
+from headwater.resp.arguments cimport Arguments
 
 
 cdef class _Plan:
-    cdef public object gone
-    cdef public object bound
-    cdef public object ids
-    cdef public object stays
+    cdef public Py_ssize_t gone
+    cdef public tuple bound
+    cdef public list ids
+    cdef public bint stays
 
 
 cdef class Trim:
-    cdef public object maxlen
-    cdef public object minid
-    cdef public object approximate
-    cdef public object limit
-    cdef public object mode
+    cdef public long long maxlen
+    cdef public tuple minid
+    cdef public bint approximate
+    cdef public long long limit
+    cdef public bytes mode
+
+    @cython.locals(word=bytes, more=Py_ssize_t)
+    cpdef Py_ssize_t take(self, Arguments arguments, Py_ssize_t index) except -1
+    @cython.locals(sign=bytes)
+    cdef Py_ssize_t _strategy(
+        self, Arguments arguments, Py_ssize_t index, bytes word, Py_ssize_t more
+    ) except -1
+    cpdef int check(self, Py_ssize_t node_max_entries) except -1
+    cpdef object fact_bytes(self, Stream stream, Py_ssize_t added)
+    @cython.locals(plan=_Plan)
+    cpdef Py_ssize_t apply(self, Stream stream) except -1
+    @cython.locals(nodes=NodeIndex, keeps_references=bint, passed=Py_ssize_t, node=Py_ssize_t, live=Py_ssize_t, whole=bint)
+    cdef _plan(self, Stream stream, _Plan plan)
+    cdef bint _pick(self, Stream stream, Py_ssize_t node, _Plan plan) except -1
+    cdef bint _enough(self, Py_ssize_t length, tuple entry_id) except -1
+    cdef bint _covers(self, Py_ssize_t length_without, tuple last) except -1
+
+
+cpdef xtrim(Call call)

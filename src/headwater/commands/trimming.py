@@ -89,7 +89,8 @@ class Trim:
             if not self.approximate:
                 raise CommandError(_NO_TILDE)
         elif self.approximate:
-            self.limit = min(100 * node_max_entries or 10_000, _MAX_DEFAULT_LIMIT)
+            most = min(node_max_entries, _MAX_DEFAULT_LIMIT)  # 100 of anything larger overflow
+            self.limit = min(100 * most or 10_000, _MAX_DEFAULT_LIMIT)
         else:
             self.limit = 0
 

@@ -1,18 +1,23 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from headwater.engine.keyspace cimport Keyspace
 
 
 cdef class WatchToken:
-    cdef public object broken
-    cdef public object keys
+    cdef public bint broken
+    cdef public list keys
 
 
 cdef class Database:
-    cdef public object keyspace
-    cdef public object index
-    cdef public object values
+    cdef public Keyspace keyspace
+    cdef public Py_ssize_t index
+    cdef public dict values
     cdef public object order
-    cdef public object expiries
-    cdef public object expiry_notes
-    cdef public object used
-    cdef public object waited
-    cdef public object watched
+    cdef public dict expiries
+    cdef public list expiry_notes
+    cdef public dict used
+    cdef public dict waited
+    cdef public dict watched
+
+    cpdef lookup(self, bytes key, long long now_ms)
+    cpdef signal(self, bytes key)
+    cpdef touch(self, bytes key)

@@ -22,9 +22,21 @@ Ids rise strictly, so blocks and the entries in them are searched by halving.
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from headwater.limits import BLOCK_MAX_BYTES
+from headwater.memory import ENTRY_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import append_entry, offset_at, push_offset, push_word, word_at
 
 
 class EntryBlock:
@@ -51,7 +63,7 @@ class EntryBlock:
 
     def start(self, index: int) -> int:
         """Offset of entry ``index``; ``count`` gives the end of the data."""
-        return self.offsets[index] if index < self.count else len(self.data)
+        return offset_at(self.offsets, index) if index < self.count else len(self.data)
 
     def lives(self, index: int) -> bool:
         return index >= self.head and (self.dead is None or not self.dead[index])
@@ -62,8 +74,8 @@ class EntryBlock:
         ids = self.ids
         while low < high:
             middle = (low + high) // 2
-            found = ids[2 * middle]
-            if found < ms or (found == ms and ids[2 * middle + 1] < seq):
+            found = word_at(ids, 2 * middle)
+            if found < ms or (found == ms and word_at(ids, 2 * middle + 1) < seq):
                 low = middle + 1
             else:
                 high = middle
@@ -114,17 +126,25 @@ class EntryBlock:
         self.count = len(offsets)
 
 
-class Span(NamedTuple):
+class Span:
     """Neighbouring live entries of one block: indexes ``first`` to ``end``-1."""
 
-    block: EntryBlock
-    first: int
-    end: int
+    def __init__(self, block: EntryBlock, first: int, end: int) -> None:
+        self.block = block
+        self.first = first
+        self.end = end
+
+    def start(self) -> int:
+        """Where their bytes begin in the block."""
+        return offset_at(self.block.offsets, self.first)
+
+    def stop(self) -> int:
+        """Behind their last byte."""
+        return self.block.start(self.end)
 
     def wire(self) -> bytearray:
         """Their bytes, as they stand in a reply."""
-        block = self.block
-        return block.data[block.offsets[self.first] : block.start(self.end)]
+        return self.block.data[self.start() : self.stop()]
 
     def ids(self) -> list[tuple[int, int]]:
         ids = self.block.ids
@@ -135,7 +155,7 @@ class EntryLog:
     """The live entries of a stream in id order.
 
     >>> log = EntryLog()
-    >>> log.append(5, 0, b"$1\\r\\na\\r\\n$1\\r\\nb\\r\\n", 1)
+    >>> log.append(5, 0, bytearray(b"$1\\r\\na\\r\\n$1\\r\\nb\\r\\n"), 0, 14, 1)
     >>> log.get(5, 0)
     b'*2\\r\\n$3\\r\\n5-0\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n'
     """
@@ -159,36 +179,41 @@ class EntryLog:
             block = self.blocks[at] = block.copy()
         return block
 
-    def append(self, ms: int, seq: int, wire: bytes, pairs: int) -> None:
-        """Add an entry behind all others; ``wire`` is ``pairs`` fields and values in RESP."""
-        name = b"%d-%d" % (ms, seq)
-        header = b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(name), name, pairs * 2)
+    def append(self, ms: int, seq: int, wire: bytearray, start: int, end: int, pairs: int) -> None:
+        """Add an entry behind all others; its ``pairs`` fields and values are the bytes of ``wire``
+        from ``start`` to ``end``-1, in RESP."""
         blocks = self.blocks
-        block = blocks[-1] if blocks else None
-        if block is None or (
-            block.count and len(block.data) + len(header) + len(wire) > BLOCK_MAX_BYTES
-        ):
-            block = EntryBlock()
-            blocks.append(block)
-        elif block.shared:
-            block = self._own(len(blocks) - 1)
-        block.offsets.append(len(block.data))
-        block.ids.append(ms)
-        block.ids.append(seq)
-        block.data += header
-        block.data += wire
+        last = len(blocks) - 1
+        if last >= 0:
+            block = blocks[last]
+            size = len(block.data)
+            if size + ENTRY_HEADER_BYTES + end - start > BLOCK_MAX_BYTES:
+                block = self._open()
+            elif block.shared:
+                block = self._own(last)
+        else:
+            block = self._open()
+        push_offset(block.offsets, len(block.data))
+        push_word(block.ids, ms)
+        push_word(block.ids, seq)
+        append_entry(block.data, ms, seq, pairs * 2, wire, start, end)
         if block.dead is not None:
             block.dead.append(0)
         block.count += 1
         block.live += 1
         self.length += 1
 
+    def _open(self) -> EntryBlock:
+        block = EntryBlock()
+        self.blocks.append(block)
+        return block
+
     def first(self) -> tuple[int, int]:
         """Id of the first live entry, (0, 0) when there is none."""
         if not self.blocks:
             return 0, 0
         block = self.blocks[0]
-        return block.ids[2 * block.head], block.ids[2 * block.head + 1]
+        return word_at(block.ids, 2 * block.head), word_at(block.ids, 2 * block.head + 1)
 
     def last(self) -> tuple[int, int]:
         """Id of the last live entry, (0, 0) when there is none."""
@@ -238,7 +263,7 @@ class EntryLog:
         del self.blocks[:at]
         if self.blocks:
             block = self._own(0)
-            for index in range(block.head, self._behind(block, (ms, seq))):
+            for index in range(block.head, self._behind(block, ms, seq)):
                 if block.lives(index):
                     block.kill(index)
                     gone += 1
@@ -256,13 +281,13 @@ class EntryLog:
         spans in id order, and how many they are."""
         spans: list[Span] = []
         total = 0
-        at = self._block_of(*start)
+        at = self._block_of(start[0], start[1])
         first = True
         while at < len(self.blocks) and total != count:
             block = self.blocks[at]
-            index = block.lower_bound(*start) if first else block.head
+            index = block.lower_bound(start[0], start[1]) if first else block.head
             first = False
-            stop = self._behind(block, end)
+            stop = self._behind(block, end[0], end[1])
             while index < stop and total != count:
                 if not block.lives(index):
                     index += 1
@@ -282,11 +307,11 @@ class EntryLog:
     ) -> tuple[list[Span], int]:
         """As `spans`, from ``end`` down to ``start``; each span is one entry."""
         spans: list[Span] = []
-        at = min(self._block_of(*end), len(self.blocks) - 1)
+        at = min(self._block_of(end[0], end[1]), len(self.blocks) - 1)
         while at >= 0 and len(spans) != count:
             block = self.blocks[at]
-            index = self._behind(block, end) - 1
-            stop = block.lower_bound(*start)
+            index = self._behind(block, end[0], end[1]) - 1
+            stop = block.lower_bound(start[0], start[1])
             while index >= stop and len(spans) != count:
                 if block.lives(index):
                     spans.append(Span(block, index, index + 1))
@@ -299,9 +324,9 @@ class EntryLog:
     def count_range(self, start: tuple[int, int], end: tuple[int, int]) -> int:
         """How many live entries lie from ``start`` to ``end``; only two blocks are looked into."""
         total = 0
-        for at in range(self._block_of(*start), len(self.blocks)):
+        for at in range(self._block_of(start[0], start[1]), len(self.blocks)):
             block = self.blocks[at]
-            low, high = block.lower_bound(*start), self._behind(block, end)
+            low, high = block.lower_bound(start[0], start[1]), self._behind(block, end[0], end[1])
             if low == block.head and high == block.count:
                 total += block.live
             else:
@@ -317,11 +342,11 @@ class EntryLog:
         passed = 0
         wanted = iter(steps)
         step = next(wanted, -1)
-        for at in range(self._block_of(*start), len(self.blocks)):
+        for at in range(self._block_of(start[0], start[1]), len(self.blocks)):
             if step < 0:
                 break
             block = self.blocks[at]
-            low = block.lower_bound(*start)
+            low = block.lower_bound(start[0], start[1])
             if low == block.head and passed + block.live <= step:
                 passed += block.live
                 continue
@@ -340,35 +365,32 @@ class EntryLog:
             middle = (low + high) // 2
             block = self.blocks[middle]
             last = 2 * (block.count - 1)
-            found = block.ids[last]
-            if found < ms or (found == ms and block.ids[last + 1] < seq):
+            found = word_at(block.ids, last)
+            if found < ms or (found == ms and word_at(block.ids, last + 1) < seq):
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    @staticmethod
-    def _exact(block: EntryBlock, ms: int, seq: int) -> int:
+    def _exact(self, block: EntryBlock, ms: int, seq: int) -> int:
         """Index of the live entry ``ms-seq`` in ``block``, or -1."""
         index = block.lower_bound(ms, seq)
         if index < block.count and block.lives(index):
             ids = block.ids
-            if ids[2 * index] == ms and ids[2 * index + 1] == seq:
+            if word_at(ids, 2 * index) == ms and word_at(ids, 2 * index + 1) == seq:
                 return index
         return -1
 
-    @staticmethod
-    def _behind(block: EntryBlock, end: tuple[int, int]) -> int:
-        """Index behind the last entry of ``block`` whose id is at most ``end``."""
-        index = block.lower_bound(*end)
+    def _behind(self, block: EntryBlock, ms: int, seq: int) -> int:
+        """Index behind the last entry of ``block`` whose id is at most ``ms-seq``."""
+        index = block.lower_bound(ms, seq)
         if index < block.count:
             ids = block.ids
-            if ids[2 * index] == end[0] and ids[2 * index + 1] == end[1]:
+            if word_at(ids, 2 * index) == ms and word_at(ids, 2 * index + 1) == seq:
                 return index + 1
         return index
 
-    @staticmethod
-    def _run(block: EntryBlock, index: int, limit: int) -> int:
+    def _run(self, block: EntryBlock, index: int, limit: int) -> int:
         """Behind the last of the live neighbours from ``index`` on, at most ``limit``."""
         if block.dead is None:
             return limit

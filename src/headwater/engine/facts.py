@@ -38,6 +38,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import append_part, put_u8, put_u32, put_u64
 
 ID_BYTES = 16
 HEADROOM = 96
@@ -187,11 +199,26 @@ class FactBuffer:
     # --- streams --------------------------------------------------------------------------------
 
     def appended(
-        self, sid: int, ms: int, seq: int, opens_node: bool, pairs: int, wire: bytes
+        self,
+        sid: int,
+        ms: int,
+        seq: int,
+        opens_node: bool,
+        pairs: int,
+        wire: bytearray,
+        start: int,
+        end: int,
     ) -> None:
         if not self.muted:
-            self.data += APPENDED.pack(0x20, sid, ms, seq, opens_node, pairs, len(wire))
-            self.data += wire
+            data = self.data
+            put_u8(data, 0x20)
+            put_u32(data, sid)
+            put_u64(data, ms)
+            put_u64(data, seq)
+            put_u8(data, opens_node)
+            put_u32(data, pairs)
+            put_u32(data, end - start)
+            append_part(data, wire, start, end)
 
     def trimmed(self, sid: int, ms: int, seq: int) -> None:
         if not self.muted:

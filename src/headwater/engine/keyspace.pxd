@@ -1,22 +1,25 @@
-# Attributes as C fields; their values are the plain source's own.
+from headwater.engine.facts cimport FactBuffer
 
 
 cdef class Keyspace:
-    cdef public object facts
-    cdef public object databases
-    cdef public object streams
-    cdef public object groups
-    cdef public object next_sid
-    cdef public object next_gid
-    cdef public object unseen
-    cdef public object delaying
-    cdef public object due_notes
-    cdef public object signalled
-    cdef public object dirty
-    cdef public object expired_count
-    cdef public object expiring
-    cdef public object opened_ms
-    cdef public object garbage
+    cdef public FactBuffer facts
+    cdef public list databases
+    cdef public dict streams
+    cdef public dict groups
+    cdef public Py_ssize_t next_sid
+    cdef public Py_ssize_t next_gid
+    cdef public dict unseen
+    cdef public dict delaying
+    cdef public list due_notes
+    cdef public dict signalled
+    cdef public long long dirty
+    cdef public long long expired_count
+    cdef public dict expiring
+    cdef public long long opened_ms
+    cdef public list garbage
     cdef public object iid_deadlines
-    cdef public object notified
+    cdef public unsigned int notified
     cdef public object events
+
+    cpdef note_seen(self, Py_ssize_t gid, Py_ssize_t cid)
+    cpdef forget_seen(self, Py_ssize_t gid, Py_ssize_t cid)

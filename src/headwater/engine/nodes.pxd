@@ -1,4 +1,11 @@
 cimport cython
+from cpython cimport array
+from headwater.memory_c cimport (
+    add_word, cut, push_word, same_part, set_word, signed_difference, u64, word_at,
+)
+
+cdef Py_ssize_t _WORDS, _TAKEN, _LIVE, _SIZE
+cdef int _CR
 
 
 @cython.locals(at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t)
@@ -8,10 +15,46 @@ cdef Py_ssize_t _with_backlen(Py_ssize_t size)
 
 cpdef Py_ssize_t integer_bytes(long long value)
 
-@cython.locals(length=Py_ssize_t)
 cpdef Py_ssize_t element_bytes(bytes value)
+
+@cython.locals(size=Py_ssize_t)
+cdef Py_ssize_t _part_bytes(bytearray wire, Py_ssize_t start, Py_ssize_t length) except -1
+
+cdef Py_ssize_t _spelled_bytes(bytes value) except -1
+
+@cython.locals(length=Py_ssize_t)
+cdef Py_ssize_t _length_at(bytearray wire, Py_ssize_t at) except -1
+
+@cython.locals(size=Py_ssize_t)
+cdef Py_ssize_t _header_bytes(Py_ssize_t length)
 
 
 cdef class NodeIndex:
-    cdef public object _words
-    cdef public object names
+    cdef public array.array _words
+    cdef public list names
+    cdef bytearray _source
+    cdef Py_ssize_t _start, _end, _content, _pairs, _names_size, _values_size
+    cdef bint _same
+
+    cpdef u64 taken(self, Py_ssize_t node) except? 0
+    @cython.locals(at=Py_ssize_t, taken=u64, live=u64)
+    cpdef Py_ssize_t size(self, Py_ssize_t node) except -1
+    @cython.locals(newest=Py_ssize_t, most=Py_ssize_t)
+    cpdef bint opens(
+        self, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t max_bytes,
+        Py_ssize_t max_entries,
+    ) except -1
+    @cython.locals(words=array.array, base=Py_ssize_t, size=Py_ssize_t, parts=Py_ssize_t)
+    cpdef int add(
+        self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, bint opens_node,
+    ) except -1
+    @cython.locals(words=array.array, newest=Py_ssize_t)
+    cdef int _open(
+        self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end,
+    ) except -1
+    @cython.locals(
+        names=bytes, ahead=Py_ssize_t, content=Py_ssize_t, pairs=Py_ssize_t,
+        names_size=Py_ssize_t, values_size=Py_ssize_t, same=bint, at=Py_ssize_t, name=Py_ssize_t,
+        length=Py_ssize_t,
+    )
+    cdef int _weigh(self, bytearray wire, Py_ssize_t start, Py_ssize_t end) except -1

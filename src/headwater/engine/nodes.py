@@ -17,12 +17,35 @@ Sources: Redis, t_stream.c (streamAppendItem, streamTrim) and listpack.c for the
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
 
 from headwater.limits import MAX_ENTRY_BYTES
 from headwater.model import id_before
 
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import (
+        add_word,
+        cut,
+        push_word,
+        same_part,
+        set_word,
+        signed_difference,
+        word_at,
+    )
+
 _WORDS = 7
-_TAKEN, _LIVE = 4, 5
+_TAKEN = 4
+_LIVE = 5
+_SIZE = 6
+_CR = 13
 LISTPACK_FRAME = 7
 """Header of six bytes, end mark of one."""
 
@@ -70,26 +93,39 @@ def integer_bytes(value: int) -> int:
 
 def element_bytes(value: bytes) -> int:
     """Bytes of a listpack element that holds ``value``: compact where it spells an integer."""
-    length = len(value)
-    if 0 < length <= 20 and (value[-1] - 48) in range(10):
-        digits = value[1:] if value[0] == 0x2D else value
-        if digits.isdigit() and (digits[0] != 48 or value == b"0"):
-            number = int(value)
-            if -(2**63) <= number < 2**63:
-                return integer_bytes(number)
+    return _part_bytes(bytearray(value), 0, len(value))
+
+
+def _part_bytes(wire: bytearray, start: int, length: int) -> int:
+    """The same for ``length`` bytes of ``wire`` from ``start`` on."""
+    if 0 < length <= 20 and 48 <= wire[start + length - 1] <= 57:
+        size = _spelled_bytes(cut(wire, start, start + length))
+        if size:
+            return size
     if length < 64:
         return _with_backlen(length + 1)
     return _with_backlen(length + 2 if length < 4096 else length + 5)
+
+
+def _spelled_bytes(value: bytes) -> int:
+    """Bytes of the integer that ``value``, which ends with a digit, spells as Redis would print it;
+    0 when it spells none."""
+    digits = value[1:] if value[0] == 0x2D else value
+    if digits.isdigit() and (digits[0] != 48 or value == b"0"):
+        number = int(value)
+        if -(2**63) <= number < 2**63:
+            return integer_bytes(number)
+    return 0
 
 
 class NodeIndex:
     """The nodes of one stream, oldest first.
 
     >>> nodes = NodeIndex()
-    >>> wire = b"$1\\r\\na\\r\\n$1\\r\\nb\\r\\n"
-    >>> nodes.opens(wire, max_bytes=4096, max_entries=100)
+    >>> wire = bytearray(b"$1\\r\\na\\r\\n$1\\r\\nb\\r\\n")
+    >>> nodes.opens(wire, 0, len(wire), 4096, 100)
     True
-    >>> nodes.add(5, 0, wire, opens=True)
+    >>> nodes.add(5, 0, wire, 0, len(wire), True)
     >>> len(nodes), nodes.live(0), nodes.last(0)
     (1, 1, (5, 0))
     """
@@ -97,8 +133,16 @@ class NodeIndex:
     def __init__(self) -> None:
         self._words: array[int] = array("Q")
         """Seven a node: first ms and seq, last ms and seq, entries taken, entries alive, bytes."""
-        self.names: list[tuple[bytes, ...]] = []
-        """Field names that each node was opened with; nodes with the same names share them."""
+        self.names: list[bytes] = []
+        """Field names that each node was opened with, in RESP; nodes with the same names share them."""
+        # What `opens` found of the entry at these bytes, for `add` to use.
+        self._source: bytearray | None = None
+        self._start = self._end = 0
+        self._content = 0  # bytes of names and values
+        self._pairs = 0
+        self._names_size = 0  # in a listpack
+        self._values_size = 0
+        self._same = False  # the names are those of the newest node
 
     def __len__(self) -> int:
         return len(self._words) // _WORDS
@@ -131,45 +175,85 @@ class NodeIndex:
         rest = self._words[at + _WORDS - 1]
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
-    def opens(self, wire: bytes, *, max_bytes: int, max_entries: int) -> bool:
+    def opens(
+        self, wire: bytearray, start: int, end: int, max_bytes: int, max_entries: int
+    ) -> bool:
         """Whether an entry of these fields would start a new node; 0 lifts a bound."""
-        newest = len(self) - 1
+        newest = len(self.names) - 1
+        self._source = None
         if newest < 0:
             return True
         if max_entries and self.taken(newest) >= max_entries:
             return True
         most = min(max_bytes, MAX_ENTRY_BYTES) if max_bytes else MAX_ENTRY_BYTES
-        return self.size(newest) + _content_bytes(wire) >= most
+        self._weigh(wire, start, end)
+        return self.size(newest) + self._content >= most
 
-    def add(self, ms: int, seq: int, wire: bytes, *, opens: bool) -> None:
-        """An entry was appended."""
-        fields = elements(wire)
-        names = tuple(fields[0::2])
+    def add(
+        self, ms: int, seq: int, wire: bytearray, start: int, end: int, opens_node: bool
+    ) -> None:
+        """An entry was appended; its fields are the bytes of ``wire`` from ``start`` to ``end``-1."""
+        if wire is not self._source or start != self._start or end != self._end:
+            self._weigh(wire, start, end)
+        self._source = None
         words = self._words
-        if opens:
-            self._open(ms, seq, names)
-        else:
-            words[-5], words[-4] = ms, seq
-            words[-3] += 1
-            words[-2] += 1
-        same = names == self.names[-1]
-        stored = fields[1::2] if same else fields
-        size = 2 + integer_bytes(_signed(ms - words[-7])) + integer_bytes(_signed(seq - words[-6]))
-        size += sum(map(element_bytes, stored))
-        if not same:
-            size += integer_bytes(len(names))
-        parts = 3 + len(stored) + (0 if same else 1)
-        words[-1] += size + integer_bytes(parts)
+        if opens_node:
+            self._open(ms, seq, wire, start, end)
+        base = len(words) - _WORDS
+        if not opens_node:
+            set_word(words, base + 2, ms)
+            set_word(words, base + 3, seq)
+            add_word(words, base + _TAKEN, 1)
+            add_word(words, base + _LIVE, 1)
+        size = 2 + integer_bytes(signed_difference(ms, word_at(words, base)))
+        size += integer_bytes(signed_difference(seq, word_at(words, base + 1)))
+        size += self._values_size
+        parts = 3 + self._pairs
+        if not self._same:
+            size += self._names_size + integer_bytes(self._pairs)
+            parts += self._pairs + 1
+        add_word(words, base + _SIZE, size + integer_bytes(parts))
 
-    def _open(self, ms: int, seq: int, names: tuple[bytes, ...]) -> None:
+    def _open(self, ms: int, seq: int, wire: bytearray, start: int, end: int) -> None:
         words = self._words
-        if words and (words[-5], words[-4]) >= (ms, seq):
+        newest = len(self.names) - 1
+        if newest >= 0 and self.last(newest) >= (ms, seq):
             # Only after XSETID went back below entries that are gone: ranges of nodes stay apart.
-            words[-5], words[-4] = id_before(ms, seq)
-        size = LISTPACK_FRAME + integer_bytes(len(names)) + 2 + sum(map(element_bytes, names))
-        words.extend((ms, seq, ms, seq, 1, 1, size))
-        known = self.names[-1] if self.names else None
-        self.names.append(known if known is not None and known == names else names)
+            before = id_before(ms, seq)
+            set_word(words, newest * _WORDS + 2, before[0])
+            set_word(words, newest * _WORDS + 3, before[1])
+        for word in (ms, seq, ms, seq, 1, 1):
+            push_word(words, word)
+        push_word(words, LISTPACK_FRAME + integer_bytes(self._pairs) + 2 + self._names_size)
+        self.names.append(self.names[newest] if self._same else _names_of(wire, start, end))
+        self._same = True
+
+    def _weigh(self, wire: bytearray, start: int, end: int) -> None:
+        """What an entry of these fields would take, in one pass."""
+        names = self.names[len(self.names) - 1] if self.names else b""
+        ahead = content = pairs = names_size = values_size = 0
+        same = True
+        at = start
+        while at < end:
+            name = at
+            length = _length_at(wire, at)
+            at += _header_bytes(length)
+            names_size += _part_bytes(wire, at, length)
+            content += length
+            at += length + 2
+            if same:
+                same = same_part(names, ahead, wire, name, at - name)
+                ahead += at - name
+            length = _length_at(wire, at)
+            at += _header_bytes(length)
+            values_size += _part_bytes(wire, at, length)
+            content += length
+            at += length + 2
+            pairs += 1
+        self._source, self._start, self._end = wire, start, end
+        self._content, self._pairs = content, pairs
+        self._names_size, self._values_size = names_size, values_size
+        self._same = same and ahead == len(names) and pairs > 0
 
     def drop(self, ms: int, seq: int, *, stays: bool = False) -> None:
         """A live entry went away; its node ``stays`` when it was its last (rule 2)."""
@@ -213,14 +297,35 @@ class NodeIndex:
         return low
 
 
-def _content_bytes(wire: bytes) -> int:
-    return sum(map(len, elements(wire)))
+def _length_at(wire: bytearray, at: int) -> int:
+    """The length that the canonical header at ``at`` says."""
+    length = 0
+    at += 1
+    while wire[at] != _CR:
+        length = length * 10 + wire[at] - 48
+        at += 1
+    return length
 
 
-def _signed(difference: int) -> int:
-    """The difference as Redis stores it, in a signed 64-bit integer."""
-    wrapped = difference % 2**64
-    return wrapped - 2**64 if wrapped >= 2**63 else wrapped
+def _header_bytes(length: int) -> int:
+    """Bytes of the header that says ``length``."""
+    size = 4  # $, one digit, CR LF
+    while length >= 10:
+        length //= 10
+        size += 1
+    return size
+
+
+def _names_of(wire: bytearray, start: int, end: int) -> bytes:
+    """Every other element, as it stands."""
+    found, at = bytearray(), start
+    while at < end:
+        length = _length_at(wire, at)
+        behind = at + _header_bytes(length) + length + 2
+        found += wire[at:behind]
+        length = _length_at(wire, behind)
+        at = behind + _header_bytes(length) + length + 2
+    return bytes(found)
 
 
 def _radix_nodes(keys: list[bytes]) -> int:

@@ -1,17 +1,32 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from headwater.engine.database cimport Database
+from headwater.engine.entry_log cimport EntryLog
+from headwater.engine.facts cimport FactBuffer
+from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.nodes cimport NodeIndex
+from headwater.memory_c cimport u64
+
+cdef long long MAX_ENTRIES_COUNT
 
 
 cdef class Stream:
-    cdef public object keyspace
-    cdef public object db
-    cdef public object key
-    cdef public object sid
-    cdef public object log
-    cdef public object nodes
-    cdef public object last_id
-    cdef public object max_deleted_id
-    cdef public object max_gone_id
-    cdef public object entries_added
-    cdef public object groups
-    cdef public object used_ms
+    cdef public Keyspace keyspace
+    cdef public Database db
+    cdef public bytes key
+    cdef public Py_ssize_t sid
+    cdef public EntryLog log
+    cdef public NodeIndex nodes
+    cdef public u64 last_ms
+    cdef public u64 last_seq
+    cdef public tuple max_deleted_id
+    cdef public tuple max_gone_id
+    cdef public long long entries_added
+    cdef public dict groups
+    cdef public long long used_ms
     cdef public object idempotency
+
+    @cython.locals(facts=FactBuffer)
+    cpdef int append_part(
+        self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t pairs,
+        bint opens_node,
+    ) except -1

@@ -36,7 +36,7 @@ class Stream:
         self.sid = sid
         self.log = EntryLog()
         self.nodes = NodeIndex()
-        self.last_id = (0, 0)
+        self.last_ms = self.last_seq = 0
         self.max_deleted_id = (0, 0)
         self.max_gone_id = (0, 0)
         self.entries_added = 0
@@ -50,6 +50,15 @@ class Stream:
     @property
     def length(self) -> int:
         return self.log.length
+
+    @property
+    def last_id(self) -> tuple[int, int]:
+        """The greatest id that was ever appended, or what XSETID said."""
+        return self.last_ms, self.last_seq
+
+    @last_id.setter
+    def last_id(self, entry_id: tuple[int, int]) -> None:
+        self.last_ms, self.last_seq = entry_id
 
     def sorted_groups(self) -> list[ConsumerGroup]:
         """Groups in byte order of their names, as Redis walks them."""
@@ -92,13 +101,29 @@ class Stream:
 
     def append(self, ms: int, seq: int, wire: bytes, pairs: int, opens_node: bool) -> None:
         """Add the entry ``ms-seq``, greater than ``last_id``; ``wire`` is its fields in RESP."""
-        assert (ms, seq) > self.last_id
-        self.log.append(ms, seq, wire, pairs)
-        self.nodes.add(ms, seq, wire, opens=opens_node)
-        self.last_id = (ms, seq)
+        self.append_part(ms, seq, bytearray(wire), 0, len(wire), pairs, opens_node)
+
+    def append_part(
+        self,
+        ms: int,
+        seq: int,
+        wire: bytearray,
+        start: int,
+        end: int,
+        pairs: int,
+        opens_node: bool,
+    ) -> None:
+        """The same of the bytes of ``wire`` from ``start`` to ``end``-1: a part of a request."""
+        assert ms > self.last_ms or (ms == self.last_ms and seq > self.last_seq)
+        self.log.append(ms, seq, wire, start, end, pairs)
+        self.nodes.add(ms, seq, wire, start, end, opens_node)
+        self.last_ms = ms
+        self.last_seq = seq
         if self.entries_added != MAX_ENTRIES_COUNT:
             self.entries_added += 1
-        self.keyspace.facts.appended(self.sid, ms, seq, opens_node, pairs, wire)
+        facts = self.keyspace.facts
+        if not facts.muted:
+            facts.appended(self.sid, ms, seq, opens_node, pairs, wire, start, end)
         self.db.signal(self.key)
 
     def trim_through(self, ms: int, seq: int) -> None:
@@ -124,7 +149,7 @@ class Stream:
         self, last_id: tuple[int, int], entries_added: int, max_deleted_id: tuple[int, int]
     ) -> None:
         """XSETID: all three counters, absolute."""
-        self.last_id = last_id
+        self.last_ms, self.last_seq = last_id
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
         self.keyspace.facts.stream_set_id(self.sid, last_id, entries_added, max_deleted_id)

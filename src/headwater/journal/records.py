@@ -33,11 +33,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from google_crc32c import extend
 
 from headwater.limits import MAX_RECORD_GROUP_BYTES
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import append_bytes, cut, resize, set_u32, set_u64
 
 FORMAT_VERSION = 1
 ENGINE_KINDS = 0x10
@@ -105,7 +116,7 @@ def begin_group(buffer: bytearray) -> int:
     [(7, b'!the facts')]
     """
     mark = len(buffer)
-    buffer += _BLANK
+    append_bytes(buffer, _BLANK)
     return mark
 
 
@@ -115,14 +126,16 @@ def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) 
 
     The group is the last thing in ``buffer``. ``seed`` is `Journal.seed`.
     """
-    length = len(buffer) - mark - GROUP_HEADER_BYTES
+    end = len(buffer)
+    length = end - mark - GROUP_HEADER_BYTES
     if length == 0:
-        del buffer[mark:]
+        resize(buffer, mark)
         return False
     assert 0 < length <= MAX_RECORD_GROUP_BYTES, "admits() was not asked"
-    _GROUP.pack_into(buffer, mark, length, 0, turn, now_ms)
-    checksum = extend(seed ^ length, bytes(buffer[mark + 8 :]))
-    _CHECKSUM.pack_into(buffer, mark + 4, checksum)
+    set_u32(buffer, mark, length)
+    set_u64(buffer, mark + 8, turn)
+    set_u64(buffer, mark + 16, now_ms)
+    set_u32(buffer, mark + 4, extend(seed ^ length, cut(buffer, mark + 8, end)))
     return True
 
 

@@ -1,10 +1,29 @@
+cimport cython
+from cpython cimport array
+from headwater.memory_c cimport cut, push_word, read_id, set_word, spells, u64, word_at
+
+
 cdef class Arguments:
     cdef public bytearray buffer
-    cdef public unsigned long long[::1] starts
-    cdef public unsigned long long[::1] ends
+    cdef public array.array starts
+    cdef public array.array ends
     cdef public Py_ssize_t count
     cdef public bint canonical
+    cdef public u64 ms
+    cdef public u64 seq
+    cdef array.array _found
 
     cpdef bytes bytes(self, Py_ssize_t index)
     cpdef bytes token(self, Py_ssize_t index)
+    cpdef bint is_word(self, Py_ssize_t index, bytes word) except -1
+    @cython.locals(start=Py_ssize_t)
+    cpdef bint is_byte(self, Py_ssize_t index, int byte) except -1
+    @cython.locals(found=array.array)
+    cpdef int find_id(self, Py_ssize_t index, u64 missing_seq) except -1
+    @cython.locals(index=Py_ssize_t)
+    cpdef int add_ids(self, Py_ssize_t start, Py_ssize_t end, array.array ids) except -1
     cpdef bytes wire(self, Py_ssize_t start, Py_ssize_t end)
+    cpdef int make_canonical(self) except -1
+    @cython.locals(first=Py_ssize_t, length=Py_ssize_t, header=Py_ssize_t)
+    cpdef Py_ssize_t wire_start(self, Py_ssize_t start) except -1
+    cpdef Py_ssize_t wire_end(self, Py_ssize_t end) except -1

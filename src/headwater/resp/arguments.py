@@ -11,16 +11,27 @@ from __future__ import annotations
 
 import builtins
 from array import array
+from typing import TYPE_CHECKING
 
 from headwater.errors import CommandError
 from headwater.limits import MAX_ID_TEXT_BYTES
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import cut, push_word, read_id, set_word, spells, word_at
 
 INTEGER_ERROR = "ERR value is not an integer or out of range"
 ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
 
 ROOM = bytes(8 * 16)
-"""Offsets of 16 arguments, all 0: what most requests need. Offsets are written by index and never
-appended, because the compiled build holds a view of them, and an array that is viewed cannot grow."""
+"""Offsets of 16 arguments, all 0: what most requests need. Offsets are written by index."""
 
 _MAX_U64 = 2**64 - 1
 _MIN_I64 = -(2**63)
@@ -46,6 +57,9 @@ class Arguments:
         self.count = 0
         self.canonical = True
         """Every length header of the request is spelled as we would spell it."""
+        self.ms = self.seq = 0
+        """What `find_id` found."""
+        self._found = array("Q", (0, 0, 0))
 
     @classmethod
     def of(cls, *values: builtins.bytes) -> Arguments:
@@ -63,9 +77,9 @@ class Arguments:
             self.starts, self.ends = array("Q", bytes(8 * count)), array("Q", bytes(8 * count))
         for index in range(count):
             buffer += b"$%d\r\n" % len(values[index])
-            self.starts[index] = len(buffer)
+            set_word(self.starts, index, len(buffer))
             buffer += values[index]
-            self.ends[index] = len(buffer)
+            set_word(self.ends, index, len(buffer))
             buffer += b"\r\n"
         self.buffer, self.count, self.canonical = buffer, count, True
 
@@ -78,11 +92,20 @@ class Arguments:
 
     def bytes(self, index: int) -> builtins.bytes:
         """Argument ``index`` as bytes."""
-        return bytes(self.buffer[self.starts[index] : self.ends[index]])
+        return cut(self.buffer, word_at(self.starts, index), word_at(self.ends, index))
 
     def token(self, index: int) -> builtins.bytes:
         """Argument ``index`` in upper case, for comparing with command and option names."""
-        return bytes(self.buffer[self.starts[index] : self.ends[index]]).upper()
+        return self.bytes(index).upper()
+
+    def is_word(self, index: int, word: builtins.bytes) -> bool:
+        """Whether argument ``index`` is ``word``, which is in upper case, in any case."""
+        return spells(self.buffer, word_at(self.starts, index), word_at(self.ends, index), word)
+
+    def is_byte(self, index: int, byte: int) -> bool:
+        """Whether argument ``index`` is this one byte."""
+        start = word_at(self.starts, index)
+        return word_at(self.ends, index) == start + 1 and self.buffer[start] == byte
 
     def values(self, start: int = 0) -> list[builtins.bytes]:
         """Arguments ``start`` to the last, as bytes."""
@@ -114,13 +137,49 @@ class Arguments:
             raise CommandError(error)
         return found
 
+    def find_id(self, index: int, missing_seq: int) -> None:
+        """Argument ``index`` as a strict id, put into ``ms`` and ``seq``: `id` without an object for
+        it. Raises `CommandError`."""
+        found = self._found
+        if read_id(self.buffer, word_at(self.starts, index), word_at(self.ends, index), found):
+            self.ms = word_at(found, 0)
+            self.seq = word_at(found, 1) if word_at(found, 2) else missing_seq
+        else:
+            self.ms, self.seq = self.id(index, missing_seq=missing_seq)
+
+    def add_ids(self, start: int, end: int, ids: array[int]) -> None:
+        """Add arguments ``start`` to ``end``-1 to ``ids``, two words each; every one is a strict id.
+
+        Raises `CommandError` for the first that is none.
+        """
+        for index in range(start, end):
+            self.find_id(index, 0)
+            push_word(ids, self.ms)
+            push_word(ids, self.seq)
+
     def wire(self, start: int, end: int) -> builtins.bytes:
         """Arguments ``start`` to ``end``-1 in RESP, headers included; ``start < end``."""
+        self.make_canonical()
+        return cut(self.buffer, self.wire_start(start), self.wire_end(end))
+
+    def make_canonical(self) -> None:
+        """Encode the request anew where a client has spelled a header in a way of its own (rule 3)."""
         if not self.canonical:
             self.encode(self.values())
-        first = self.starts[start]
-        header = len(b"$%d\r\n" % (self.ends[start] - first))
-        return bytes(self.buffer[first - header : self.ends[end - 1] + 2])
+
+    def wire_start(self, start: int) -> int:
+        """Where the header of argument ``start`` begins; the request is canonical."""
+        first = word_at(self.starts, start)
+        length = word_at(self.ends, start) - first
+        header = 4  # $, one digit, CR LF
+        while length >= 10:
+            length //= 10
+            header += 1
+        return first - header
+
+    def wire_end(self, end: int) -> int:
+        """Behind the CR LF of argument ``end``-1."""
+        return word_at(self.ends, end - 1) + 2
 
 
 def parse_integer(text: bytes) -> int | None:

@@ -8,6 +8,21 @@ only nil, maps and the few types below differ. Source: the RESP specification, r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import append_bytes, append_header, append_id, append_part
+
+_CRLF = b"\r\n"
+_INTEGER, _BULK, _ARRAY, _MAP = b":$*%"
 
 
 class ReplyWriter:
@@ -25,7 +40,7 @@ class ReplyWriter:
         self.resp = resp
 
     def ok(self) -> None:
-        self.out += b"+OK\r\n"
+        append_bytes(self.out, b"+OK\r\n")
 
     def simple(self, text: bytes) -> None:
         """A simple string; ``text`` holds no CR or LF."""
@@ -37,22 +52,27 @@ class ReplyWriter:
         self.out += b"-%b\r\n" % line.encode("utf-8", "surrogateescape")
 
     def integer(self, value: int) -> None:
-        self.out += b":%d\r\n" % value
+        if value >= 0:
+            append_header(self.out, _INTEGER, value)
+        else:
+            append_bytes(self.out, b":%d\r\n" % value)
 
     def bulk(self, value: bytes) -> None:
-        self.out += b"$%d\r\n%b\r\n" % (len(value), value)
+        append_header(self.out, _BULK, len(value))
+        append_bytes(self.out, value)
+        append_bytes(self.out, _CRLF)
 
     def id(self, ms: int, seq: int) -> None:
         """A stream id, a bulk string."""
-        self.bulk(b"%d-%d" % (ms, seq))
+        append_id(self.out, ms, seq)
 
     def nil(self) -> None:
         """Nothing, where a value was expected."""
-        self.out += b"_\r\n" if self.resp == 3 else b"$-1\r\n"
+        append_bytes(self.out, b"_\r\n" if self.resp == 3 else b"$-1\r\n")
 
     def nil_array(self) -> None:
         """Nothing, where an array was expected."""
-        self.out += b"_\r\n" if self.resp == 3 else b"*-1\r\n"
+        append_bytes(self.out, b"_\r\n" if self.resp == 3 else b"*-1\r\n")
 
     def bulk_or_nil(self, value: bytes | None) -> None:
         """A bulk string, nil for None."""
@@ -70,11 +90,14 @@ class ReplyWriter:
 
     def array(self, length: int) -> None:
         """Header: ``length`` replies follow."""
-        self.out += b"*%d\r\n" % length
+        append_header(self.out, _ARRAY, length)
 
     def map(self, pairs: int) -> None:
         """Header: ``pairs`` keys and values follow, alternating."""
-        self.out += b"%%%d\r\n" % pairs if self.resp == 3 else b"*%d\r\n" % (pairs * 2)
+        if self.resp == 3:
+            append_header(self.out, _MAP, pairs)
+        else:
+            append_header(self.out, _ARRAY, pairs * 2)
 
     def set(self, length: int) -> None:
         """Header: ``length`` members follow."""
@@ -98,5 +121,9 @@ class ReplyWriter:
             self.bulk(value)
 
     def raw(self, wire: bytes | bytearray | memoryview) -> None:
-        """Bytes that already are a reply: a slice of a block."""
+        """Bytes that already are a reply."""
         self.out += wire
+
+    def part(self, wire: bytearray, start: int, end: int) -> None:
+        """The same, from ``start`` to ``end``-1 of ``wire``: a slice of a block."""
+        append_part(self.out, wire, start, end)

@@ -1,20 +1,34 @@
 cimport cython
+from cpython cimport array
+from headwater.memory_c cimport put_part, resize, set_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
+
+cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO
+cdef Py_ssize_t _SHORTEST_ARGUMENT
+
 
 cdef class Scanner:
     cdef public bytearray buffer
     cdef public bint authenticated
     cdef public Py_ssize_t max_bulk_bytes
-    cdef Py_ssize_t _begin, _position, _searched, _value, _count, _index
+    cdef Py_ssize_t _size, _begin, _position, _searched, _value, _count, _index
     cdef bint _canonical
-    cdef unsigned long long[::1] _starts
-    cdef unsigned long long[::1] _ends
+    cdef array.array _starts
+    cdef array.array _ends
     cdef str _error
 
     cpdef feed(self, data)
+    cpdef int feed_part(self, bytearray data, Py_ssize_t size) except -1
+    cpdef rest(self)
+    @cython.locals(at=Py_ssize_t)
+    cdef Py_ssize_t _make_room(self, Py_ssize_t size) except -1
+    cdef int _empty(self) except -1
+    @cython.locals(starts=array.array, ends=array.array, index=Py_ssize_t)
+    cdef int _drop(self, Py_ssize_t dropped) except -1
+    @cython.locals(position=Py_ssize_t, starts=array.array, ends=array.array)
     cpdef bint next(self, Arguments arguments) except -1
 
-    @cython.locals(buffer=bytearray, starts="unsigned long long[::1]", ends="unsigned long long[::1]", size=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t, canonical=bint, start=Py_ssize_t, end=Py_ssize_t, first=int, second=int, length=Py_ssize_t)
+    @cython.locals(buffer=bytearray, starts=array.array, ends=array.array, size=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t, canonical=bint, start=Py_ssize_t, end=Py_ssize_t, first=int, second=int, length=Py_ssize_t)
     cdef bint _bulks(self) except -1
     cdef _grow(self, Py_ssize_t used)
     @cython.locals(buffer=bytearray, position=Py_ssize_t, digit=int)

@@ -3,7 +3,7 @@
 Rule 1. `Scanner.feed` appends and `Scanner.next` finds; a request that is not whole yet is taken up
         where it was left, so a request of n bytes costs O(n) in whatever pieces it comes.
 Rule 2. Bytes of requests that were taken are dropped when more is fed, never in between: offsets
-        hold from `next` until the `feed` after it.
+        hold from `next` until the `feed` after it. The buffer may be longer than what it holds.
 Rule 3. A length is checked when its header is read, before anything is allocated for it.
 Rule 4. The same bytes give the same requests and the same error, however they were cut into pieces.
 Rule 5. After an error nothing more is found; the connection ends with its text.
@@ -22,6 +22,7 @@ before it is stored.
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
 
 from headwater.errors import ProtocolError
 from headwater.limits import (
@@ -35,6 +36,17 @@ from headwater.limits import (
 from headwater.resp.arguments import ROOM, Arguments
 from headwater.resp.inline import split
 
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import put_part, resize, set_word, word_at
+
 _CR = 0x0D
 _LF = 0x0A
 _STAR = 0x2A
@@ -44,6 +56,11 @@ _SHORTEST_ARGUMENT = 6
 """``$0 CR LF CR LF``: with fewer bytes left no argument can be whole."""
 
 _HTTP = (b"POST", b"HOST:")
+
+_KEPT_BYTES = 64 * 1024
+"""An empty buffer that is larger is given back at once, and one of `_RESTING_BYTES` when its client
+is silent (`Scanner.rest`)."""
+_RESTING_BYTES = 1024
 
 
 class Scanner:
@@ -66,6 +83,7 @@ class Scanner:
         """Until this is True a request has at most 10 arguments of 16 KiB (CVE-2021-32675)."""
         self.max_bulk_bytes = max_bulk_bytes
         """Longest argument (redis.conf proto-max-bulk-len)."""
+        self._size = 0  # bytes of the buffer that hold input
         self._begin = 0  # of the first request that was not taken
         self._position = 0  # of the next header in it
         self._searched = 0  # no end of line stands before here, at or after _position
@@ -80,23 +98,55 @@ class Scanner:
     @property
     def unread(self) -> int:
         """Bytes fed and not yet given out as a request."""
-        return len(self.buffer) - self._begin
+        return self._size - self._begin
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take more input. Offsets given out before are void."""
-        dropped = self._begin
-        if dropped:
-            # Cutting the front of a bytearray moves its start; a copy is made only when more than
-            # half of it went, so every byte is copied at most once for a byte dropped.
-            del self.buffer[:dropped]
-            self._begin = 0
-            self._position -= dropped
-            self._searched = max(0, self._searched - dropped)
-            starts, ends = self._starts, self._ends
-            for index in range(self._index):
-                starts[index] -= dropped
-                ends[index] -= dropped
-        self.buffer += data
+        size = len(data)
+        at = self._make_room(size)
+        self.buffer[at : at + size] = data
+
+    def feed_part(self, data: bytearray, size: int) -> None:
+        """Take the first ``size`` bytes of ``data``, what a socket has just put there."""
+        at = self._make_room(size)
+        put_part(self.buffer, at, data, 0, size)
+
+    def rest(self) -> None:
+        """The client has been silent for a while: an empty buffer is given back."""
+        if self._begin == self._size and len(self.buffer) > _RESTING_BYTES:
+            self._empty()
+            self.buffer = bytearray()
+
+    def _make_room(self, size: int) -> int:
+        """Drop what was taken, if that is cheap, and have room for ``size`` bytes more; where."""
+        if self._begin == self._size:
+            self._empty()
+            if len(self.buffer) > _KEPT_BYTES:
+                self.buffer = bytearray()
+        elif self._begin * 2 > self._size:
+            # What is left is moved only over more than itself: a byte is copied at most once for a
+            # byte that was dropped.
+            self._drop(self._begin)
+        at = self._size
+        if at + size > len(self.buffer):
+            resize(self.buffer, at + size)
+        self._size = at + size
+        return at
+
+    def _empty(self) -> None:
+        self._size = self._begin = self._position = self._searched = 0
+
+    def _drop(self, dropped: int) -> None:
+        """Move what is left to the front."""
+        put_part(self.buffer, 0, self.buffer, dropped, self._size)
+        self._size -= dropped
+        self._begin = 0
+        self._position -= dropped
+        self._searched = max(0, self._searched - dropped)
+        starts, ends = self._starts, self._ends
+        for index in range(self._index):
+            set_word(starts, index, word_at(starts, index) - dropped)
+            set_word(ends, index, word_at(ends, index) - dropped)
 
     def next(self, arguments: Arguments) -> bool:
         """Put the next whole request into ``arguments``; False when more bytes are needed.
@@ -108,7 +158,7 @@ class Scanner:
         try:
             while self._count == 0:
                 position = self._position
-                if position >= len(self.buffer):
+                if position >= self._size:
                     return False
                 if self.buffer[position] != _STAR:
                     if not self._inline(arguments):
@@ -136,7 +186,7 @@ class Scanner:
     def _bulks(self) -> bool:
         """Scan arguments until the request is whole (True) or its bytes end (False)."""
         buffer, starts, ends = self.buffer, self._starts, self._ends
-        size = len(buffer)
+        size = self._size
         position, index, count = self._position, self._index, self._count
         room = len(starts)
         canonical = self._canonical
@@ -172,8 +222,8 @@ class Scanner:
                 self._grow(room)
                 starts, ends = self._starts, self._ends
                 room = len(starts)
-            starts[index] = start
-            ends[index] = end
+            set_word(starts, index, start)
+            set_word(ends, index, end)
             position = end + 2
             index += 1
         self._position = position
@@ -183,16 +233,13 @@ class Scanner:
 
     def _grow(self, used: int) -> None:
         """Room for twice as many offsets, of which the first ``used`` are kept."""
-        starts, ends = array("Q", bytes(16 * used)), array("Q", bytes(16 * used))
-        for index in range(used):
-            starts[index] = self._starts[index]
-            ends[index] = self._ends[index]
-        self._starts, self._ends = starts, ends
+        more = array("Q", bytes(8 * used))
+        self._starts, self._ends = self._starts[:used] + more, self._ends[:used] + more
 
     def _begin_request(self) -> bool:
         """Read ``*count``; False when the line is not whole. A count below 1 is no request."""
         buffer, position = self.buffer, self._position
-        if position + 4 <= len(buffer) and buffer[position + 2] == _CR:
+        if position + 4 <= self._size and buffer[position + 2] == _CR:
             digit = buffer[position + 1] - _ZERO
             if 0 < digit <= 9:  # what most requests have, at a third of the cost
                 self._canonical = buffer[position + 3] == _LF
@@ -200,7 +247,7 @@ class Scanner:
                 self._count = digit
                 return True
         line_end = self._line_end(_CR, "Protocol error: too big mbulk count string")
-        if line_end < 0 or line_end + 2 > len(buffer):
+        if line_end < 0 or line_end + 2 > self._size:
             return False
         count = _strict_length(buffer[position + 1 : line_end])
         if count is None or count > MAX_ARGUMENTS:
@@ -219,7 +266,7 @@ class Scanner:
         """Read ``$length`` at ``_position``: the length, and where the value starts in
         ``_value``; -1 when the line is not whole."""
         line_end = self._line_end(_CR, "Protocol error: too big bulk count string")
-        if line_end < 0 or line_end + 2 > len(self.buffer):
+        if line_end < 0 or line_end + 2 > self._size:
             return -1
         if self.buffer[self._position] != _DOLLAR:
             got = self.buffer[self._position : self._position + 1]
@@ -240,13 +287,13 @@ class Scanner:
         does not depend on how the input was cut; before authentication it is shorter.
         """
         position = self._position
-        found = self.buffer.find(mark, max(position, self._searched))
-        length = (found if found >= 0 else len(self.buffer)) - position
+        found = self.buffer.find(mark, max(position, self._searched), self._size)
+        length = (found if found >= 0 else self._size) - position
         longest = MAX_INLINE_BYTES if self.authenticated else MAX_INLINE_BYTES_BEFORE_AUTH
         if length > longest:
             raise ProtocolError(too_big)
         # The mark is found again when the byte behind it is awaited.
-        self._searched = found if found >= 0 else len(self.buffer)
+        self._searched = found if found >= 0 else self._size
         return found
 
     def _inline(self, arguments: Arguments) -> bool:

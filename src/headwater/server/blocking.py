@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import Wait
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import REFUSED_RECHECK_MS
-from headwater.server.execution import invoke_again
+from headwater.server import execution
 from headwater.server.pausing import Pause
 from headwater.server.waiting import Waiter, WaitingRoom
 
@@ -115,7 +115,7 @@ class BlockedClients:
         mark = len(session.outbox)
         again: Wait | None = None
         try:
-            again = invoke_again(self._node, session, waiter.wait.arguments)
+            again = execution.invoke_again(self._node, session, waiter.wait.arguments)
         except NoRoom:
             # Nothing signals that the journal has room again, so it is asked now and then.
             del session.outbox[mark:]

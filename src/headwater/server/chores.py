@@ -63,7 +63,7 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
         assert count, f"the oldest iid of {pid!r} has run out and has not"
         idempotency.expire(pid, count)
         left -= count
-    records.seal(mark, now_ms, awaited=False)
+    records.seal_unawaited(mark, now_ms)
 
 
 def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
@@ -75,5 +75,5 @@ def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
             group = keyspace.groups[gid]
             for consumer in map(group.by_cid.__getitem__, cids):
                 group.record_seen(consumer, consumer.seen_time, consumer.active_time)
-        records.seal(mark, now_ms, awaited=False)
+        records.seal_unawaited(mark, now_ms)
     unseen.clear()

@@ -13,8 +13,6 @@ import asyncio
 import logging
 import socket
 import threading
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable
 
 from headwater.limits import MAX_HANDSHAKE_SECONDS, MAX_OUTPUT_BYTES_BEFORE_AUTH, RECEIVE_BYTES
@@ -32,11 +30,15 @@ LINGER_SECONDS = 2
 """How long the socket stays after them: closing while the client still sends would reset the
 connection, and the reset can overtake the last reply, which often explains the closing."""
 
+_RESTING_SECONDS = 2.0
+"""After so long without a request a client's empty buffer is given back. Precedent: Redis,
+clientsCronResizeQueryBuffer."""
+
 SHORTEST_DELAY_S = 0.001
 """What is due and cannot be done yet (a full disk) must not keep the loop spinning."""
 
 
-class Driver(ABC):
+class Driver:
     """Turns, timers, limits, the end. `headwater.server.loop` says when a socket is ready.
 
     ``on_stop`` is called once, when SHUTDOWN was asked for or the node cannot go on; `failure` says
@@ -53,8 +55,8 @@ class Driver(ABC):
         self._thread = threading.get_ident()
         self._on_stop = on_stop
         self._stopped = False
-        self._space = memoryview(bytearray(RECEIVE_BYTES))
-        self._in_line: deque[Connection] = deque()
+        self._space = bytearray(RECEIVE_BYTES)
+        self._in_line: list[Connection] = []
         self._unstalled: dict[Session, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -152,9 +154,6 @@ class Driver(ABC):
 
     def _on_output(self, session: Session) -> None:
         connection: Connection = session.driver
-        output = session.take_output()
-        if output:
-            connection.chunks.append(output)
         if not connection.in_line:
             connection.in_line = True
             self._in_line.append(connection)
@@ -162,11 +161,20 @@ class Driver(ABC):
             self._asyncio.call_soon_threadsafe(self._send_all)
 
     def _send_all(self) -> None:
-        while self._in_line:
-            connection = self._in_line.popleft()
-            connection.in_line = False
-            if connection.descriptor in self.connections:
-                self._send(connection)
+        if not self._in_line:
+            return
+        with self.node.lock:  # what is released belongs to the node until it is taken
+            while self._in_line:
+                in_line, self._in_line = self._in_line, []
+                for connection in in_line:
+                    connection.in_line = False
+                    if connection.descriptor in self.connections:
+                        self._send(connection)
+
+    def _send_more(self, connection: Connection) -> None:
+        """The socket takes more."""
+        with self.node.lock:
+            self._send(connection)
 
     def _send(self, connection: Connection) -> None:
         """Send what is in line; close a connection that ends with it or has too much in it."""
@@ -179,16 +187,16 @@ class Driver(ABC):
         self.traffic.sent_bytes += count
         session = connection.session
         session.taken_bytes += count
-        if session.stalled and session.unsent <= self.node.config.output_ahead_bytes:
+        if session.stalled and session.unsent <= self.node.output_ahead_bytes:
             self._go_on(session)
         if connection.unsent:
             if not connection.writing:
-                self._write_interest(connection, wanted=True)
+                self._write_interest(connection, True)
             self._check_output_limit(connection)
         elif session.closing or (connection.ended and not session.stalled):
             self._finish(connection)
         elif connection.writing and not connection.ended:
-            self._write_interest(connection, wanted=False)
+            self._write_interest(connection, False)
 
     def _go_on(self, session: Session) -> None:
         """The client has taken enough of its answers: the requests behind them run, in a turn of
@@ -235,15 +243,15 @@ class Driver(ABC):
         """Read once; whether there is anything new for a turn."""
         try:
             count = connection.receive(self._space)
-        except (BlockingIOError, InterruptedError):
-            if connection.unsent and not connection.writing:
-                self._write_interest(connection, wanted=True)  # a part of a handshake
-            return False
         except TurnedAway as reason:
             self._turn_away(connection, reason)
             return False
         except OSError as error:
             self.close(connection, error)
+            return False
+        if count < 0:
+            if connection.unsent and not connection.writing:
+                self._write_interest(connection, True)  # a part of a handshake
             return False
         if count == 0:
             self._at_end(connection)
@@ -254,24 +262,23 @@ class Driver(ABC):
         session = connection.session
         if session.closing:
             return False
-        session.feed(self._space[:count])
-        return self._within_input_limit(session, connection)
+        session.scanner.feed_part(self._space, count)
+        if session.input_bytes > self.node.query_buffer_limit:
+            self._cut_off(session, connection)
+            return False
+        return True
 
-    def _within_input_limit(self, session: Session, connection: Connection) -> bool:
-        """Disconnects a client that sent more than it may before it runs."""
-        waiting = session.input_bytes
-        if waiting <= self.node.config.client_query_buffer_limit:
-            return True
+    def _cut_off(self, session: Session, connection: Connection) -> None:
+        """Disconnect a client that sent more than it may before it runs."""
         self.traffic.input_limit_disconnections += 1
         log.warning(
             "client %s (%s) is disconnected: %d bytes of its input wait "
             "(client-query-buffer-limit)",
             session.id,
             session.address,
-            waiting,
+            session.input_bytes,
         )
         self.close(connection)
-        return False
 
     def _at_end(self, connection: Connection) -> None:
         """The client sends no more: what it has asked for is still its own."""
@@ -310,7 +317,7 @@ class Driver(ABC):
         connection.session.last_interaction = self.node.clock.monotonic()
         try:
             connection.finish()
-            self._write_interest(connection, wanted=False)
+            self._write_interest(connection, False)
         except OSError:
             self.close(connection)
 
@@ -327,6 +334,8 @@ class Driver(ABC):
         for connection in list(self.connections.values()):
             session = connection.session
             idle = now - session.last_interaction
+            if idle > _RESTING_SECONDS:
+                session.scanner.rest()
             patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
             if (
                 ((session.closing or connection.ended) and idle > patience)
@@ -339,18 +348,18 @@ class Driver(ABC):
 
     # --- what each loop does its own way ---------------------------------------------------------
 
-    @abstractmethod
     def _watch(self, connection: Connection) -> None:
         """Begin to receive. Raises `OSError`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _unwatch(self, connection: Connection) -> None:
         """Be told nothing more."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _stop_reading(self, connection: Connection) -> None:
         """Be told only when the socket takes more."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def _write_interest(self, connection: Connection, *, wanted: bool) -> None:
+    def _write_interest(self, connection: Connection, wanted: bool) -> None:
         """Whether to be told also when the socket takes more."""
+        raise NotImplementedError

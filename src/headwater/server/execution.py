@@ -11,12 +11,10 @@ Rule 3. EXEC, scripts and woken waiters come in by `invoke`, behind the gates.
 
 from __future__ import annotations
 
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Missing, Wait
-from headwater.commands.dispatch import FUNCTIONS, find_row
-from headwater.commands.table import CommandRow
+from headwater.commands.dispatch import KnownCommand, find_command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.acl import permissions
@@ -25,8 +23,17 @@ from headwater.server.commands.transactions import aborted
 from headwater.server.pubsub import check_context
 
 if TYPE_CHECKING:
+    from headwater import _cython as cython
     from headwater.server.node import Node
     from headwater.server.session import Session
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # clock.pxd asks the system
+    from time import perf_counter_ns as passed_ns
 
 NO_AUTH = "NOAUTH Authentication required."
 
@@ -38,17 +45,17 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     mark = len(session.outbox)
     chosen = False
     try:
-        name, row = find_row(arguments)
-        session.last_command = row.name
-        _check_gates(session, row, arguments)
-        if node.pause.active and node.pause.holds(session, row):
+        known = find_command(arguments)
+        session.last_command = known.row.name
+        _check_gates(session, known, arguments)
+        if node.pause.active and node.pause.holds(session, known.row):
             return node.pause.postpone(session, arguments)
-        if session.queued is not None and name not in _NEVER_QUEUED:
+        if session.queued is not None and known.name not in _NEVER_QUEUED:
             session.queue(arguments)
             session.reply.simple(b"QUEUED")
             return None
         chosen = True
-        return invoke(node, session, name, arguments)
+        return run(node, session, known, arguments)
     except CommandError as error:
         del session.outbox[mark:]
         session.queue_failed |= session.queued is not None and not chosen
@@ -69,59 +76,65 @@ def _rejected(
     return aborted(error)
 
 
-def _check_gates(session: Session, row: CommandRow, arguments: Arguments) -> None:
+def _check_gates(session: Session, known: KnownCommand, arguments: Arguments) -> None:
     """Refuse what may not run. Raises `CommandError`."""
-    if not session.let_in and "no_auth" not in row.flags:
+    if not session.scanner.authenticated and not known.before_login:
         raise CommandError(NO_AUTH)
-    if session.queued is not None and "no_multi" in row.flags:
+    if session.queued is not None and known.never_queued:
         raise CommandError("ERR Command not allowed inside a transaction")
     if not session.user.unrestricted:
-        permissions.check(session, row, arguments)
-    if session.monitoring and ("readonly" in row.flags or "write" in row.flags):
+        permissions.check(session, known.row, arguments)
+    if session.monitoring and known.on_keys:
         raise CommandError("ERR Replica can't interact with the keyspace")
     if session.subscribed:
-        check_context(session, row.name)
+        check_context(session, known.row.name)
 
 
 def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     """Run the command of a client that was blocked, if its user may run it still; raises
     `CommandError`."""
-    name, row = find_row(arguments)
+    known = find_command(arguments)
     if not session.user.unrestricted:
-        permissions.check(session, row, arguments)
-    return invoke(node, session, name, arguments)
+        permissions.check(session, known.row, arguments)
+    return run(node, session, known, arguments)
 
 
-def invoke(node: Node, session: Session, name: bytes, arguments: Arguments) -> Wait | None:
+def invoke(node: Node, session: Session, arguments: Arguments) -> Wait | None:
+    """Run a command that was looked at before; raises `CommandError`."""
+    return run(node, session, find_command(arguments), arguments)
+
+
+def run(node: Node, session: Session, known: KnownCommand, arguments: Arguments) -> Wait | None:
     """Call the function of a command that was found, and count it; raises `CommandError`."""
     call = session.call
     call.arguments = arguments
     observer = node.observer
     timing = observer.timing
-    began = perf_counter_ns() if timing else 0
-    function = FUNCTIONS.get(name)
+    began = passed_ns() if timing else 0
     result: Wait | Missing | None
     try:
-        if function is None:
-            result = SERVER_FUNCTIONS[name](call, session, node)
+        if known.function is None:
+            result = SERVER_FUNCTIONS[known.name](call, session, node)
         else:
-            result = function(call)
+            result = known.function(call)
     except CommandError as error:
-        took = perf_counter_ns() - began if timing else 0
-        observer.failed(session, name, arguments, took, error)
-        raise
-    finally:
+        took = passed_ns() - began if timing else 0
         if node.keyspace.events:  # a command that fails may have missed a key
             node.pubsub.publish_events(session)
-    assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
-    if result is not None and call.may_block:
-        observer.blocks(session, name, arguments, perf_counter_ns() - began if timing else 0)
-        return result
-    figures = observer.commands[name]
+        observer.failed(session, known.name, arguments, took, error)
+        raise
+    if node.keyspace.events:
+        node.pubsub.publish_events(session)
+    took = passed_ns() - began if timing else 0
+    if result is not None:
+        assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
+        if call.may_block:
+            observer.blocks(session, known.name, arguments, took)
+            return result
+    figures = observer.figures_of(known.name)
     figures.calls += 1
     if timing:
-        took = perf_counter_ns() - began
         figures.nanoseconds += took
         if took > observer.look_ns:
-            observer.look(session, name, arguments, took)
+            observer.look(session, known.name, arguments, took)
     return result

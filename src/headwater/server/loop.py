@@ -21,6 +21,9 @@ from headwater.server.node import Node
 from headwater.server.session import Session
 from headwater.server.sockets import Connection
 
+_READABLE, _WRITABLE = 1, 4
+"""EPOLLIN and EPOLLOUT."""
+
 
 class EpollLoop(Driver):
     """The loop where there is epoll: one reader of asyncio for all sockets together."""
@@ -45,10 +48,11 @@ class EpollLoop(Driver):
             connection = self.connections.get(descriptor)
             if connection is None:
                 continue
-            if event & select.EPOLLOUT:
-                self._send(connection)
-            if not event & ~select.EPOLLOUT:
-                continue
+            if event != _READABLE:
+                if event & _WRITABLE:
+                    self._send_more(connection)
+                if not event & ~_WRITABLE:
+                    continue
             if connection.handshaking:
                 if not handshakes:
                     continue  # It is ready the next time, after whoever is served.
@@ -71,7 +75,7 @@ class EpollLoop(Driver):
         connection.writing = True
         self._epoll.modify(connection.descriptor, select.EPOLLOUT)
 
-    def _write_interest(self, connection: Connection, *, wanted: bool) -> None:
+    def _write_interest(self, connection: Connection, wanted: bool) -> None:
         connection.writing = wanted
         events = select.EPOLLIN | select.EPOLLOUT if wanted else select.EPOLLIN
         self._epoll.modify(connection.descriptor, events)
@@ -106,12 +110,12 @@ class ReaderLoop(Driver):
 
     def _stop_reading(self, connection: Connection) -> None:
         self._asyncio.remove_reader(connection.descriptor)
-        self._write_interest(connection, wanted=True)
+        self._write_interest(connection, True)
 
-    def _write_interest(self, connection: Connection, *, wanted: bool) -> None:
+    def _write_interest(self, connection: Connection, wanted: bool) -> None:
         connection.writing = wanted
         if wanted:
-            self._asyncio.add_writer(connection.descriptor, self._send, connection)
+            self._asyncio.add_writer(connection.descriptor, self._send_more, connection)
         else:
             self._asyncio.remove_writer(connection.descriptor)
 

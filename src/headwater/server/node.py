@@ -32,12 +32,12 @@ from headwater.engine.keyspace import Keyspace
 from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
+from headwater.server import execution
 from headwater.server.acl.access import AccessControl
 from headwater.server.blocking import BlockedClients
 from headwater.server.chores import end_delays, expire_keys, forget_iids, record_seen
 from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.config import Config
-from headwater.server.execution import execute
 from headwater.server.latency import FSYNC_ALWAYS, WRITE
 from headwater.server.observer import Observer
 from headwater.server.pausing import Pause
@@ -94,7 +94,15 @@ class Node:
         self.poisoned: NodePoisoned | None = None
         self.stopping = False
         """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
+        self._system_clock = self.clock if isinstance(self.clock, SystemClock) else None
+        """The clock once more, if it is one that compiled code can read by itself."""
         self._session_ids = itertools.count(1)
+        self._began = 0.0
+        """Monotonic seconds at which the turn began."""
+        self.output_ahead_bytes = self.query_buffer_limit = 0
+        """What a client may have in line before its next request runs, and what it may send ahead;
+        the configuration's."""
+        self.adopt_limits()
         self._changed: dict[Session, None] = {}
         """Sessions that this turn wrote to."""
         self._seen_deadline = inf
@@ -155,6 +163,9 @@ class Node:
                 if self.keyspace.iid_deadlines.notes and self.poisoned is None:
                     # An embedded store has nobody who ticks while it is idle.
                     forget_iids(self.keyspace, self.records, self.clock.now_ms())
+                self._began = self.clock.monotonic()
+                if self._began >= self.pause.until:
+                    self.blocked.end_pause()
                 for session in ready:
                     self._drain(session)
                 self._drain_resumed()
@@ -169,6 +180,7 @@ class Node:
         with self.lock:
             self._check_journal()
             self.records.turn += 1
+            self._began = self.clock.monotonic()
             try:
                 if self.poisoned is None:
                     self._do_what_is_due()
@@ -210,7 +222,17 @@ class Node:
                 self._finish()
             self.journal.close()
 
+    def adopt_limits(self) -> None:
+        """Let those limits of the configuration be in force that are looked at all the time."""
+        self.output_ahead_bytes = self.config.output_ahead_bytes
+        self.query_buffer_limit = self.config.client_query_buffer_limit
+
     # --- parts of a turn ------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        if self._system_clock is not None:
+            return self._system_clock.now_ms()
+        return self.clock.now_ms()
 
     def _do_what_is_due(self) -> None:
         end_delays(self.keyspace, self.records, self.clock.now_ms())
@@ -255,10 +277,8 @@ class Node:
     def _drain(self, session: Session) -> None:
         """Run the whole requests that a session has sent, until it blocks, closes, or has more
         answers in line than a client may: what is left waits until it has taken them."""
-        session.last_interaction = self.clock.monotonic()
-        if session.last_interaction >= self.pause.until:
-            self.blocked.end_pause()
-        room = self.config.output_ahead_bytes - session.unsent
+        session.last_interaction = self._began
+        room = self.output_ahead_bytes - session.unsent
         session.stalled = False
         facts_mark = len(self.records.facts.data)
         try:
@@ -290,21 +310,21 @@ class Node:
         if self.poisoned is not None:
             session.reply.error(f"MISCONF {self.poisoned}")
             return
-        call = session.call
-        call.now_ms = self.clock.now_ms()
-        if self.keyspace.expiring and self.expires_by_itself:
-            expire_keys(self.keyspace, self.records, call.now_ms)
-        if self.keyspace.due_notes:
-            end_delays(self.keyspace, self.records, call.now_ms)
-        if self.keyspace.events:  # of what came before this command
+        call, keyspace = session.call, self.keyspace
+        call.now_ms = self._now_ms()
+        if keyspace.expiring and self.expires_by_itself:
+            expire_keys(keyspace, self.records, call.now_ms)
+        if keyspace.due_notes:
+            end_delays(keyspace, self.records, call.now_ms)
+        if keyspace.events:  # of what came before this command
             self.pubsub.publish_events(None)
-        if self.keyspace.signalled:  # who waited for what is due goes before who asks now
+        if keyspace.signalled:  # who waited for what is due goes before who asks now
             self.blocked.serve_signalled()
         reply_mark = len(session.outbox)
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
         try:
-            wait = execute(self, session, arguments)
+            wait = execution.execute(self, session, arguments)
         finally:
             self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
@@ -315,10 +335,10 @@ class Node:
                 session.reply_mode = "on"
         if session.pushes:
             session.deliver_pushes()
-        if self.keyspace.signalled:
+        if self.keyspace.signalled:  # DEBUG RELOAD has put another keyspace in place
             self.blocked.serve_signalled()
         if self.keyspace.unseen and self._seen_deadline == inf:
-            self._seen_deadline = self.clock.monotonic() + SEEN_INTERVAL_S
+            self._seen_deadline = self._began + SEEN_INTERVAL_S
 
     def _finish(self) -> None:
         """Commit the turn and release what it wrote."""

@@ -27,13 +27,11 @@ if TYPE_CHECKING:
     from headwater.server.config import Config
     from headwater.server.session import Session
 
-_NEVER_NS = 2**63
+_NEVER_NS = 2**63 - 1
 
 
 class CommandFigures:
     """What INFO commandstats says of one command."""
-
-    __slots__ = ("calls", "failed", "histogram", "nanoseconds", "rejected")
 
     def __init__(self) -> None:
         self.calls = 0
@@ -86,6 +84,10 @@ class Observer:
         self.timing = len(bounds) > 1
 
     # --- commands -------------------------------------------------------------------------------
+
+    def figures_of(self, name: bytes) -> CommandFigures:
+        """The figures of a command, made when they are first asked for."""
+        return self.commands[name]
 
     def look(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """A command of ``session`` has ended; tell everyone whom it concerns."""

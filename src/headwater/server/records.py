@@ -32,13 +32,19 @@ class TurnRecords:
 
     def begin(self) -> int:
         """Open a group; the mark that `seal` takes."""
-        return begin_group(self.facts.data)
+        return 0 if self.facts.muted else begin_group(self.facts.data)
 
-    def seal(self, mark: int, now_ms: int, *, awaited: bool = True) -> None:
-        """Close the group begun at ``mark``, or drop it if nothing was written. What is not
-        ``awaited`` causes no fsync of its own."""
-        if seal_group(self.facts.data, mark, self.turn, now_ms, self._seed):
-            self._awaited |= awaited
+    def seal(self, mark: int, now_ms: int) -> None:
+        """Close the group begun at ``mark``, or drop it if nothing was written."""
+        if not self.facts.muted and seal_group(
+            self.facts.data, mark, self.turn, now_ms, self._seed
+        ):
+            self._awaited = True
+
+    def seal_unawaited(self, mark: int, now_ms: int) -> None:
+        """The same for what causes no fsync of its own."""
+        if not self.facts.muted:
+            seal_group(self.facts.data, mark, self.turn, now_ms, self._seed)
 
     def holds_facts(self) -> bool:
         """Whether this turn has written anything so far, in groups that are sealed or open."""

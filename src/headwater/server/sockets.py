@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from typing import TYPE_CHECKING
 
 from headwater.server.session import Session
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # they have twins in C
+    from headwater.memory import resize
+    from headwater.server.transfers import receive_some, send_some
 
 CHUNKS_PER_SEND = 64
 """Pieces of output that one system call is given."""
@@ -22,21 +35,6 @@ class TurnedAway(Exception):
 
 class Connection:
     """One client's socket, its session and what is to be sent to it."""
-
-    __slots__ = (
-        "chunks",
-        "descriptor",
-        "ended",
-        "handshaking",
-        "in_line",
-        "over_soft_since",
-        "received",
-        "sent",
-        "session",
-        "socket",
-        "unsent",
-        "writing",
-    )
 
     def __init__(self, client: socket.socket, session: Session) -> None:
         self.socket = client
@@ -58,13 +56,13 @@ class Connection:
         self.received = 0
         self.sent = 0
 
-    def receive(self, space: memoryview) -> int:
-        """Read once: the number of bytes now in ``space``, 0 at the end.
+    def receive(self, space: bytearray) -> int:
+        """Read once: the number of bytes now in ``space``, 0 at the end, -1 when there are none.
 
-        Raises `BlockingIOError` when there is none, `TurnedAway`, `OSError`.
+        Raises `TurnedAway` and `OSError`.
         """
-        count = self.socket.recv_into(space)
-        if not self.received and count > 1 and space[:2] == _HELLO:
+        count = receive_some(self.socket, self.descriptor, space)
+        if not self.received and count > 1 and space[0] == _HELLO[0] and space[1] == _HELLO[1]:
             try:
                 self.socket.send(NO_TLS)
             except OSError:
@@ -73,8 +71,40 @@ class Connection:
         return count
 
     def send(self) -> int:
-        """Give the socket what it takes, and return how much that was. Raises `OSError`, but for a
-        socket that takes no more now."""
+        """Give the socket what it takes of what was released, and return how much that was. Raises
+        `OSError`, but not for a socket that takes no more now."""
+        total = 0
+        if not self.chunks:
+            total = self._send_released()
+        self.put_in_line()
+        if self.chunks:
+            total += self._send_chunks()
+        self.sent += total
+        return total
+
+    def put_in_line(self) -> None:
+        """Whatever was released since the last time stands behind what the socket has not taken."""
+        if self.session.released:
+            self.chunks.append(self.session.take_output())
+
+    def _send_released(self) -> int:
+        """Send what was released without a detour; what the socket does not take is put in line."""
+        released = self.session.released
+        size = len(released)
+        if not size:
+            return 0
+        count = send_some(self.socket, self.descriptor, released)
+        if count == size:
+            resize(released, 0)
+            self.unsent = 0
+            return size
+        rest = memoryview(self.session.take_output())
+        count = max(0, count)
+        self.chunks.append(rest[count:])
+        self.unsent = size - count
+        return count
+
+    def _send_chunks(self) -> int:
         chunks, total = self.chunks, 0
         try:
             while chunks:
@@ -86,7 +116,6 @@ class Connection:
                 _drop(chunks, count)
         except (BlockingIOError, InterruptedError):
             pass
-        self.sent += total
         self.unsent = sum(map(len, chunks)) if chunks else 0
         return total
 
@@ -94,7 +123,7 @@ class Connection:
         """The client has its last byte. Raises `OSError`."""
         self.socket.shutdown(socket.SHUT_WR)
 
-    def discard_input(self, space: memoryview) -> None:
+    def discard_input(self, space: bytearray) -> None:
         """Read what has arrived already, into ``space``: closing over unread input resets the
         connection, and the reset can overtake the last reply, which often explains the closing."""
         try:

@@ -63,11 +63,16 @@ class TlsConnection(Connection):
 
     # --- input ----------------------------------------------------------------------------------
 
-    def receive(self, space: memoryview) -> int:
-        """Read once and decrypt: the number of plain bytes now in ``space``, 0 at the end.
+    def receive(self, space: bytearray) -> int:
+        """Read once and decrypt: the number of plain bytes now in ``space``, 0 at the end, -1 when
+        there are none yet. Raises `TurnedAway` and `OSError`."""
+        try:
+            with memoryview(space) as view:
+                return self._receive(view)
+        except (BlockingIOError, InterruptedError):
+            return -1
 
-        Raises `BlockingIOError` when there is none yet, `TurnedAway`, `OSError`.
-        """
+    def _receive(self, space: memoryview) -> int:
         if self._over:
             return self.socket.recv_into(space)
         # With the part of a record that was left, what comes now still fits once it is decrypted.
@@ -130,6 +135,7 @@ class TlsConnection(Connection):
     def send(self) -> int:
         """As `Connection.send`, in records; plain bytes count as sent when they are in one."""
         total = 0
+        self.put_in_line()
         try:
             self._flush()
             while self.chunks and not self.handshaking and not self._over:
@@ -177,7 +183,7 @@ class TlsConnection(Connection):
         self._say_the_end()
         super().finish()
 
-    def discard_input(self, space: memoryview) -> None:
+    def discard_input(self, space: bytearray) -> None:
         self._say_the_end()
         super().discard_input(space)
 

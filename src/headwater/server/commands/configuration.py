@@ -124,6 +124,7 @@ def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
         except NodePoisoned as error:
             raise _failed("appendfsync", str(error)) from None
     node.config = changed
+    node.adopt_limits()
     node.access.configure(changed)
     if "requirepass" in names:
         node.access.set_default_password(changed.requirepass)

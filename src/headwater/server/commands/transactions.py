@@ -73,12 +73,12 @@ def exec_(call: Call, session: Session, node: Node) -> None:
     call.reply.array(len(queued))
     call.may_block = False
     try:
-        for (name, row), arguments in zip(rows, queued, strict=True):
+        for (_, row), arguments in zip(rows, queued, strict=True):
             mark = len(session.outbox)
             try:
                 if not session.user.unrestricted:
                     check_again(session, row, arguments)
-                if invoke(node, session, name, arguments) is not None:
+                if invoke(node, session, arguments) is not None:
                     call.reply.nil_array()
             except CommandError as error:
                 del session.outbox[mark:]

@@ -73,8 +73,8 @@ class Run:
         session, call, answer = self._session, self._session.call, bytearray()
         reply, call.reply = call.reply, ReplyWriter(answer, self._resp)
         try:
-            name = self._gates(arguments)
-            if invoke(self._node, session, name, arguments) is not None:
+            self._check(arguments)
+            if invoke(self._node, session, arguments) is not None:
                 call.reply.nil_array()
         except CommandError as error:
             raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
@@ -85,10 +85,10 @@ class Run:
             raise ScriptFailed(b"ERR not enough memory for the command's reply")
         return ReplyDecoder(interpreter.table, answer).value()
 
-    def _gates(self, arguments: Arguments) -> bytes:
-        """The command that a script asks for, if it may have it. Raises `CommandError`."""
+    def _check(self, arguments: Arguments) -> None:
+        """Refuse what a script may not have. Raises `CommandError`."""
         try:
-            name, row = find_row(arguments)
+            _, row = find_row(arguments)
         except CommandError as error:
             if "wrong number of arguments" in str(error):
                 text = "ERR Wrong number of args calling Redis command from script"
@@ -105,7 +105,6 @@ class Run:
             except CommandError as error:
                 reason = str(error).partition(" ")[2]
                 raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
-        return name
 
     def _may_run(self, values: Sequence[Any]) -> bool:
         """redis.acl_check_cmd."""

@@ -1,0 +1,227 @@
+"""Bytes and words moved by their addresses: the only rooms of a hot path where that happens.
+
+Compiled modules take these functions from ``memory_c.pxd``, where each is a few machine instructions
+that check what a caller could get wrong; plain Python takes the twins below. Callers write
+
+    if not cython.compiled:  # memory_c.pxd has them in C
+        from headwater.memory import append_bytes, cut
+
+and declare the same names by a ``cimport`` in their own ``.pxd``. Words are unsigned 64-bit integers
+in an ``array("Q")``, offsets unsigned 32-bit ones in an ``array("I")``.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+# --- bytes --------------------------------------------------------------------------------------
+
+
+def append_bytes(target: bytearray, source: bytes) -> None:
+    """Add ``source`` behind what ``target`` holds."""
+    target += source
+
+
+def append_part(target: bytearray, source: bytearray, start: int, end: int) -> None:
+    """Add the bytes of ``source`` from ``start`` to ``end``-1, which are there."""
+    assert 0 <= start <= end <= len(source)
+    target += source[start:end]
+
+
+def put_part(target: bytearray, at: int, source: bytearray, start: int, end: int) -> None:
+    """Overwrite ``target`` from ``at`` on by the bytes of ``source`` from ``start`` to ``end``-1; both
+    are there, and may be the same."""
+    assert 0 <= start <= end <= len(source)
+    assert 0 <= at <= len(target) - (end - start)
+    target[at : at + end - start] = source[start:end]
+
+
+def resize(target: bytearray, size: int) -> None:
+    """Let ``target`` be ``size`` bytes long; what it grows by is anything."""
+    if size < len(target):
+        del target[size:]
+    else:
+        target.extend(bytes(size - len(target)))
+
+
+def cut(source: bytearray, start: int, end: int) -> bytes:
+    """The bytes from ``start`` to ``end``-1, which are there."""
+    assert 0 <= start <= end <= len(source)
+    return bytes(source[start:end])
+
+
+def spells(source: bytearray, start: int, end: int, word: bytes) -> bool:
+    """Whether the bytes from ``start`` to ``end``-1 are ``word``, which is in upper case, in any case.
+
+    >>> spells(bytearray(b"xx count"), 3, 8, b"COUNT")
+    True
+    """
+    assert 0 <= start <= end <= len(source)
+    return source[start:end].upper() == word
+
+
+def same_part(one: bytes, at: int, other: bytearray, start: int, length: int) -> bool:
+    """Whether ``length`` bytes of ``one`` from ``at`` on are those of ``other`` from ``start`` on;
+    False when ``one`` is too short."""
+    assert 0 <= start <= len(other) - length
+    return 0 <= at <= len(one) - length and one[at : at + length] == other[start : start + length]
+
+
+def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
+    """Read ``<ms>-<seq>`` or ``<ms>``, each half decimal with 18 digits at most, into three words: ms,
+    seq and whether there was a seq. False for anything else, which may be an id all the same.
+
+    >>> words = array("Q", (0, 0, 0))
+    >>> read_id(bytearray(b"$3 5-1"), 3, 6, words), list(words)
+    (True, [5, 1, 1])
+    """
+    assert 0 <= start <= end <= len(source)
+    assert len(words) >= 3
+    ms, dash, seq = source[start:end].partition(b"-")
+    halves = (ms, seq) if dash else (ms,)
+    if not all(half.isdigit() and len(half) <= 18 for half in halves):
+        return False
+    words[0], words[1], words[2] = int(ms), int(seq or b"0"), len(dash)
+    return True
+
+
+# --- RESP ---------------------------------------------------------------------------------------
+
+
+def append_id(target: bytearray, ms: int, seq: int) -> None:
+    """Add the id ``ms-seq`` as a bulk string.
+
+    >>> made = bytearray()
+    >>> append_id(made, 5, 1)
+    >>> made
+    bytearray(b'$3\\r\\n5-1\\r\\n')
+    """
+    text = b"%d-%d" % (ms, seq)
+    target += b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+def append_header(target: bytearray, mark: int, value: int) -> None:
+    """Add a line of a mark and a number that is not negative.
+
+    >>> made = bytearray()
+    >>> append_header(made, ord("*"), 2)
+    >>> made
+    bytearray(b'*2\\r\\n')
+    """
+    target += b"%c%d\r\n" % (mark, value)
+
+
+ENTRY_HEADER_BYTES = 64
+"""The longest header that `append_entry` writes: a 41-byte id, a count of at most ten digits."""
+
+
+def append_entry(
+    target: bytearray, ms: int, seq: int, count: int, source: bytearray, start: int, end: int
+) -> None:
+    """Add a stream entry as it is read back: an array of its id and of its ``count`` fields and
+    values, which are the bytes of ``source`` from ``start`` to ``end``-1.
+
+    >>> made = bytearray()
+    >>> append_entry(made, 5, 1, 2, bytearray(b"$1\\r\\na\\r\\n$1\\r\\nb\\r\\n"), 0, 14)
+    >>> made
+    bytearray(b'*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n')
+    """
+    assert 0 <= start <= end <= len(source)
+    target += b"*2\r\n"
+    append_id(target, ms, seq)
+    append_header(target, ord("*"), count)
+    target += source[start:end]
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def word_at(words: array[int], at: int) -> int:
+    """Word number ``at``, which is there."""
+    assert 0 <= at < len(words)
+    return words[at]
+
+
+def set_word(words: array[int], at: int, value: int) -> None:
+    """Let word number ``at``, which is there, be ``value``."""
+    assert 0 <= at < len(words)
+    words[at] = value
+
+
+def add_word(words: array[int], at: int, more: int) -> None:
+    """Let word number ``at``, which is there, be greater by ``more``."""
+    assert 0 <= at < len(words)
+    words[at] += more
+
+
+def signed_difference(one: int, other: int) -> int:
+    """``one - other`` of two unsigned words, as a signed integer of 64 bits keeps it.
+
+    >>> signed_difference(5, 7), signed_difference(2**64 - 1, 0)
+    (-2, -1)
+    """
+    wrapped = (one - other) % 2**64
+    return wrapped - 2**64 if wrapped >= 2**63 else wrapped
+
+
+def push_word(words: array[int], value: int) -> None:
+    """Add a word."""
+    words.append(value)
+
+
+def insert_words(words: array[int], at: int, count: int) -> None:
+    """Make place for ``count`` words before number ``at``; they are anything."""
+    assert 0 <= at <= len(words)
+    words[at:at] = array("Q", bytes(8 * count))
+
+
+def remove_words(words: array[int], at: int, count: int) -> None:
+    """Take out ``count`` words from number ``at`` on, which are there."""
+    assert 0 <= at <= len(words) - count
+    del words[at : at + count]
+
+
+def offset_at(offsets: array[int], at: int) -> int:
+    """Offset number ``at``, which is there."""
+    assert 0 <= at < len(offsets)
+    return offsets[at]
+
+
+def push_offset(offsets: array[int], value: int) -> None:
+    """Add an offset."""
+    offsets.append(value)
+
+
+# --- little-endian numbers in records -----------------------------------------------------------
+
+
+def put_u8(target: bytearray, value: int) -> None:
+    """Add one byte."""
+    target.append(value)
+
+
+def put_u32(target: bytearray, value: int) -> None:
+    """Add an unsigned number of 32 bits."""
+    target += value.to_bytes(4, "little")
+
+
+def put_u64(target: bytearray, value: int) -> None:
+    """Add an unsigned number of 64 bits."""
+    target += value.to_bytes(8, "little")
+
+
+def put_i64(target: bytearray, value: int) -> None:
+    """Add a signed number of 64 bits."""
+    target += value.to_bytes(8, "little", signed=True)
+
+
+def set_u32(target: bytearray, at: int, value: int) -> None:
+    """Overwrite the four bytes at ``at``, which are there."""
+    assert 0 <= at <= len(target) - 4
+    target[at : at + 4] = value.to_bytes(4, "little")
+
+
+def set_u64(target: bytearray, at: int, value: int) -> None:
+    """Overwrite the eight bytes at ``at``, which are there."""
+    assert 0 <= at <= len(target) - 8
+    target[at : at + 8] = value.to_bytes(8, "little")

@@ -1,0 +1,298 @@
+# The functions of memory.py in C. What a caller could get wrong is checked here too: an error is an
+# exception, never a byte beyond a buffer.
+from cpython cimport array
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcmp, memcpy, memmove
+
+ctypedef unsigned long long u64
+ctypedef unsigned int u32
+
+
+cdef inline char *_room(bytearray target, Py_ssize_t size) except NULL:
+    # The end of `target`, with room for `size` bytes more.
+    cdef Py_ssize_t at = PyByteArray_GET_SIZE(target)
+    PyByteArray_Resize(target, at + size)
+    return PyByteArray_AS_STRING(target) + at
+
+
+cdef inline int append_bytes(bytearray target, bytes source) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(source)
+    memcpy(_room(target, size), PyBytes_AS_STRING(source), size)
+    return 0
+
+
+cdef inline int append_part(
+    bytearray target, bytearray source, Py_ssize_t start, Py_ssize_t end
+) except -1:
+    cdef char *room
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    room = _room(target, end - start)
+    memcpy(room, PyByteArray_AS_STRING(source) + start, end - start)
+    return 0
+
+
+cdef inline int put_part(
+    bytearray target, Py_ssize_t at, bytearray source, Py_ssize_t start, Py_ssize_t end
+) except -1:
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    if not 0 <= at <= PyByteArray_GET_SIZE(target) - (end - start):
+        raise IndexError("beyond the target")
+    memmove(PyByteArray_AS_STRING(target) + at, PyByteArray_AS_STRING(source) + start, end - start)
+    return 0
+
+
+cdef inline int resize(bytearray target, Py_ssize_t size) except -1:
+    PyByteArray_Resize(target, size)
+    return 0
+
+
+cdef inline bytes cut(bytearray source, Py_ssize_t start, Py_ssize_t end):
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(source) + start, end - start)
+
+
+cdef inline bint spells(bytearray source, Py_ssize_t start, Py_ssize_t end, bytes word) except -1:
+    cdef Py_ssize_t at
+    cdef unsigned char byte
+    cdef const unsigned char *here
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    if end - start != PyBytes_GET_SIZE(word):
+        return False
+    here = <const unsigned char *>PyByteArray_AS_STRING(source) + start
+    for at in range(end - start):
+        byte = here[at]
+        if 97 <= byte <= 122:
+            byte -= 32
+        if byte != <unsigned char>PyBytes_AS_STRING(word)[at]:
+            return False
+    return True
+
+
+cdef inline bint same_part(
+    bytes one, Py_ssize_t at, bytearray other, Py_ssize_t start, Py_ssize_t length
+) except -1:
+    if not (0 <= start and 0 <= length and start <= PyByteArray_GET_SIZE(other) - length):
+        raise IndexError("beyond the buffer")
+    if at < 0 or at > PyBytes_GET_SIZE(one) - length:
+        return False
+    return memcmp(PyBytes_AS_STRING(one) + at, PyByteArray_AS_STRING(other) + start, length) == 0
+
+
+cdef inline Py_ssize_t _decimal(const char *text, Py_ssize_t length, u64 *value) noexcept:
+    # Leading digits as a number, 18 at most; how many there are, 0 for more than 18.
+    cdef Py_ssize_t at = 0
+    cdef u64 found = 0
+    while at < length and 48 <= text[at] <= 57:
+        if at == 18:
+            return 0
+        found = found * 10 + <u64>(text[at] - 48)
+        at += 1
+    value[0] = found
+    return at
+
+
+cdef inline bint read_id(
+    bytearray source, Py_ssize_t start, Py_ssize_t end, array.array words
+) except -1:
+    cdef const char *text
+    cdef Py_ssize_t length = end - start, first, second
+    cdef u64 *found
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    if len(words) < 3:
+        raise IndexError("beyond the words")
+    text = PyByteArray_AS_STRING(source) + start
+    found = <u64 *>words.data.as_voidptr
+    first = _decimal(text, length, found)
+    if first == 0:
+        return False
+    found[1] = found[2] = 0
+    if first == length:
+        return True
+    if text[first] != 45:
+        return False
+    second = _decimal(text + first + 1, length - first - 1, found + 1)
+    found[2] = 1
+    return second > 0 and first + 1 + second == length
+
+
+cdef inline int _digits(char *end, u64 value) noexcept:
+    # The decimal of `value`, its last digit before `end`; how many digits.
+    cdef int count = 0
+    while True:
+        count += 1
+        end[-count] = <char>(48 + value % 10)
+        value //= 10
+        if not value:
+            return count
+
+
+cdef inline char *_id_before(char *end, u64 ms, u64 seq) noexcept:
+    # $15 CR LF 1526569498055-0 CR LF, its last byte before `end`; where it begins.
+    cdef char *begin = end - 2
+    cdef int length
+    begin[0], begin[1] = 13, 10
+    length = _digits(begin, seq)
+    begin -= length + 1
+    begin[0] = 45
+    length += 1 + _digits(begin, ms)
+    begin = end - 2 - length - 2
+    begin[0], begin[1] = 13, 10
+    begin -= _digits(begin, length) + 1
+    begin[0] = 36
+    return begin
+
+
+cdef inline int append_id(bytearray target, u64 ms, u64 seq) except -1:
+    cdef char text[64]
+    cdef char *begin = _id_before(text + 64, ms, seq)
+    cdef Py_ssize_t count = text + 64 - begin
+    memcpy(_room(target, count), begin, count)
+    return 0
+
+
+cdef inline char *_header_before(char *end, int mark, u64 value) noexcept:
+    # *4 CR LF, its last byte before `end`; where it begins.
+    cdef char *begin = end - 2
+    begin[0], begin[1] = 13, 10
+    begin -= _digits(begin, value) + 1
+    begin[0] = <char>mark
+    return begin
+
+
+cdef inline int append_entry(
+    bytearray target, u64 ms, u64 seq, Py_ssize_t count, bytearray source, Py_ssize_t start,
+    Py_ssize_t end
+) except -1:
+    cdef char header[96]
+    cdef char *begin
+    cdef char *room
+    cdef Py_ssize_t length
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    begin = _id_before(_header_before(header + 96, 42, count), ms, seq) - 4
+    memcpy(begin, b"*2\r\n", 4)
+    length = header + 96 - begin
+    room = _room(target, length + end - start)
+    memcpy(room, begin, length)
+    memcpy(room + length, PyByteArray_AS_STRING(source) + start, end - start)
+    return 0
+
+
+cdef inline int append_header(bytearray target, int mark, u64 value) except -1:
+    cdef char text[32]
+    cdef char *begin = _header_before(text + 32, mark, value)
+    cdef Py_ssize_t count = text + 32 - begin
+    memcpy(_room(target, count), begin, count)
+    return 0
+
+
+cdef inline u64 word_at(array.array words, Py_ssize_t at) except? 0:
+    if not 0 <= at < len(words):
+        raise IndexError("beyond the words")
+    return (<u64 *>words.data.as_voidptr)[at]
+
+
+cdef inline int set_word(array.array words, Py_ssize_t at, u64 value) except -1:
+    if not 0 <= at < len(words):
+        raise IndexError("beyond the words")
+    (<u64 *>words.data.as_voidptr)[at] = value
+    return 0
+
+
+cdef inline int add_word(array.array words, Py_ssize_t at, u64 more) except -1:
+    if not 0 <= at < len(words):
+        raise IndexError("beyond the words")
+    (<u64 *>words.data.as_voidptr)[at] += more
+    return 0
+
+
+cdef inline long long signed_difference(u64 one, u64 other) noexcept:
+    return <long long>(one - other)
+
+
+cdef inline int push_word(array.array words, u64 value) except -1:
+    cdef Py_ssize_t size = len(words)
+    array.resize_smart(words, size + 1)
+    (<u64 *>words.data.as_voidptr)[size] = value
+    return 0
+
+
+cdef inline int insert_words(array.array words, Py_ssize_t at, Py_ssize_t count) except -1:
+    cdef Py_ssize_t size = len(words)
+    cdef u64 *first
+    if not (0 <= at <= size and count >= 0):
+        raise IndexError("beyond the words")
+    array.resize_smart(words, size + count)
+    first = <u64 *>words.data.as_voidptr + at
+    memmove(first + count, first, (size - at) * sizeof(u64))
+    return 0
+
+
+cdef inline int remove_words(array.array words, Py_ssize_t at, Py_ssize_t count) except -1:
+    cdef Py_ssize_t size = len(words)
+    cdef u64 *first
+    if not (0 <= at and count >= 0 and at <= size - count):
+        raise IndexError("beyond the words")
+    first = <u64 *>words.data.as_voidptr + at
+    memmove(first, first + count, (size - at - count) * sizeof(u64))
+    array.resize_smart(words, size - count)
+    return 0
+
+
+cdef inline u32 offset_at(array.array offsets, Py_ssize_t at) except? 0:
+    if not 0 <= at < len(offsets):
+        raise IndexError("beyond the offsets")
+    return offsets.data.as_uints[at]
+
+
+cdef inline int push_offset(array.array offsets, u32 value) except -1:
+    cdef Py_ssize_t size = len(offsets)
+    array.resize_smart(offsets, size + 1)
+    offsets.data.as_uints[size] = value
+    return 0
+
+
+cdef inline int put_u8(bytearray target, unsigned char value) except -1:
+    _room(target, 1)[0] = <char>value
+    return 0
+
+
+# Records are little-endian whatever the machine is.
+cdef inline void _little(unsigned char *room, u64 value, int count) noexcept:
+    cdef int at
+    for at in range(count):
+        room[at] = <unsigned char>(value >> (8 * at))
+
+
+cdef inline int put_u32(bytearray target, u32 value) except -1:
+    _little(<unsigned char *>_room(target, 4), value, 4)
+    return 0
+
+
+cdef inline int put_u64(bytearray target, u64 value) except -1:
+    _little(<unsigned char *>_room(target, 8), value, 8)
+    return 0
+
+
+cdef inline int put_i64(bytearray target, long long value) except -1:
+    return put_u64(target, <u64>value)
+
+
+cdef inline int set_u32(bytearray target, Py_ssize_t at, u32 value) except -1:
+    if not 0 <= at <= PyByteArray_GET_SIZE(target) - 4:
+        raise IndexError("beyond the target")
+    _little(<unsigned char *>PyByteArray_AS_STRING(target) + at, value, 4)
+    return 0
+
+
+cdef inline int set_u64(bytearray target, Py_ssize_t at, u64 value) except -1:
+    if not 0 <= at <= PyByteArray_GET_SIZE(target) - 8:
+        raise IndexError("beyond the target")
+    _little(<unsigned char *>PyByteArray_AS_STRING(target) + at, value, 8)
+    return 0

@@ -1,0 +1,34 @@
+cimport cython
+from headwater.server.node cimport Node
+from headwater.server.session cimport Session
+from headwater.server.sockets cimport Connection
+from headwater.server.traffic cimport Traffic
+
+
+cdef class Driver:
+    cdef object __weakref__
+    cdef public Node node
+    cdef public object failure
+    cdef public dict connections
+    cdef public Traffic traffic
+    cdef public object _asyncio
+    cdef public object _thread
+    cdef public object _on_stop
+    cdef public bint _stopped
+    cdef public bytearray _space
+    cdef public list _in_line
+    cdef public dict _unstalled
+    cdef public object _timer
+    cdef public double _timer_at
+    cdef public object _second
+
+    @cython.locals(connection=Connection)
+    cpdef _on_output(self, Session session)
+    @cython.locals(in_line=list, connection=Connection)
+    cpdef _send_all(self)
+    @cython.locals(count=Py_ssize_t, session=Session)
+    cpdef _send(self, Connection connection)
+    @cython.locals(count=Py_ssize_t, session=Session)
+    cpdef bint _receive(self, Connection connection) except -1
+    cpdef run_turn(self, list ready)
+    cpdef _after_turn(self)

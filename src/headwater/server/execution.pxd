@@ -1,0 +1,22 @@
+cimport cython
+from headwater.clock cimport passed_ns
+from headwater.commands.call cimport Call
+from headwater.commands.dispatch cimport KnownCommand, find_command
+from headwater.resp.arguments cimport Arguments
+from headwater.server.node cimport Node
+from headwater.server.observer cimport CommandFigures, Observer
+from headwater.server.session cimport Session
+
+
+@cython.locals(mark=Py_ssize_t, chosen=bint, known=KnownCommand)
+cpdef execute(Node node, Session session, Arguments arguments)
+
+cdef _check_gates(Session session, KnownCommand known, Arguments arguments)
+
+@cython.locals(known=KnownCommand)
+cpdef invoke_again(Node node, Session session, Arguments arguments)
+
+cpdef invoke(Node node, Session session, Arguments arguments)
+
+@cython.locals(call=Call, observer=Observer, timing=bint, began="long long", took="long long", figures=CommandFigures)
+cpdef run(Node node, Session session, KnownCommand known, Arguments arguments)

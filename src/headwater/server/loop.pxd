@@ -1,0 +1,17 @@
+cimport cython
+from headwater.server.driver cimport Driver
+from headwater.server.session cimport Session
+from headwater.server.sockets cimport Connection
+
+cdef int _READABLE, _WRITABLE
+
+
+cdef class EpollLoop(Driver):
+    cdef public object _epoll
+
+    @cython.locals(ready=list, handshakes=Py_ssize_t, descriptor=int, event=int, connection=Connection)
+    cpdef _on_ready(self)
+
+
+cdef class ReaderLoop(Driver):
+    cdef public dict _ready

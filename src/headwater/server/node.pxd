@@ -1,0 +1,53 @@
+cimport cython
+from headwater.clock cimport SystemClock
+from headwater.commands.call cimport Call, StreamSettings
+from headwater.engine.keyspace cimport Keyspace
+from headwater.resp.arguments cimport Arguments
+from headwater.server cimport execution
+from headwater.server.observer cimport Observer
+from headwater.server.records cimport TurnRecords
+from headwater.server.session cimport Session
+
+
+cdef class Node:
+    cdef object __weakref__
+    cdef public Keyspace keyspace
+    cdef public object journal
+    cdef public object config
+    cdef public object access
+    cdef public object clock
+    cdef public object lock
+    cdef public StreamSettings settings
+    cdef public TurnRecords records
+    cdef public long long started_ms
+    cdef public dict sessions
+    cdef public object waiting
+    cdef public object scripts
+    cdef public object pubsub
+    cdef public object pause
+    cdef public object blocked
+    cdef public Observer observer
+    cdef public bint expires_by_itself
+    cdef public list after_commit
+    cdef public long long connections_seen
+    cdef public object poisoned
+    cdef public bint stopping
+    cdef public long long output_ahead_bytes
+    cdef public long long query_buffer_limit
+    cdef SystemClock _system_clock
+    cdef object _session_ids
+    cdef double _began
+    cdef public dict _changed
+    cdef public double _seen_deadline
+    cdef public object _process_id
+
+    cdef long long _now_ms(self) except? -1
+    @cython.locals(room="long long", facts_mark=Py_ssize_t)
+    cpdef _drain(self, Session session)
+    @cython.locals(
+        call=Call, keyspace=Keyspace, reply_mark=Py_ssize_t, facts_mark=Py_ssize_t, silent=bint
+    )
+    cpdef run(self, Session session, Arguments arguments)
+    @cython.locals(session=Session)
+    cpdef _finish(self)
+    cpdef _commit(self)

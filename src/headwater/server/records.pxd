@@ -1,0 +1,17 @@
+from headwater.engine.facts cimport FactBuffer
+from headwater.journal.records cimport begin_group, seal_group
+
+
+cdef class TurnRecords:
+    cdef public FactBuffer facts
+    cdef public object journal
+    cdef public long long turn
+    cdef public object admission
+    cdef object _seed
+    cdef bint _awaited
+
+    cpdef Py_ssize_t begin(self) except -1
+    cpdef seal(self, Py_ssize_t mark, long long now_ms)
+    cpdef seal_unawaited(self, Py_ssize_t mark, long long now_ms)
+    cpdef commit(self)
+    cpdef drop(self)

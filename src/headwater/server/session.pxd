@@ -1,0 +1,50 @@
+from headwater.commands.call cimport Call
+from headwater.engine.database cimport WatchToken
+from headwater.resp.arguments cimport Arguments
+from headwater.resp.replies cimport ReplyWriter
+from headwater.resp.scanner cimport Scanner
+
+
+cdef class Session:
+    cdef public object node
+    cdef public Py_ssize_t id
+    cdef public str kind
+    cdef public str address
+    cdef public str local_address
+    cdef public object on_output
+    cdef public Scanner scanner
+    cdef public Arguments arguments
+    cdef public bytearray outbox
+    cdef public bytearray released
+    cdef public ReplyWriter reply
+    cdef public Call call
+    cdef public long long released_bytes
+    cdef public long long taken_bytes
+    cdef public bytearray pushes
+    cdef public object subscriptions
+    cdef public bint subscribed
+    cdef public bint stalled
+    cdef public double created
+    cdef public double last_interaction
+    cdef public str last_command
+    cdef public bytes name
+    cdef public bytes lib_name
+    cdef public bytes lib_version
+    cdef public object user
+    cdef public bint authenticated
+    cdef public bint closed
+    cdef public bint closing
+    cdef public object blocked
+    cdef public list queued
+    cdef public Py_ssize_t queued_bytes
+    cdef public bint queue_failed
+    cdef public WatchToken watch
+    cdef public str reply_mode
+    cdef public bint monitoring
+    cdef public long long spent_ns
+    cdef public long long wrote_turn
+    cdef public Arguments postponed
+    cdef public object driver
+
+    cpdef bint release(self) except -1
+    cpdef bytearray take_output(self)
