@@ -99,7 +99,7 @@ def main(words: Iterable[str] | None = None) -> int:
             results.add(report, [row])
             results.write(report, path)
     show.summary(found)
-    print(f"written: {path}")
+    print(f"written: {path}" + ("; make bench-docs makes the page of it" if whole else ""))
     return 0
 
 
