@@ -202,6 +202,8 @@ def _launch(
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=directory,
+            # What `make asan` has our own processes load is none of theirs.
+            env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},
             start_new_session=True,  # the terminal's Ctrl-C is pytest's to handle
         )
     return Peer(

@@ -68,7 +68,7 @@ SUITES = {
     ],
     "histories and pipelines against real servers": [
         *("tests/conformance/test_histories.py", "tests/conformance/test_histories_keys.py"),
-        *("tests/conformance/test_stream_histories.py", "-m", "not slice or peer"),
+        *("tests/conformance/test_stream_histories.py", "-k", "not thousand_commands"),
     ],
     "cases and transcripts": [
         *("tests/conformance/test_cases.py", "tests/conformance/test_transcripts.py"),
