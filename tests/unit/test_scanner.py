@@ -186,7 +186,7 @@ def test_a_bulk_longer_than_the_limit_is_refused_at_its_header() -> None:
     scanner.feed(b"*1\r\n$%d\r\n" % (MAX_BULK_BYTES + 1))
     with pytest.raises(ProtocolError, match=r"^Protocol error: invalid bulk length$"):
         scanner.next(Arguments())
-    assert scanner.unread < 100
+    assert scanner.unread() < 100
 
 
 def test_an_announced_length_allocates_nothing() -> None:
@@ -222,14 +222,14 @@ def test_consumed_bytes_are_dropped_and_a_begun_request_stays() -> None:
     scanner.feed(whole + begun[:20])
     assert scanner.next(arguments)
     assert not scanner.next(arguments)
-    assert scanner.unread == 20
+    assert scanner.unread() == 20
 
     scanner.feed(begun[20:])
 
     assert len(scanner.buffer) == len(begun)
     assert scanner.next(arguments)
     assert arguments.values() == [b"C", b"d", b"e" * 200]
-    assert scanner.unread == 0
+    assert scanner.unread() == 0
 
 
 @pytest.mark.skipif(

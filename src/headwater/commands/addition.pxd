@@ -8,6 +8,7 @@ from headwater.resp.arguments cimport Arguments
 cdef int _STAR
 cdef u64 MAX_U64
 cdef Py_ssize_t HEADROOM
+cdef unsigned int STREAM
 
 
 @cython.freelist(8)

@@ -8,6 +8,7 @@ cdef Py_ssize_t _MOST_SPELLINGS
 cdef class KnownCommand:
     cdef public bytes name
     cdef public object row
+    cdef public str title
     cdef public object function
     cdef public Py_ssize_t arity
     cdef public bint before_login

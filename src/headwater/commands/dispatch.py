@@ -154,6 +154,7 @@ class KnownCommand:
     def __init__(self, name: bytes, row: CommandRow) -> None:
         self.name = name
         self.row = row
+        self.title = row.name
         self.function: Command | None = FUNCTIONS.get(name)
         self.arity = row.arity
         self.before_login = "no_auth" in row.flags

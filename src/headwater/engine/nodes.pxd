@@ -5,7 +5,8 @@ from headwater.memory_c cimport (
 )
 
 cdef Py_ssize_t _WORDS, _TAKEN, _LIVE, _SIZE
-cdef int _CR
+cdef int _CR, _MINUS
+cdef Py_ssize_t MAX_ENTRY_BYTES
 
 
 @cython.locals(at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t)
@@ -17,10 +18,13 @@ cpdef Py_ssize_t integer_bytes(long long value)
 
 cpdef Py_ssize_t element_bytes(bytes value)
 
-@cython.locals(size=Py_ssize_t)
+@cython.locals(size=Py_ssize_t, first=int)
 cdef Py_ssize_t _part_bytes(bytearray wire, Py_ssize_t start, Py_ssize_t length) except -1
 
-cdef Py_ssize_t _spelled_bytes(bytes value) except -1
+@cython.locals(at=Py_ssize_t, end=Py_ssize_t, value="long long", digit=int)
+cdef Py_ssize_t _spelled_bytes(bytearray wire, Py_ssize_t start, Py_ssize_t length) except -1
+
+cdef Py_ssize_t _long_spelled_bytes(bytes text, Py_ssize_t signs) except -1
 
 @cython.locals(length=Py_ssize_t)
 cdef Py_ssize_t _length_at(bytearray wire, Py_ssize_t at) except -1
@@ -37,7 +41,7 @@ cdef class NodeIndex:
     cdef bint _same
 
     cpdef u64 taken(self, Py_ssize_t node) except? 0
-    @cython.locals(at=Py_ssize_t, taken=u64, live=u64)
+    @cython.locals(at=Py_ssize_t, taken=u64, live=u64, rest=u64)
     cpdef Py_ssize_t size(self, Py_ssize_t node) except -1
     @cython.locals(newest=Py_ssize_t, most=Py_ssize_t)
     cpdef bint opens(
@@ -58,3 +62,8 @@ cdef class NodeIndex:
         length=Py_ssize_t,
     )
     cdef int _weigh(self, bytearray wire, Py_ssize_t start, Py_ssize_t end) except -1
+    @cython.locals(
+        words=array.array, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, at=Py_ssize_t,
+        found=u64,
+    )
+    cdef Py_ssize_t _node_of(self, u64 ms, u64 seq) except -1

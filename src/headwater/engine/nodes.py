@@ -46,6 +46,7 @@ _TAKEN = 4
 _LIVE = 5
 _SIZE = 6
 _CR = 13
+_MINUS = 45
 LISTPACK_FRAME = 7
 """Header of six bytes, end mark of one."""
 
@@ -99,20 +100,38 @@ def element_bytes(value: bytes) -> int:
 def _part_bytes(wire: bytearray, start: int, length: int) -> int:
     """The same for ``length`` bytes of ``wire`` from ``start`` on."""
     if 0 < length <= 20 and 48 <= wire[start + length - 1] <= 57:
-        size = _spelled_bytes(cut(wire, start, start + length))
-        if size:
-            return size
+        first = wire[start]
+        if 48 <= first <= 57 or first == _MINUS:
+            size = _spelled_bytes(wire, start, length)
+            if size:
+                return size
     if length < 64:
         return _with_backlen(length + 1)
     return _with_backlen(length + 2 if length < 4096 else length + 5)
 
 
-def _spelled_bytes(value: bytes) -> int:
-    """Bytes of the integer that ``value``, which ends with a digit, spells as Redis would print it;
-    0 when it spells none."""
-    digits = value[1:] if value[0] == 0x2D else value
-    if digits.isdigit() and (digits[0] != 48 or value == b"0"):
-        number = int(value)
+def _spelled_bytes(wire: bytearray, start: int, length: int) -> int:
+    """Bytes of the integer that a text spells as Redis would print it; 0 when it spells none."""
+    at, end, value = start, start + length, 0
+    if wire[at] == _MINUS:
+        at += 1
+    if wire[at] == 48 and length > 1:
+        return 0
+    if end - at > 18:
+        return _long_spelled_bytes(cut(wire, start, end), at - start)
+    while at < end:
+        digit = wire[at] - 48
+        if digit < 0 or digit > 9:
+            return 0
+        value = value * 10 + digit
+        at += 1
+    return integer_bytes(-value if wire[start] == _MINUS else value)
+
+
+def _long_spelled_bytes(text: bytes, signs: int) -> int:
+    """The same for 19 digits or more, behind ``signs`` bytes of sign: some are no 64-bit integers."""
+    if text[signs:].isdigit():
+        number = int(text)
         if -(2**63) <= number < 2**63:
             return integer_bytes(number)
     return 0
@@ -158,7 +177,7 @@ class NodeIndex:
 
     def taken(self, node: int) -> int:
         """How many entries the node took, alive or not."""
-        return self._words[node * _WORDS + _TAKEN]
+        return word_at(self._words, node * _WORDS + _TAKEN)
 
     def first(self, node: int) -> tuple[int, int]:
         """Id that the node was opened with, alive or not."""
@@ -171,8 +190,8 @@ class NodeIndex:
     def size(self, node: int) -> int:
         """Bytes of the listpack that Redis would hold."""
         at = node * _WORDS
-        taken, live = self._words[at + _TAKEN], self._words[at + _LIVE]
-        rest = self._words[at + _WORDS - 1]
+        taken, live = word_at(self._words, at + _TAKEN), word_at(self._words, at + _LIVE)
+        rest = word_at(self._words, at + _SIZE)
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
     def opens(
@@ -290,7 +309,8 @@ class NodeIndex:
         while low < high:
             middle = (low + high) // 2
             at = middle * _WORDS + 2
-            if (words[at], words[at + 1]) < (ms, seq):
+            found = word_at(words, at)
+            if found < ms or (found == ms and word_at(words, at + 1) < seq):
                 low = middle + 1
             else:
                 high = middle

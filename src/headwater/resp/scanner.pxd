@@ -17,6 +17,7 @@ cdef class Scanner:
     cdef array.array _ends
     cdef str _error
 
+    cpdef Py_ssize_t unread(self)
     cpdef feed(self, data)
     cpdef int feed_part(self, bytearray data, Py_ssize_t size) except -1
     cpdef rest(self)

@@ -95,7 +95,6 @@ class Scanner:
         self._ends: array[int] = array("Q", ROOM)
         self._error: str | None = None
 
-    @property
     def unread(self) -> int:
         """Bytes fed and not yet given out as a request."""
         return self._size - self._begin

@@ -15,6 +15,7 @@ cdef class Driver:
     cdef public object _thread
     cdef public object _on_stop
     cdef public bint _stopped
+    cdef public bint _turning
     cdef public bytearray _space
     cdef public list _in_line
     cdef public dict _unstalled

@@ -55,6 +55,8 @@ class Driver:
         self._thread = threading.get_ident()
         self._on_stop = on_stop
         self._stopped = False
+        self._turning = False
+        """What is put in line now is sent when this turn is over, whoever puts it there."""
         self._space = bytearray(RECEIVE_BYTES)
         self._in_line: list[Connection] = []
         self._unstalled: dict[Session, None] = {}
@@ -100,11 +102,14 @@ class Driver:
 
     def run_turn(self, ready: list[Session]) -> None:
         """A turn for these sessions, and its outcome to the sockets."""
+        self._turning = True
         try:
             self.node.turn(ready)
         except Exception as error:
             self._fail(error)
             return
+        finally:
+            self._turning = False
         self._after_turn()
 
     def tick(self) -> None:
@@ -157,7 +162,7 @@ class Driver:
         if not connection.in_line:
             connection.in_line = True
             self._in_line.append(connection)
-        if threading.get_ident() != self._thread:
+        if not self._turning and threading.get_ident() != self._thread:
             self._asyncio.call_soon_threadsafe(self._send_all)
 
     def _send_all(self) -> None:
@@ -263,7 +268,7 @@ class Driver:
         if session.closing:
             return False
         session.scanner.feed_part(self._space, count)
-        if session.input_bytes > self.node.query_buffer_limit:
+        if session.input_bytes() > self.node.query_buffer_limit:
             self._cut_off(session, connection)
             return False
         return True
@@ -276,7 +281,7 @@ class Driver:
             "(client-query-buffer-limit)",
             session.id,
             session.address,
-            session.input_bytes,
+            session.input_bytes(),
         )
         self.close(connection)
 

@@ -46,7 +46,7 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     chosen = False
     try:
         known = find_command(arguments)
-        session.last_command = known.row.name
+        session.last_command = known.title
         _check_gates(session, known, arguments)
         if node.pause.active and node.pause.holds(session, known.row):
             return node.pause.postpone(session, arguments)
@@ -87,7 +87,7 @@ def _check_gates(session: Session, known: KnownCommand, arguments: Arguments) ->
     if session.monitoring and known.on_keys:
         raise CommandError("ERR Replica can't interact with the keyspace")
     if session.subscribed:
-        check_context(session, known.row.name)
+        check_context(session, known.title)
 
 
 def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | None:

@@ -100,7 +100,9 @@ def _clients(node: Node) -> Facts:
         "connected_clients": len(node.sessions),
         "cluster_connections": 0,
         "maxclients": node.config.maxclients,
-        "client_recent_max_input_buffer": max((one.scanner.unread for one in sessions), default=0),
+        "client_recent_max_input_buffer": max(
+            (one.scanner.unread() for one in sessions), default=0
+        ),
         "client_recent_max_output_buffer": max((len(one.released) for one in sessions), default=0),
         "blocked_clients": node.waiting.count,
         "tracking_clients": 0,

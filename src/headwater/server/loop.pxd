@@ -9,7 +9,7 @@ cdef int _READABLE, _WRITABLE
 cdef class EpollLoop(Driver):
     cdef public object _epoll
 
-    @cython.locals(ready=list, handshakes=Py_ssize_t, descriptor=int, event=int, connection=Connection)
+    @cython.locals(ready=list, handshakes=Py_ssize_t, events=list, pair=tuple, event=int, connection=Connection)
     cpdef _on_ready(self)
 
 

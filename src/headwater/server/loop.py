@@ -44,8 +44,10 @@ class EpollLoop(Driver):
             return
         ready: list[Session] = []
         handshakes = HANDSHAKES_PER_TURN
-        for descriptor, event in self._epoll.poll(0, MAX_EVENTS_PER_TURN):
-            connection = self.connections.get(descriptor)
+        events = self._epoll.poll(0, MAX_EVENTS_PER_TURN)
+        for pair in events:
+            event = pair[1]
+            connection = self.connections.get(pair[0])
             if connection is None:
                 continue
             if event != _READABLE:

@@ -5,8 +5,10 @@ from headwater.engine.keyspace cimport Keyspace
 from headwater.resp.arguments cimport Arguments
 from headwater.server cimport execution
 from headwater.server.observer cimport Observer
+from headwater.server.pausing cimport Pause
 from headwater.server.records cimport TurnRecords
 from headwater.server.session cimport Session
+from headwater.server.waiting cimport WaitingRoom
 
 
 cdef class Node:
@@ -21,10 +23,10 @@ cdef class Node:
     cdef public TurnRecords records
     cdef public long long started_ms
     cdef public dict sessions
-    cdef public object waiting
+    cdef public WaitingRoom waiting
     cdef public object scripts
     cdef public object pubsub
-    cdef public object pause
+    cdef public Pause pause
     cdef public object blocked
     cdef public Observer observer
     cdef public bint expires_by_itself
@@ -42,6 +44,10 @@ cdef class Node:
     cdef public object _process_id
 
     cdef long long _now_ms(self) except? -1
+    @cython.locals(deadline=double)
+    cpdef next_deadline(self)
+    @cython.locals(keyspace=Keyspace, times=list)
+    cdef _next_wall_ms(self)
     @cython.locals(room="long long", facts_mark=Py_ssize_t)
     cpdef _drain(self, Session session)
     @cython.locals(

@@ -194,17 +194,25 @@ class Node:
         if self.keyspace.garbage:
             return self.clock.monotonic()
         deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
-        times = (
-            self.waiting.next_recheck(),
-            self.keyspace.next_due(),
-            self.keyspace.next_expiry() if self.expires_by_itself else None,
-            self.keyspace.iid_deadlines.next_sweep_ms(),
-        )
-        wall = min((at for at in times if at is not None), default=None)
+        wall = self._next_wall_ms()
         if wall is not None:
             ahead = max(0, wall - self.clock.now_ms()) / 1000
             deadline = min(deadline, self.clock.monotonic() + ahead)
         return None if deadline == inf else deadline
+
+    def _next_wall_ms(self) -> int | None:
+        """Unix ms at which something is due; nothing is asked that is empty."""
+        keyspace = self.keyspace
+        times = []
+        if self.waiting.count:
+            times.append(self.waiting.next_recheck())
+        if keyspace.due_notes:
+            times.append(keyspace.next_due())
+        if keyspace.expiring and self.expires_by_itself:
+            times.append(keyspace.next_expiry())
+        if keyspace.iid_deadlines.notes:
+            times.append(keyspace.iid_deadlines.next_sweep_ms())
+        return min((at for at in times if at is not None), default=None) if times else None
 
     def wrote_to(self, session: Session) -> None:
         """A session that is not being served was given output."""
@@ -278,7 +286,7 @@ class Node:
         """Run the whole requests that a session has sent, until it blocks, closes, or has more
         answers in line than a client may: what is left waits until it has taken them."""
         session.last_interaction = self._began
-        room = self.output_ahead_bytes - session.unsent
+        room = self.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
         session.stalled = False
         facts_mark = len(self.records.facts.data)
         try:

@@ -3,6 +3,7 @@ from headwater.engine.database cimport WatchToken
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 from headwater.resp.scanner cimport Scanner
+from headwater.server.acl.users cimport User
 
 
 cdef class Session:
@@ -30,7 +31,7 @@ cdef class Session:
     cdef public bytes name
     cdef public bytes lib_name
     cdef public bytes lib_version
-    cdef public object user
+    cdef public User user
     cdef public bint authenticated
     cdef public bint closed
     cdef public bint closing
@@ -48,3 +49,4 @@ cdef class Session:
 
     cpdef bint release(self) except -1
     cpdef bytearray take_output(self)
+    cpdef Py_ssize_t input_bytes(self) except -1

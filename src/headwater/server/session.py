@@ -160,10 +160,9 @@ class Session:
         self.outbox += self.pushes
         self.pushes.clear()
 
-    @property
     def input_bytes(self) -> int:
         """What this client has sent that has not run, MULTI's queue included."""
-        return self.scanner.unread + self.queued_bytes
+        return self.scanner.unread() + self.queued_bytes
 
     def queue(self, arguments: Arguments) -> None:
         """Keep a request until EXEC."""

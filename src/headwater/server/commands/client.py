@@ -179,7 +179,7 @@ def describe(session: Session, node: Node) -> bytes:
         "ssub": len(session.subscriptions.shard_channels),
         "multi": -1 if queued is None else len(queued),
         "watch": len(session.watch.keys),
-        "qbuf": session.scanner.unread,
+        "qbuf": session.scanner.unread(),
         "qbuf-free": 0,
         "argv-mem": 0,
         "multi-mem": session.queued_bytes,

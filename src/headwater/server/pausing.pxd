@@ -1,0 +1,6 @@
+cdef class Pause:
+    cdef public double until
+    cdef public bint active
+    cdef public bint everything
+    cdef dict _waiting
+    cdef dict _missed
