@@ -53,7 +53,9 @@ class Wait(NamedTuple):
     is the Unix time at which to run again although no key was signalled, None if never. With
     ``for_streams`` a signal counts only while its key holds a stream: XREAD waits on when the key
     goes or becomes something else, XREADGROUP hears of it. With ``for_lists`` it must hold a list.
-    ``at_timeout`` is the answer, in RESP, when the time is over; None is a nil array.
+    ``at_timeout`` is the answer, in RESP, when the time is over; None is a nil array. Those who wait
+    with the same ``alike`` for a key wait for the same: what the first of them has no use for, none of
+    them has.
     """
 
     keys: list[bytes]
@@ -63,6 +65,7 @@ class Wait(NamedTuple):
     for_streams: bool = False
     for_lists: bool = False
     at_timeout: bytes | None = None
+    alike: bytes | None = None
 
     def heeds(self, value: Value | None) -> bool:
         """Whether a signal of a key that holds ``value`` now counts."""

@@ -228,7 +228,14 @@ def xreadgroup(call: Call) -> Wait | None:
         call.reply.nil_array()
         return None
     recheck = [at for read in reads if (at := read.recheck_at_ms()) is not None]
-    return Wait(keys, options.block_ms, arguments.copy(), min(recheck, default=None))
+    assert options.group is not None
+    return Wait(
+        keys,
+        options.block_ms,
+        arguments.copy(),
+        min(recheck, default=None),
+        alike=b"%d:%b" % (claim_ms, options.group),
+    )
 
 
 def _give(call: Call, reads: Sequence[Delivery | History], limits: ReadLimits) -> bool:

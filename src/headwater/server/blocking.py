@@ -9,10 +9,12 @@ Rule 2. A session that waits no longer is in ``resumed``; what it sent meanwhile
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
+from headwater.engine.database import Value
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import REFUSED_RECHECK_MS
 from headwater.server import execution
@@ -98,27 +100,32 @@ class BlockedClients:
             db, key = next(iter(signalled))
             del signalled[db, key]
             value = keyspace.databases[db].values.get(key)
-            for waiter in self._waiting.line(db, key):
-                if waiter.active and waiter.wait.heeds(value):
-                    self._run(waiter)
+            self._waiting.serve(db, key, partial(self._heed, value))
 
-    def _run(self, waiter: Waiter) -> None:
-        """Run a blocked command again; it is served, fails, or waits on where it stood."""
+    def _heed(self, value: Value | None, waiter: Waiter) -> bool:
+        """Run a waiter to whom a signal of a key that holds ``value`` matters."""
+        return waiter.wait.heeds(value) and self._run(waiter)
+
+    def _run(self, waiter: Waiter) -> bool:
+        """Run a blocked command again; it is served, fails, or waits on where it stood. True when there
+        was nothing for it."""
         session, records = waiter.session, self._node.records
         if session.closing:
-            return  # It was killed in this turn; what it would take stays for others.
+            return False  # It was killed in this turn; what it would take stays for others.
         if self._pause.active and self._pause.holds_again(waiter):
-            return
+            return False
         call = session.call
         call.now_ms = self._node.clock.now_ms()
         facts_mark = records.begin()
         mark = len(session.outbox)
         again: Wait | None = None
+        refused = False
         try:
             again = execution.invoke_again(self._node, session, waiter.wait.arguments)
         except NoRoom:
             # Nothing signals that the journal has room again, so it is asked now and then.
             del session.outbox[mark:]
+            refused = True
             again = waiter.wait._replace(recheck_at_ms=call.now_ms + REFUSED_RECHECK_MS)
         except CommandError as error:
             del session.outbox[mark:]
@@ -130,6 +137,7 @@ class BlockedClients:
         if again is None:
             session.wrote_turn = records.turn
             self._leave(waiter)
-        else:
-            waiter.wait = waiter.wait._replace(at_timeout=again.at_timeout)
-            self._waiting.recheck(waiter, again.recheck_at_ms)
+            return False
+        waiter.wait = waiter.wait._replace(at_timeout=again.at_timeout)
+        self._waiting.recheck(waiter, again.recheck_at_ms)
+        return not refused

@@ -301,7 +301,7 @@ class Driver:
             return
         if error is not None and not isinstance(error, ConnectionError):
             log.warning("client %s: %s", connection.session.id, error)
-        connection.chunks.clear()
+        connection.drop_output()
         connection.unsent = 0
         self._unwatch(connection)
         connection.discard_input(self._space)
@@ -313,7 +313,7 @@ class Driver:
         log.info("client %s is turned away: %s", connection.session.address, reason)
         self.traffic.rejected_connections += 1
         connection.session.closing = True
-        connection.chunks.clear()
+        connection.drop_output()
         self._finish(connection)
 
     def _finish(self, connection: Connection) -> None:

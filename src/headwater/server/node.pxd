@@ -37,6 +37,7 @@ cdef class Node:
     cdef public long long output_ahead_bytes
     cdef public long long query_buffer_limit
     cdef SystemClock _system_clock
+    cdef Arguments _arguments
     cdef object _session_ids
     cdef double _began
     cdef public dict _changed

@@ -96,6 +96,8 @@ class Node:
         """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
         self._system_clock = self.clock if isinstance(self.clock, SystemClock) else None
         """The clock once more, if it is one that compiled code can read by itself."""
+        self._arguments = Arguments()
+        """Those of the request that runs; what outlives it is a copy."""
         self._session_ids = itertools.count(1)
         self._began = 0.0
         """Monotonic seconds at which the turn began."""
@@ -297,9 +299,9 @@ class Node:
                 if len(session.outbox) > room and session.kind != "embedded":
                     session.stalled = True
                     break
-                if not session.scanner.next(session.arguments):
+                if not session.scanner.next(self._arguments):
                     break
-                self.run(session, session.arguments)
+                self.run(session, self._arguments)
         except ProtocolError as error:
             session.reply.error(f"ERR {error}")
             session.closing = True

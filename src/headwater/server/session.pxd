@@ -14,7 +14,6 @@ cdef class Session:
     cdef public str local_address
     cdef public object on_output
     cdef public Scanner scanner
-    cdef public Arguments arguments
     cdef public bytearray outbox
     cdef public bytearray released
     cdef public ReplyWriter reply

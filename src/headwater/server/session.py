@@ -48,7 +48,6 @@ class Session:
         self.local_address = local_address
         self.on_output = on_output
         self.scanner = Scanner()
-        self.arguments = Arguments()
         self.outbox = bytearray()
         self.released = bytearray()
         self.reply = ReplyWriter(self.outbox)

@@ -25,4 +25,4 @@ cdef class Connection:
     cpdef put_in_line(self)
     @cython.locals(released=bytearray, size=Py_ssize_t, count=Py_ssize_t)
     cdef Py_ssize_t _send_released(self) except -2
-    cdef Py_ssize_t _send_chunks(self) except -2
+    cdef Py_ssize_t _send_chunks(self, chunks) except -2

@@ -40,8 +40,9 @@ class Connection:
         self.socket = client
         self.descriptor = client.fileno()
         self.session = session
-        self.chunks: deque[bytearray | memoryview] = deque()
-        """Released output that no socket has taken yet."""
+        self.chunks: deque[bytearray | memoryview] | None = None
+        """Released output that the socket has not taken yet; None while there was never any, as
+        with most of ten thousand connections."""
         self.ended = False
         """The client sends no more; it still gets what it has asked for."""
         self.handshaking = False
@@ -78,14 +79,23 @@ class Connection:
             total = self._send_released()
         self.put_in_line()
         if self.chunks:
-            total += self._send_chunks()
+            total += self._send_chunks(self.chunks)
         self.sent += total
         return total
 
     def put_in_line(self) -> None:
         """Whatever was released since the last time stands behind what the socket has not taken."""
         if self.session.released:
-            self.chunks.append(self.session.take_output())
+            self._append(self.session.take_output())
+
+    def _append(self, chunk: bytearray | memoryview) -> None:
+        if self.chunks is None:
+            self.chunks = deque()
+        self.chunks.append(chunk)
+
+    def drop_output(self) -> None:
+        """Forget what is in line."""
+        self.chunks = None
 
     def _send_released(self) -> int:
         """Send what was released without a detour; what the socket does not take is put in line."""
@@ -100,12 +110,12 @@ class Connection:
             return size
         rest = memoryview(self.session.take_output())
         count = max(0, count)
-        self.chunks.append(rest[count:])
+        self._append(rest[count:])
         self.unsent = size - count
         return count
 
-    def _send_chunks(self) -> int:
-        chunks, total = self.chunks, 0
+    def _send_chunks(self, chunks: deque[bytearray | memoryview]) -> int:
+        total = 0
         try:
             while chunks:
                 if len(chunks) == 1:

@@ -144,7 +144,7 @@ class TlsConnection(Connection):
         except (BlockingIOError, InterruptedError):
             pass
         self.sent += total
-        self.unsent = sum(map(len, self.chunks)) + len(self._raw)
+        self.unsent = sum(map(len, self.chunks or ())) + len(self._raw)
         return total
 
     def _encrypt(self) -> int:
@@ -174,7 +174,7 @@ class TlsConnection(Connection):
             self._flush()
         except OSError:
             pass
-        self.unsent = sum(map(len, self.chunks)) + len(self._raw)
+        self.unsent = sum(map(len, self.chunks or ())) + len(self._raw)
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -4,13 +4,17 @@ Rule 1. Waiters of a key are served first come, first served; a waiter that is r
         has nothing keeps its place and its deadline.
 Rule 2. Deadlines are monotonic times: setting the clock moves none of them. A recheck (XREADGROUP
         CLAIM) waits for a delivery to reach an age, so it is a Unix time.
-Rule 3. A waiter that has left (served, timed out, gone) may still stand in the heaps; it is known by
+Rule 3. Those who wait alike (readers of one group) stand in a line of their own, and a pass over it
+        ends with the first who waits on: a thousand readers of a group cost an entry one of them.
+Rule 4. A waiter that has left (served, timed out, gone) may still stand in the heaps; it is known by
         ``active`` and passed over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -37,11 +41,15 @@ class Waiter:
         """Its recheck has come and it was not run again since."""
 
 
+Lines = dict[bytes | None, dict[Waiter, None]]
+"""Who waits for a key, by what they wait for alike (`Wait.alike`); None: each for itself."""
+
+
 class WaitingRoom:
     """All waiters of a node."""
 
     def __init__(self) -> None:
-        self._by_key: dict[tuple[int, bytes], dict[Waiter, None]] = {}
+        self._by_key: dict[tuple[int, bytes], Lines] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._rechecks: list[tuple[int, int, Waiter]] = []
         self._ticket = 0
@@ -53,7 +61,8 @@ class WaitingRoom:
         self._ticket += 1
         waiter.arrival = self._ticket
         for key in waiter.wait.keys:
-            line = self._by_key.setdefault((waiter.db.index, key), {})
+            lines = self._by_key.setdefault((waiter.db.index, key), {})
+            line = lines.setdefault(waiter.wait.alike, {})
             if waiter not in line:
                 line[waiter] = None
                 waiter.db.waited[key] = waiter.db.waited.get(key, 0) + 1
@@ -80,10 +89,13 @@ class WaitingRoom:
         waiter.active = False
         self.count -= 1
         for key in dict.fromkeys(waiter.wait.keys):
-            line = self._by_key[waiter.db.index, key]
+            lines = self._by_key[waiter.db.index, key]
+            line = lines[waiter.wait.alike]
             del line[waiter]
-            waiter.db.waited[key] -= 1
             if not line:
+                del lines[waiter.wait.alike]
+            waiter.db.waited[key] -= 1
+            if not lines:
                 del self._by_key[waiter.db.index, key]
                 del waiter.db.waited[key]
 
@@ -94,9 +106,27 @@ class WaitingRoom:
         for key in dict.fromkeys(waiter.wait.keys):
             db.waited[key] = db.waited.get(key, 0) + 1
 
-    def line(self, db: int, key: bytes) -> list[Waiter]:
-        """Who waits for a key, first come first."""
-        return list(self._by_key.get((db, key), ()))
+    def serve(self, db: int, key: bytes, run: Callable[[Waiter], bool]) -> None:
+        """Let ``run`` look at who waits for a key, first come first; it says whether a waiter waits
+        on, and then those behind it who wait alike are passed over (rule 3)."""
+        lines = self._by_key.get((db, key))
+        if lines is None:
+            return
+        if len(lines) == 1 and None not in lines:
+            (line,) = lines.values()
+            held = 0  # who is neither served nor waits on: killed in this turn, held by a pause
+            while len(line) > held:
+                waiter = next(islice(line, held, None))
+                if run(waiter):
+                    return
+                held += waiter.active
+            return
+        done: set[bytes | None] = set()
+        everybody = [waiter for line in lines.values() for waiter in line]
+        for waiter in sorted(everybody, key=lambda one: one.arrival):
+            alike = waiter.wait.alike
+            if waiter.active and alike not in done and run(waiter) and alike is not None:
+                done.add(alike)
 
     def next_deadline(self) -> float:
         """The earliest deadline, monotonic; infinity when there is none."""
