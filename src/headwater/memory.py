@@ -133,7 +133,63 @@ def append_entry(
     target += source[start:end]
 
 
+def append_fours(
+    target: bytearray, source: bytearray, offsets: array[int], first: int, end: int, stop: int
+) -> None:
+    """Add entries ``first`` to ``end``-1 of ``source``, which `append_entry` wrote at ``offsets`` up to
+    ``stop``, as XREADGROUP CLAIM shows new ones: an array of id, fields, idle time 0 and 0 deliveries.
+
+    >>> made, entry = bytearray(), bytearray(b"*2\\r\\n$3\\r\\n5-1\\r\\n*0\\r\\n")
+    >>> append_fours(made, entry, array("I", [0]), 0, 1, len(entry))
+    >>> made
+    bytearray(b'*4\\r\\n$3\\r\\n5-1\\r\\n*0\\r\\n:0\\r\\n:0\\r\\n')
+    """
+    assert 0 <= first < end <= len(offsets)
+    assert stop <= len(source)
+    for at in range(first, end):
+        behind = offsets[at + 1] if at + 1 < end else stop
+        assert source.startswith(b"*2\r\n", offsets[at], behind)
+        target += b"*4\r\n"
+        target += source[offsets[at] + 4 : behind]
+        target += b":0\r\n:0\r\n"
+
+
 # --- words --------------------------------------------------------------------------------------
+
+
+def new_words(count: int) -> array[int]:
+    """So many words; they are anything."""
+    return array("Q", bytes(8 * count))
+
+
+def fit_words(words: array[int], count: int) -> None:
+    """Let ``words`` be ``count`` words long and take no more memory than these; what it grows by is
+    anything."""
+    if count < len(words):
+        del words[count:]
+    else:
+        words.frombytes(bytes(8 * (count - len(words))))
+
+
+def copy_words(target: array[int], at: int, source: array[int], start: int, count: int) -> None:
+    """Overwrite ``count`` words of ``target`` from number ``at`` on by those of ``source`` from
+    ``start`` on; both are there, and may be the same."""
+    assert 0 <= start <= len(source) - count
+    assert 0 <= at <= len(target) - count
+    target[at : at + count] = source[start : start + count]
+
+
+def put_records(
+    records: array[int], at: int, ids: array[int], first: int, count: int, third: int, fourth: int
+) -> None:
+    """Overwrite ``count`` records of four words from record number ``at`` on: the ids from number
+    ``first`` on, of two words each, and the same two words behind every one."""
+    assert 0 <= first <= len(ids) // 2 - count
+    assert 0 <= at <= len(records) // 4 - count
+    for number in range(count):
+        from_word = 2 * (first + number)
+        made = array("Q", (ids[from_word], ids[from_word + 1], third, fourth))
+        records[4 * (at + number) : 4 * (at + number + 1)] = made
 
 
 def word_at(words: array[int], at: int) -> int:
@@ -213,6 +269,12 @@ def put_u64(target: bytearray, value: int) -> None:
 def put_i64(target: bytearray, value: int) -> None:
     """Add a signed number of 64 bits."""
     target += value.to_bytes(8, "little", signed=True)
+
+
+def put_words(target: bytearray, words: array[int]) -> None:
+    """Add all of ``words``, each as an unsigned number of 64 bits."""
+    for word in words:
+        put_u64(target, word)
 
 
 def set_u32(target: bytearray, at: int, value: int) -> None:

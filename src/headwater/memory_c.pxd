@@ -192,6 +192,79 @@ cdef inline int append_header(bytearray target, int mark, u64 value) except -1:
     return 0
 
 
+cdef inline int append_fours(
+    bytearray target, bytearray source, array.array offsets, Py_ssize_t first, Py_ssize_t end,
+    Py_ssize_t stop,
+) except -1:
+    cdef Py_ssize_t at, begin, behind
+    cdef char *room
+    cdef const char *bytes_at = PyByteArray_AS_STRING(source)
+    if not (0 <= first < end <= len(offsets) and stop <= PyByteArray_GET_SIZE(source)):
+        raise IndexError("beyond the buffer")
+    begin = offsets.data.as_uints[first]
+    if not begin <= stop:
+        raise IndexError("beyond the buffer")
+    room = _room(target, stop - begin + 8 * (end - first))
+    for at in range(first, end):
+        behind = offsets.data.as_uints[at + 1] if at + 1 < end else stop
+        if not begin + 4 <= behind <= stop:
+            raise IndexError("no entry")
+        memcpy(room, bytes_at + begin, behind - begin)
+        room[1] = 52  # 4 for 2
+        room += behind - begin
+        memcpy(room, b":0\r\n:0\r\n", 8)
+        room += 8
+        begin = behind
+    return 0
+
+
+cdef inline array.array new_words(Py_ssize_t count):
+    cdef array.array made = array.array("Q")
+    array.resize(made, count)
+    return made
+
+
+cdef inline int fit_words(array.array words, Py_ssize_t count) except -1:
+    if count < 0:
+        raise IndexError("no room")
+    array.resize(words, count)
+    return 0
+
+
+cdef inline int copy_words(
+    array.array target, Py_ssize_t at, array.array source, Py_ssize_t start, Py_ssize_t count
+) except -1:
+    if not (0 <= count and 0 <= start <= len(source) - count):
+        raise IndexError("beyond the words")
+    if not 0 <= at <= len(target) - count:
+        raise IndexError("beyond the target")
+    memmove(
+        <u64 *>target.data.as_voidptr + at, <u64 *>source.data.as_voidptr + start,
+        count * sizeof(u64),
+    )
+    return 0
+
+
+cdef inline int put_records(
+    array.array records, Py_ssize_t at, array.array ids, Py_ssize_t first, Py_ssize_t count,
+    u64 third, u64 fourth,
+) except -1:
+    cdef u64 *record
+    cdef const u64 *entry_id
+    cdef Py_ssize_t number
+    if not (0 <= count and 0 <= first <= len(ids) // 2 - count):
+        raise IndexError("beyond the words")
+    if not 0 <= at <= len(records) // 4 - count:
+        raise IndexError("beyond the records")
+    record = <u64 *>records.data.as_voidptr + 4 * at
+    entry_id = <const u64 *>ids.data.as_voidptr + 2 * first
+    for number in range(count):
+        record[0], record[1], record[2], record[3] = entry_id[0], entry_id[1], third, fourth
+        record += 4
+        entry_id += 2
+    return 0
+
+
 cdef inline u64 word_at(array.array words, Py_ssize_t at) except? 0:
     if not 0 <= at < len(words):
         raise IndexError("beyond the words")
@@ -282,6 +355,15 @@ cdef inline int put_u64(bytearray target, u64 value) except -1:
 
 cdef inline int put_i64(bytearray target, long long value) except -1:
     return put_u64(target, <u64>value)
+
+
+cdef inline int put_words(bytearray target, array.array words) except -1:
+    cdef Py_ssize_t count = len(words), at
+    cdef const u64 *source = <const u64 *>words.data.as_voidptr
+    cdef char *room = _room(target, 8 * count)
+    for at in range(count):
+        _little(<unsigned char *>room + 8 * at, source[at], 8)
+    return 0
 
 
 cdef inline int set_u32(bytearray target, Py_ssize_t at, u32 value) except -1:

@@ -6,6 +6,8 @@ build needs no object for it; everything a caller sees is a `StreamID`.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_U64 = 2**64 - 1
@@ -45,6 +47,10 @@ class StreamID(NamedTuple):
         return found
 
 
+UNKNOWN = -1
+"""How many entries a group has read, where that cannot be told; nil on the wire."""
+
+
 def id_before(ms: int, seq: int) -> tuple[int, int]:
     """The greatest id below ``ms-seq``, which is not 0-0."""
     return (ms, seq - 1) if seq else (ms - 1, MAX_U64)
@@ -53,6 +59,24 @@ def id_before(ms: int, seq: int) -> tuple[int, int]:
 def id_after(ms: int, seq: int) -> tuple[int, int]:
     """The smallest id above ``ms-seq``, which is not the greatest id."""
     return (ms, seq + 1) if seq < MAX_U64 else (ms + 1, 0)
+
+
+def flat_words(rows: Iterable[Iterable[int]]) -> array[int]:
+    """Ids, or records that begin with one, as words side by side: so the engine takes many of them.
+
+    >>> flat_words([(5, 1), (5, 2)])
+    array('Q', [5, 1, 5, 2])
+    """
+    return array("Q", [word for row in rows for word in row])
+
+
+def id_pairs(words: array[int]) -> list[tuple[int, int]]:
+    """The ids of `flat_words` one by one.
+
+    >>> id_pairs(flat_words([(5, 1), (5, 2)]))
+    [(5, 1), (5, 2)]
+    """
+    return list(zip(words[::2], words[1::2], strict=True))
 
 
 MIN_ID = StreamID(0, 0)

@@ -42,7 +42,7 @@ def _value(value: Value) -> Any:
             value.length,
             value.last_id,
             value.max_deleted_id,
-            value.max_gone_id,
+            value.max_trimmed_id,
             value.entries_added,
         ),
         "nodes": [

@@ -12,6 +12,7 @@ from headwater.engine.database import WatchToken
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
+from headwater.model import flat_words
 
 pytestmark = pytest.mark.skipif(
     not str(entry_log.__file__).endswith(".py"),
@@ -31,9 +32,9 @@ def sound() -> Stream:
     ann = group.create_consumer(b"ann", 1, 10)
     bob = group.create_consumer(b"bob", 2, 10)
     group.deliver(ann, 50, (1, 0), (6, 0), 6, 6, noack=False)
-    group.own(bob, [(2, 0, 60, 2**40), (5, 0, 40, 2)], 60, 60)
-    group.release([(3, 0, 1)])
-    group.delay([(4, 0, 900, 1)])
+    group.own(bob, flat_words([(2, 0, 60, 2**40), (5, 0, 40, 2)]), 60, 60)
+    group.release(flat_words([(3, 0, 1)]))
+    group.delay(flat_words([(4, 0, 900, 1)]))
     stream.delete([(3, 0), (7, 0)], marks=True)
     stream.idempotency.record(b"p", b"i", (6, 0))
     stream.idempotency.record(b"p", b"j", (8, 0))
@@ -65,7 +66,7 @@ FAULTS: dict[str, tuple[Callable[[Stream], object], str]] = {
     "cut wire": (lambda s: s.log.blocks[0].data.pop(), "is not the reply"),
     "last_id": (_set(lambda s: s, "last_id", (7, 0)), "last_id 7-0 is below the last entry 8-0"),
     "deleted": (_set(lambda s: s, "max_deleted_id", (9, 0)), "below the last entry"),
-    "gone": (_set(lambda s: s, "max_gone_id", (2, 0)), "3-0 is pending and gone"),
+    "gone": (_set(lambda s: _group(s).pel.blocks[0], "dangling", False), "3-0 is pending and gone"),
     "added": (_set(lambda s: s, "entries_added", 5), "entries_added is 5"),
     "node": (lambda s: s.nodes.drop(8, 0), "node"),
     "node order": (lambda s: s.nodes._words.__setitem__(7, 0), "out of order"),

@@ -51,7 +51,7 @@ class Naive:
         else:
             self.pel.change(at, owner=owner, time=time, count=1)
         if what == "own":
-            self.order.add(at, time, *entry_id)
+            self.order.add(at, 1, time)
             place = sum(item[0] <= time for item in self.expected)
             self.expected.insert(place, (time, entry_id))
 
@@ -88,7 +88,7 @@ def test_a_thousand_neighbours_of_one_time_are_one_run() -> None:
     naive = Naive()
     for seq in range(1000):
         at = naive.pel.insert(5, seq, owner=1, time=7, count=1)
-        naive.order.add(at, 7, 5, seq)
+        naive.order.add(at, 1, 7)
     assert len(naive.order) == 1
     assert naive.order.covered == 1000
 
@@ -107,12 +107,12 @@ def test_a_run_covers_no_records_but_those_put_into_it() -> None:
     naive = Naive()
     for seq in range(100):
         at = naive.pel.insert(1, seq, owner=1 + seq % 2, time=1, count=1)
-        naive.order.add(at, 1, 1, seq)
+        naive.order.add(at, 1, 1)
     # When one of them renews its own
     for seq in range(0, 100, 2):
         at = naive.pel.find(1, seq)
         naive.pel.change(at, owner=1, time=2, count=1)
-        naive.order.add(at, 2, 1, seq)
+        naive.order.add(at, 1, 2)
     # Then no run of the later time reaches over the other's
     later = [run for run in naive.order.runs() if run[0] == 2]
     assert len(later) == 50
@@ -125,7 +125,7 @@ def test_thousands_given_one_time_in_any_order_are_found_quickly() -> None:
     for seq in range(3000):
         naive.pel.insert(1, seq, owner=1, time=7, count=1)
     for seq in (*range(2999, -1, -1), *range(3000)):
-        naive.order.add(naive.pel.find(1, seq), 7, 1, seq)
+        naive.order.add(naive.pel.find(1, seq), 1, 7)
     # Then they stand in the order of the second time
     assert [at[1] for _, at in naive.walked()] == list(range(3000))
 
@@ -145,13 +145,13 @@ def test_a_walk_costs_a_few_steps_for_each_pending_entry() -> None:
     pel = Counting()
     order = DeliveryOrder(pel)
     for seq in range(512):
-        order.add(pel.insert(1, seq, owner=1 + seq % 16, time=0, count=1), 0, 1, seq)
+        order.add(pel.insert(1, seq, owner=1 + seq % 16, time=0, count=1), 1, 0)
     for turn in range(1, 200):
         owner = turn % 16
         for seq in range(owner, 512, 16):
             at = pel.find(1, seq)
             pel.change(at, owner=1 + owner, time=turn, count=1)
-            order.add(at, turn, 1, seq)
+            order.add(at, 1, turn)
     # When all are walked
     pel.steps = 0
     assert len(list(order.walk())) == 512
@@ -164,7 +164,7 @@ def test_a_walk_after_all_but_a_few_were_settled_is_short() -> None:
     pel = Counting()
     order = DeliveryOrder(pel)
     for seq in range(1000):
-        order.add(pel.insert(1, seq, owner=1, time=seq, count=1), seq, 1, seq)
+        order.add(pel.insert(1, seq, owner=1, time=seq, count=1), 1, seq)
     for seq in range(999):
         pel.remove(pel.find(1, seq))
     # When it is walked once, then the runs of the others are gone
@@ -177,11 +177,11 @@ def test_the_head_is_found_in_a_few_steps_once_it_was_looked_for() -> None:
     pel = Counting()
     order = DeliveryOrder(pel)
     for seq in range(1000):
-        order.add(pel.insert(1, seq, owner=1, time=0, count=1), 0, 1, seq)
+        order.add(pel.insert(1, seq, owner=1, time=0, count=1), 1, 0)
     for seq in range(999):
         at = pel.find(1, seq)
         pel.change(at, owner=1, time=1, count=1)
-        order.add(at, 1, 1, seq)
+        order.add(at, 1, 1)
     assert order.oldest() == 0
     # When the head is asked for again
     pel.steps = 0
@@ -196,7 +196,7 @@ def test_mostly_settled_runs_are_built_anew() -> None:
     for time in range(20):
         for seq in range(100):
             at = naive.pel.insert(time, seq, owner=1, time=time, count=1)
-            naive.order.add(at, time, time, seq)
+            naive.order.add(at, 1, time)
         for seq in range(1, 100):
             naive.pel.remove(naive.pel.find(time, seq))
     # When they are walked, in order

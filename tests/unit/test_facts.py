@@ -15,6 +15,7 @@ from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
 from headwater.engine.stream import Stream
+from headwater.model import flat_words
 from tests.property.state import picture
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
@@ -110,15 +111,15 @@ def _tell_of_a_group(stream: Stream, note: Note) -> None:
     note("delivered")
     group.record_seen(consumer, 2000, 1000)
     note("consumer_seen")
-    group.own(consumer, [(5, 1, 2000, 2)], 2000, 2000)
+    group.own(consumer, flat_words([(5, 1, 2000, 2)]), 2000, 2000)
     note("owned")
-    group.release([(5, 1, 2)])
+    group.release(flat_words([(5, 1, 2)]))
     note("released")
-    group.delay([(5, 1, 3000, 2)])
+    group.delay(flat_words([(5, 1, 3000, 2)]))
     note("delayed")
-    group.end_delay([(5, 1)])
+    group.end_delay(flat_words([(5, 1)]))
     note("came_due")
-    group.acknowledge([(5, 1)])
+    group.acknowledge(flat_words([(5, 1)]))
     note("acknowledged")
     stream.db.copy(b"s", stream.keyspace.databases[1], b"t", 2, [(1, 2)])
     note("key_copied")

@@ -12,6 +12,7 @@ from headwater.engine.garbage import free
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.limits import SMALL_GARBAGE
+from headwater.model import flat_words
 from headwater.testing.node import LocalStore
 
 LARGE = 4 * SMALL_GARBAGE
@@ -25,8 +26,8 @@ def large_stream(keyspace: Keyspace) -> Stream:
     group = stream.create_group(b"g", keyspace.next_gid, 0, 0, 0)
     reader = group.create_consumer(b"c", 1, 0)
     group.deliver(reader, 5, (1, 0), (LARGE, 0), LARGE, LARGE, noack=False)
-    group.release([(ms, 0, 1) for ms in range(1, 300)])
-    group.delay([(ms, 0, 900, 1) for ms in range(300, 600)])
+    group.release(flat_words([(ms, 0, 1) for ms in range(1, 300)]))
+    group.delay(flat_words([(ms, 0, 900, 1) for ms in range(300, 600)]))
     return stream
 
 

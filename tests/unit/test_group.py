@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
+from headwater.engine.group import NEVER, Consumer, ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOWHERE
 from headwater.engine.stream import Stream
+from headwater.model import UNKNOWN, flat_words, id_pairs
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 ID = tuple[int, int]
@@ -59,6 +60,11 @@ def record(group: ConsumerGroup, ms: int) -> tuple[int, int]:
     return group.pel.time(at), group.pel.delivery_count(at)
 
 
+def ids(group: ConsumerGroup, now_ms: int) -> list[ID]:
+    """What is due."""
+    return id_pairs(group.due(now_ms))
+
+
 def test_delivered_entries_are_owned(group: ConsumerGroup, ann: Consumer) -> None:
     group.deliver(ann, 50, (1, 0), (3, 0), 3, 3, noack=False)
     assert owners(group) == {(1, 0): b"ann", (2, 0): b"ann", (3, 0): b"ann"}
@@ -79,7 +85,7 @@ def test_what_is_delivered_again_changes_hands_with_count_1(
     group: ConsumerGroup, ann: Consumer, bob: Consumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (2, 0), 2, 2, noack=False)
-    group.own(ann, [(1, 0, 60, 5)], 60, 60)
+    group.own(ann, flat_words([(1, 0, 60, 5)]), 60, 60)
     group.set_id(0, 0, UNKNOWN)
     group.deliver(bob, 70, (1, 0), (1, 0), 1, 1, noack=False)
     assert owners(group) == {(1, 0): b"bob", (2, 0): b"ann"}
@@ -91,17 +97,17 @@ def test_an_acknowledged_entry_is_forgotten_whoever_owned_it(
     group: ConsumerGroup, ann: Consumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
-    group.release([(1, 0, 1)])
-    group.delay([(2, 0, 900, 1)])
-    group.acknowledge([(1, 0), (2, 0), (3, 0)])
+    group.release(flat_words([(1, 0, 1)]))
+    group.delay(flat_words([(2, 0, 900, 1)]))
+    group.acknowledge(flat_words([(1, 0), (2, 0), (3, 0)]))
     assert owners(group) == {(4, 0): b"ann"}
     assert (group.released, group.delayed, group.keyspace.delaying) == ({}, {}, {})
 
 
 def test_the_released_stand_first_in_first_out(group: ConsumerGroup, ann: Consumer) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
-    group.release([(3, 0, 1), (1, 0, 1)])
-    group.release([(2, 0, 1), (3, 0, 7)])
+    group.release(flat_words([(3, 0, 1), (1, 0, 1)]))
+    group.release(flat_words([(2, 0, 1), (3, 0, 7)]))
     assert list(group.released) == [(1, 0), (2, 0), (3, 0)]
     assert record(group, 3) == (0, 7)
     assert owners(group)[3, 0] is None
@@ -111,10 +117,10 @@ def test_the_released_stand_first_in_first_out(group: ConsumerGroup, ann: Consum
 def test_a_delay_ends_by_due_time_and_then_by_id(group: ConsumerGroup, ann: Consumer) -> None:
     # Given three delayed entries and one that was released before
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
-    group.delay([(3, 0, 200, 1), (1, 0, 200, 2), (2, 0, 100, 3)])
-    group.release([(4, 0, 1)])
-    assert (group.next_due(), group.due(99), group.due(100)) == (100, [], [(2, 0)])
-    assert group.due(200) == [(2, 0), (1, 0), (3, 0)]
+    group.delay(flat_words([(3, 0, 200, 1), (1, 0, 200, 2), (2, 0, 100, 3)]))
+    group.release(flat_words([(4, 0, 1)]))
+    assert (group.next_due(), ids(group, 99), ids(group, 100)) == (100, [], [(2, 0)])
+    assert ids(group, 200) == [(2, 0), (1, 0), (3, 0)]
     # When their time has come
     group.end_delay(group.due(200))
     # Then they stand behind it in that order, with their counts
@@ -127,10 +133,10 @@ def test_a_delayed_entry_can_be_delayed_anew_released_or_owned(
     group: ConsumerGroup, ann: Consumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (3, 0), 3, 3, noack=False)
-    group.delay([(ms, 0, 100, 1) for ms in (1, 2, 3)])
-    group.delay([(1, 0, 300, 2)])
-    group.release([(2, 0, 2)])
-    group.own(ann, [(3, 0, 120, 2)], 120, 120)
+    group.delay(flat_words([(ms, 0, 100, 1) for ms in (1, 2, 3)]))
+    group.delay(flat_words([(1, 0, 300, 2)]))
+    group.release(flat_words([(2, 0, 2)]))
+    group.own(ann, flat_words([(3, 0, 120, 2)]), 120, 120)
     assert group.delayed == {(1, 0): 300}
     assert list(group.released) == [(2, 0)]
     assert owners(group)[3, 0] == b"ann"
@@ -141,8 +147,8 @@ def test_deleting_a_consumer_drops_its_entries_and_no_others(
     group: ConsumerGroup, ann: Consumer, bob: Consumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
-    group.own(bob, [(2, 0, 60, 2)], 60, 60)
-    group.release([(3, 0, 1)])
+    group.own(bob, flat_words([(2, 0, 60, 2)]), 60, 60)
+    group.release(flat_words([(3, 0, 1)]))
     group.see(ann, 70)
     group.delete_consumer(ann)
     assert owners(group) == {(2, 0): b"bob", (3, 0): None}
@@ -157,7 +163,7 @@ def test_a_number_of_a_consumer_is_not_given_twice(group: ConsumerGroup, ann: Co
 
 def test_only_the_exact_owner_owns(group: ConsumerGroup, ann: Consumer, bob: Consumer) -> None:
     group.deliver(ann, 50, (1, 0), (2, 0), 2, 2, noack=False)
-    group.release([(2, 0, 1)])
+    group.release(flat_words([(2, 0, 1)]))
     assert group.owns(ann, 1, 0)
     assert not group.owns(bob, 1, 0)
     assert not group.owns(ann, 2, 0)
@@ -193,13 +199,12 @@ def test_entries_read_after_many_is_that_after_one_by_one(
     stream.trim_through(trimmed, 0)
     group = stream.create_group(b"g", 1, position, 0, entries_read)
     spans, _ = stream.log.spans((position, 1), (99, 0), count)
-    ids = [entry_id for span in spans for entry_id in span.ids()]
     # When the next entries are delivered at once
-    at_once = group.entries_read_after(ids, len(ids))
+    at_once = group.entries_read_after(spans, sum(span.end - span.first for span in spans))
     # Then what the group has read is what one delivery after the other would say
     consumer = group.create_consumer(b"c", 1, 0)
-    for entry_id in ids:
-        read = group.entries_read_after([entry_id], 1)
+    for entry_id in [entry_id for span in spans for entry_id in span.ids()]:
+        read = group.entries_read_after(stream.log.spans(entry_id, entry_id)[0], 1)
         group.deliver(consumer, 5, entry_id, entry_id, 1, read, noack=True)
     assert at_once == group.entries_read
 
@@ -228,7 +233,7 @@ def test_the_lag_is_exact_or_not_told(steps: list[tuple[str, int]], position: in
         elif what == "read":
             new = [entry_id for entry_id in ids if entry_id > group.last_id][:number]
             if new:
-                read = group.entries_read_after(new, len(new))
+                read = group.entries_read_after(stream.log.spans(new[0], new[-1])[0], len(new))
                 group.deliver(consumer, 5, new[0], new[-1], len(new), read, noack=True)
         # Then after each step the lag is what is left to read, or None
         unread = stream.log.count_range((group.last_id[0], group.last_id[1] + 1), (99, 0))

@@ -9,6 +9,7 @@ import pytest
 from headwater.engine.check import broken_invariants
 from headwater.engine.database import NO_EXPIRY, Database, WatchToken
 from headwater.engine.keyspace import Keyspace
+from headwater.model import flat_words
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
@@ -110,11 +111,11 @@ def test_whoever_waits_hears_of_all_that_may_end_the_wait(db: Database) -> None:
     consumer = group.create_consumer(b"c", 1, 0)
     group.deliver(consumer, 5, (1, 0), (1, 0), 1, 1, noack=False)
     assert not heard()
-    group.release([(1, 0, 1)])
+    group.release(flat_words([(1, 0, 1)]))
     assert heard()
-    group.delay([(1, 0, 9, 1)])
+    group.delay(flat_words([(1, 0, 9, 1)]))
     assert not heard()
-    group.end_delay([(1, 0)])
+    group.end_delay(flat_words([(1, 0)]))
     assert heard()
     stream.destroy_group(b"g")
     assert heard()

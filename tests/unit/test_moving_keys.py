@@ -16,6 +16,7 @@ from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
 from headwater.engine.stream import Stream
 from headwater.limits import SMALL_GARBAGE
+from headwater.model import flat_words
 from tests.property.state import picture
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
@@ -50,9 +51,9 @@ def made(db: Database, key: bytes = b"s") -> Stream:
     group = stream.create_group(b"g", keyspace.next_gid, 0, 0, 0)
     consumer = group.create_consumer(b"c", 1, 1000)
     group.deliver(consumer, 1000, (1, 0), (1, 3), 4, 4, noack=False)
-    group.acknowledge([(1, 0)])
-    group.release([(1, 1, 1)])
-    group.delay([(1, 2, 5000, 1)])
+    group.acknowledge(flat_words([(1, 0)]))
+    group.release(flat_words([(1, 1, 1)]))
+    group.delay(flat_words([(1, 2, 5000, 1)]))
     stream.idempotency.record(b"p", b"i", (1, 3))
     return stream
 
@@ -82,8 +83,8 @@ def test_a_copied_stream_shares_nothing(db: Database, other: Database) -> None:
     assert group.gid != stream.groups[b"g"].gid
     copy.append(2, 0, WIRE, 1, True)
     copy.delete([(1, 1), (1, 2)], marks=True)
-    group.own(group.by_cid[1], [(1, 1, 2000, 7), (1, 2, 2000, 7)], 2000, 2000)
-    group.acknowledge([(1, 3)])
+    group.own(group.by_cid[1], flat_words([(1, 1, 2000, 7), (1, 2, 2000, 7)]), 2000, 2000)
+    group.acknowledge(flat_words([(1, 3)]))
     copy.idempotency.expire(b"p", 1)
     copy.trim_through(1, 3)
     # Then nothing of the original has

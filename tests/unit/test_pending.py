@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headwater.engine import pending
 from headwater.engine.pending import NOBODY, NOWHERE, PendingList
+from headwater.model import flat_words, id_pairs
 
 ID = tuple[int, int]
 Record = tuple[int, int, int]
@@ -81,7 +82,7 @@ def test_the_minimal_time_of_a_block_is_a_lower_bound(
 ) -> None:
     pel, _ = carry_out(steps)
     for block in pel.blocks:
-        earliest = min(block.words[2::4])
+        earliest = min(block.records()[2::4])
         assert block.min_time <= earliest
         block.settle_min_time()
         assert block.min_time == earliest
@@ -160,6 +161,78 @@ def test_joined_blocks_keep_the_earlier_of_their_times() -> None:
     # Then no early one is missed
     assert len(pel.blocks) == 1
     assert pel.blocks[0].min_time == 5
+
+
+@given(steps, st.lists(ids, max_size=8, unique=True), ids)
+@settings(max_examples=200)
+def test_runs_are_appended_and_removed_as_their_records_one_by_one(
+    steps: list[tuple[ID, Record | None]], added: list[ID], from_id: ID
+) -> None:
+    # Given a list, and ids past all of it
+    pel, model = carry_out(steps)
+    more = sorted((ms + 100, seq) for ms, seq in added)
+    # When they are appended at once
+    at = pel.append(flat_words(more), 0, len(more), 7, 3)
+    assert at == (pel.find(*more[0]) if more else NOWHERE)
+    model |= dict.fromkeys(more, (3, 7, 1))
+    assert list(walked(pel).items()) == sorted(model.items())
+    assert len(pel) == len(model)
+    # And as many as stand in one block are removed at once
+    at = pel.seek(*from_id)
+    if at != NOWHERE:
+        block = pel.block_at(at)
+        left = sorted(found for found in model if found >= pel.id(at))
+        count = min(5, block.end - pel.number_in_block(at))
+        pel.remove(at, count)
+        for gone in left[:count]:
+            del model[gone]
+    # Then what is left is left
+    assert list(walked(pel).items()) == sorted(model.items())
+    assert len(pel) == len(model)
+
+
+@given(steps, st.lists(ids, max_size=8))
+@settings(max_examples=200)
+def test_of_ids_those_are_kept_that_are_pending(
+    steps: list[tuple[ID, Record | None]], asked: list[ID]
+) -> None:
+    pel, model = carry_out(steps)
+    words = flat_words(asked)
+    pel.keep_pending(words)
+    assert id_pairs(words) == [entry_id for entry_id in asked if entry_id in model]
+
+
+@given(steps, ids)
+@settings(max_examples=200)
+def test_only_a_block_that_has_the_deleted_entry_is_dangling(
+    steps: list[tuple[ID, Record | None]], deleted: ID
+) -> None:
+    pel, model = carry_out(steps)
+    pel.mark_gone(*deleted)
+    at = pel.find(*deleted)
+    marked = [block for block in pel.blocks if block.dangling]
+    assert marked == ([pel.block_at(at)] if deleted in model else [])
+
+
+def test_settling_in_order_moves_no_record() -> None:
+    # Given a full block
+    pel = PendingList()
+    pel.append(flat_words([(1, seq) for seq in range(8)]), 0, 8, 5, 1)
+    words = pel.blocks[0].words[:]
+    # When its first records are settled, one after the other
+    for seq in range(5):
+        pel.remove(pel.find(1, seq))
+    # Then the others stand where they stood
+    assert pel.blocks[0].words == words
+    assert pel.blocks[0].head == 5
+    assert [pel.id(at) for at in (pel.block_start(0), pel.find(1, 7))] == [(1, 5), (1, 7)]
+
+
+def test_a_full_block_takes_the_memory_of_its_records_alone() -> None:
+    pel = PendingList()
+    for seq in range(9):
+        pel.insert(1, seq, owner=1, time=0, count=1)
+    assert [len(block.words) for block in pel.blocks] == [4 * 8, 4 * 4]
 
 
 def test_nobody_is_no_consumers_number() -> None:

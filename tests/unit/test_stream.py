@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.group import UNKNOWN
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
+from headwater.model import UNKNOWN, flat_words
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
@@ -62,15 +62,23 @@ def test_an_emptied_stream_is_a_stream() -> None:
     assert broken_invariants(stream.keyspace) == []
 
 
-def test_what_went_and_may_be_pending_lies_below_the_greatest_that_went() -> None:
+def test_what_was_trimmed_lies_up_to_the_greatest_id_that_was() -> None:
     stream = stream_of(1, 2, 3, 4)
+    stream.trim_through(2, 0)
+    # XSETID may begin anew below; what was trimmed stays gone
+    stream.set_id((4, 0), 4, (0, 0))
     stream.trim_through(1, 0)
-    assert stream.max_gone_id == (1, 0)
+    assert stream.max_trimmed_id == (2, 0)
+
+
+def test_a_pending_list_knows_where_it_has_what_was_deleted() -> None:
+    stream = stream_of(1, 2, 3)
+    group = stream.create_group(b"g", 1, 0, 0, 0)
+    group.deliver(group.create_consumer(b"c", 1, 5), 5, (1, 0), (2, 0), 2, 2, noack=False)
     stream.delete([(3, 0)], marks=True)
-    assert stream.max_gone_id == (3, 0)
-    # XSETID may lower what was deleted by name; what is gone stays gone
-    stream.set_id((4, 0), 4, (2, 0))
-    assert (stream.max_deleted_id, stream.max_gone_id) == ((2, 0), (3, 0))
+    assert [block.dangling for block in group.pel.blocks] == [False]
+    stream.delete([(2, 0)], marks=True)
+    assert [block.dangling for block in group.pel.blocks] == [True]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,7 @@ def test_an_entry_is_referenced_while_unread_or_pending() -> None:
     consumer = group.create_consumer(b"c", 1, 0)
     group.deliver(consumer, 5, (1, 0), (2, 0), 2, 2, noack=False)
     assert stream.referenced((1, 0))
-    group.acknowledge([(1, 0)])
+    group.acknowledge(flat_words([(1, 0)]))
     assert not stream.referenced((1, 0))
     assert stream.referenced((2, 0))
 
@@ -126,7 +134,7 @@ def test_destroying_a_group_forgets_all_of_it() -> None:
     group = stream.create_group(b"g", 1, 0, 0, UNKNOWN)
     consumer = group.create_consumer(b"c", 1, 0)
     group.deliver(consumer, 5, (1, 0), (1, 0), 1, 1, noack=False)
-    group.delay([(1, 0, 99, 1)])
+    group.delay(flat_words([(1, 0, 99, 1)]))
     group.see(consumer, 6)
     stream.destroy_group(b"g")
     keyspace = stream.keyspace

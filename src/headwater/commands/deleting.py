@@ -21,6 +21,7 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending import NOWHERE
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
+from headwater.model import flat_words
 from headwater.resp.arguments import Arguments
 
 _DELETED, _KEPT, _NONE = 1, 2, -1
@@ -92,7 +93,7 @@ def acknowledge_and_delete(
     acked = dict.fromkeys(i for i in ids if group.pel.find(*i) != NOWHERE)
     if not acked:
         return [_NONE] * len(ids)
-    group.acknowledge(list(acked))
+    group.acknowledge(flat_words(acked))
     if mode == DELREF:
         forget(stream, list(acked))
     kept = {i for i in acked if mode == ACKED and stream.referenced(i)}

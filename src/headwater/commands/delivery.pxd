@@ -1,25 +1,113 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from cpython cimport array
+from headwater.commands.call cimport Call
+from headwater.commands.read_limits cimport ReadLimits, Share
+from headwater.engine.delivery_order cimport DeliveryWalk
+from headwater.engine.entry_log cimport EntryBlock, EntryLog, Span
+from headwater.engine.group cimport Consumer, ConsumerGroup
+from headwater.engine.pending cimport PendingList
+from headwater.engine.stream cimport Stream
+from headwater.memory_c cimport append_fours, push_word, u64, word_at
+from headwater.resp.replies cimport ReplyWriter
+
+cdef array.array _NONE
+cdef Py_ssize_t _NO_AGE_BYTES, _ENTRY_HEADER
+cdef u64 MAX_DELIVERY_COUNT
 
 
 cdef class NewEntries:
-    cdef public object spans
-    cdef public object total
+    cdef public list spans
+    cdef public Py_ssize_t total
+
+    @cython.locals(
+        spans=list, before=Py_ssize_t, span=Span, end=Py_ssize_t, block=EntryBlock
+    )
+    cpdef NewEntries within(self, Share share, Py_ssize_t more)
+    @cython.locals(first=Span, last=Span)
+    cdef tuple first_and_last(self)
+    @cython.locals(span=Span)
+    cpdef write(self, ReplyWriter reply)
+    @cython.locals(span=Span, block=EntryBlock)
+    cdef write_four(self, ReplyWriter reply)
+
+
+@cython.locals(ids=array.array)
+cdef tuple _id_at(Span span, Py_ssize_t index)
+
+cpdef NewEntries entries_after(Stream stream, tuple last_seen, Py_ssize_t count)
 
 
 cdef class GroupRead:
-    cdef public object call
-    cdef public object key
-    cdef public object group
-    cdef public object name
+    cdef public Call call
+    cdef public bytes key
+    cdef public ConsumerGroup group
+    cdef public bytes name
+
+    cpdef bint plan(self, ReadLimits limits) except -1
+    cpdef Py_ssize_t fact_bytes(self) except -1
+    cpdef Py_ssize_t most_fact_bytes(self, ReadLimits limits) except -1
+    cpdef give(self, ReplyWriter reply)
+    cpdef recheck_at_ms(self)
+    cdef Py_ssize_t consumer_bytes(self) except -1
+    cdef Py_ssize_t pending_after(self) except -1
+    cpdef Consumer meet_consumer(self)
+    cpdef see_consumer(self)
+
+
+@cython.locals(consumer=Consumer)
+cpdef Consumer meet_consumer(Call call, ConsumerGroup group, bytes name)
 
 
 cdef class Delivery(GroupRead):
-    cdef public object noack
-    cdef public object claim_ms
-    cdef public object claims
-    cdef public object entries
+    cdef public bint noack
+    cdef public long long claim_ms
+    cdef public array.array claims
+    cdef public list wires
+    cdef public NewEntries entries
+
+    @cython.locals(share=Share, entries=NewEntries)
+    cpdef bint plan(self, ReadLimits limits) except -1
+    @cython.locals(size=Py_ssize_t)
+    cpdef Py_ssize_t fact_bytes(self) except -1
+    @cython.locals(claims=Py_ssize_t, most=Py_ssize_t)
+    cpdef Py_ssize_t most_fact_bytes(self, ReadLimits limits) except -1
+    @cython.locals(group=ConsumerGroup, walk=DeliveryWalk, at=Py_ssize_t)
+    cdef _claim(self, Share share)
+    @cython.locals(
+        pel=PendingList, claims=array.array, idle="long long", ms=u64, seq=u64, deliveries=u64,
+        wire=bytes, size=Py_ssize_t,
+    )
+    cdef bint _take(self, Py_ssize_t at, Share share) except -1
+    @cython.locals(
+        group=ConsumerGroup, now_ms="long long", consumer=Consumer, total=Py_ssize_t,
+        read="long long", number=Py_ssize_t, wire=bytes,
+    )
+    cpdef give(self, ReplyWriter reply)
+    @cython.locals(records=array.array, base=Py_ssize_t)
+    cdef array.array _claimed_records(self)
+    @cython.locals(pel=PendingList, log=EntryLog, walk=DeliveryWalk, at=Py_ssize_t)
+    cpdef recheck_at_ms(self)
+
+
+cpdef u64 counted_once_more(u64 deliveries)
 
 
 cdef class History(GroupRead):
-    cdef public object after
-    cdef public object found
+    cdef public tuple after
+    cdef public array.array ids
+    cdef public list wires
+    cdef public array.array records
+
+    @cython.locals(share=Share, consumer=Consumer)
+    cpdef bint plan(self, ReadLimits limits) except -1
+    @cython.locals(
+        pel=PendingList, cid=Py_ssize_t, left=Py_ssize_t, at=Py_ssize_t, ms=u64, seq=u64,
+        wire=bytes,
+    )
+    cdef _find(self, Consumer consumer, Share share)
+    @cython.locals(size=Py_ssize_t)
+    cpdef Py_ssize_t fact_bytes(self) except -1
+    @cython.locals(found=Py_ssize_t, most=Py_ssize_t)
+    cpdef Py_ssize_t most_fact_bytes(self, ReadLimits limits) except -1
+    @cython.locals(consumer=Consumer, number=Py_ssize_t, wire=bytes)
+    cpdef give(self, ReplyWriter reply)

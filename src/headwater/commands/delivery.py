@@ -4,8 +4,8 @@ consumer's history. Each is planned first and then given; `reading` holds them t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from array import array
+from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.commands.events import STREAM
@@ -14,11 +14,24 @@ from headwater.commands.read_limits import ReadLimits, Share
 from headwater.engine.entry_log import Span
 from headwater.engine.facts import HEADROOM
 from headwater.engine.group import Consumer, ConsumerGroup
-from headwater.engine.pending import NOWHERE
 from headwater.engine.stream import Stream
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.model import id_after
 from headwater.resp.replies import ReplyWriter
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import append_fours, push_word, word_at
+
+_NONE = array("Q")
+"""No claims; nothing is ever added to it."""
 
 RECORD_BYTES = 32
 """A record of the fact `owned`."""
@@ -36,20 +49,7 @@ class NewEntries:
         self.spans = spans
         self.total = total
 
-    @classmethod
-    def after(cls, stream: Stream, last_seen: tuple[int, int], count: int) -> NewEntries:
-        """Entries past ``last_seen``, at most ``count`` (-1: all)."""
-        if last_seen >= stream.last_id:
-            return cls([], 0)
-        return cls(*stream.log.spans(id_after(*last_seen), GREATEST, count))
-
-    @classmethod
-    def newest(cls, stream: Stream) -> NewEntries:
-        """The last live entry; the stream has one."""
-        last = stream.log.last()
-        return cls(*stream.log.spans(last, last))
-
-    def within(self, share: Share, more: int = 0) -> NewEntries:
+    def within(self, share: Share, more: int) -> NewEntries:
         """As many of them as there is a share for, each ``more`` bytes longer in the reply."""
         if share.maxsize < 0 and not 0 <= share.left() < self.total:
             share.taken += self.total
@@ -59,50 +59,46 @@ class NewEntries:
         for span in self.spans:
             end, block = span.first, span.block
             while end < span.end and not share.full():
-                share.add(block.start(end + 1) - block.offsets[end] + more)
+                share.add(block.start(end + 1) - block.start(end) + more)
                 end += 1
             if end > span.first:
                 spans.append(Span(block, span.first, end))
         return NewEntries(spans, share.taken - before)
 
-    def ids(self) -> Iterator[tuple[int, int]]:
-        for span in self.spans:
-            yield from span.ids()
-
     def first_and_last(self) -> tuple[tuple[int, int], tuple[int, int]]:
         first, last = self.spans[0], self.spans[-1]
-        return first.ids()[0], last.ids()[-1]
+        return _id_at(first, first.first), _id_at(last, last.end - 1)
 
     def write(self, reply: ReplyWriter) -> None:
         reply.array(self.total)
         for span in self.spans:
-            reply.raw(span.wire())
+            reply.part(span.block.data, span.start(), span.stop())
 
     def write_four(self, reply: ReplyWriter) -> None:
         """The entries as XREADGROUP CLAIM shows new ones, ``[id, fields, 0, 0]``, without header."""
         for span in self.spans:
-            for index in range(span.first, span.end):
-                _write_four(reply, Span(span.block, index, index + 1).wire(), 0, 0)
+            block = span.block
+            append_fours(reply.out, block.data, block.offsets, span.first, span.end, span.stop())
 
 
-def _write_four(reply: ReplyWriter, wire: bytes | bytearray, idle_ms: int, count: int) -> None:
-    reply.array(4)
-    reply.raw(wire[_ENTRY_HEADER:])
-    reply.integer(idle_ms)
-    reply.integer(count)
+def _id_at(span: Span, index: int) -> tuple[int, int]:
+    ids = span.block.ids
+    return word_at(ids, 2 * index), word_at(ids, 2 * index + 1)
 
 
-class Claimed(NamedTuple):
-    """One idle or released entry that CLAIM takes; idle time and deliveries are as before the claim."""
+def entries_after(stream: Stream, last_seen: tuple[int, int], count: int) -> NewEntries:
+    """Entries past ``last_seen``, at most ``count`` (-1: all)."""
+    if last_seen >= stream.last_id:
+        return NewEntries([], 0)
+    spans, total = stream.log.spans(id_after(last_seen[0], last_seen[1]), GREATEST, count)
+    return NewEntries(spans, total)
 
-    id: tuple[int, int]
-    wire: bytes
-    idle_ms: int
-    deliveries: int
 
-    def size(self) -> int:
-        """Bytes in the reply."""
-        return len(self.wire) + len(b":%d\r\n:%d\r\n" % (self.idle_ms, self.deliveries))
+def newest_entry(stream: Stream) -> NewEntries:
+    """The last live entry; the stream has one."""
+    last = stream.log.last()
+    spans, total = stream.log.spans(last, last)
+    return NewEntries(spans, total)
 
 
 class GroupRead:
@@ -114,9 +110,25 @@ class GroupRead:
         self.group = group
         self.name = name
 
-    @property
-    def consumer(self) -> Consumer:
-        return self.group.consumers[self.name]
+    def plan(self, limits: ReadLimits) -> bool:
+        """Settle what is given; whether anything is shown."""
+        raise NotImplementedError
+
+    def fact_bytes(self) -> int:
+        """An upper bound for the facts of what was planned."""
+        raise NotImplementedError
+
+    def most_fact_bytes(self, limits: ReadLimits) -> int:
+        """An upper bound where nothing can be planned yet."""
+        raise NotImplementedError
+
+    def give(self, reply: ReplyWriter) -> None:
+        """Do what was planned, and write it."""
+        raise NotImplementedError
+
+    def recheck_at_ms(self) -> int | None:
+        """When a read that waits has to look again although nothing has happened."""
+        return None
 
     def consumer_bytes(self) -> int:
         """An upper bound for the facts of `meet_consumer`."""
@@ -125,11 +137,15 @@ class GroupRead:
     def pending_after(self) -> int:
         """How many entries are pending at most, once reads of the same stream before this one in the
         same command have delivered what is there."""
-        return len(self.group.pel) + self.group.stream.length
+        return self.group.pel.length + self.group.stream.length
 
-    def meet_consumer(self) -> None:
-        """Make the consumer if it is not there, and note that it was seen."""
-        consumer = meet_consumer(self.call, self.group, self.name)
+    def meet_consumer(self) -> Consumer:
+        """The consumer, made if it is not there."""
+        return meet_consumer(self.call, self.group, self.name)
+
+    def see_consumer(self) -> None:
+        """Note that the consumer was seen: it is there, and no fact of this command says so."""
+        consumer = self.group.consumers[self.name]
         self.group.see(consumer, self.call.now_ms)
 
 
@@ -155,83 +171,105 @@ class Delivery(GroupRead):
         noack: bool,
         claim_ms: int,
     ) -> None:
-        super().__init__(call, key, group, name)
+        GroupRead.__init__(self, call, key, group, name)
         self.noack = noack
         self.claim_ms = claim_ms
-        self.claims: list[Claimed] = []
+        self.claims = _NONE
+        """Four words for each idle or released entry that CLAIM takes: ms, seq, idle time and
+        deliveries, as they were before the claim."""
+        self.wires: list[bytes] = []
+        """The entries that these are of."""
         self.entries = NewEntries([], 0)
 
     def plan(self, limits: ReadLimits) -> bool:
-        """Settle what is given; whether that is anything."""
         share = Share(limits, self.key)
-        if self.claim_ms >= 0:
-            self.claims = list(self._claimable(share))
+        if self.claim_ms >= 0 and self.group.pel.length:
+            self._claim(share)
         if not share.full():
-            entries = NewEntries.after(self.group.stream, self.group.last_id, share.left())
+            entries = entries_after(self.group.stream, self.group.last_id, share.left())
             self.entries = entries.within(share, _NO_AGE_BYTES if self.claim_ms >= 0 else 0)
         share.close()
-        return bool(self.claims or self.entries.total)
+        return bool(self.wires) or self.entries.total > 0
 
     def fact_bytes(self) -> int:
-        """An upper bound for the facts of what was planned."""
         size = self.consumer_bytes()
-        if self.claims:
-            size += HEADROOM + len(self.claims) * RECORD_BYTES
+        if self.wires:
+            size += HEADROOM + len(self.wires) * RECORD_BYTES
         return size + HEADROOM if self.entries.total else size
 
     def most_fact_bytes(self, limits: ReadLimits) -> int:
-        """An upper bound where nothing can be planned yet."""
         claims = 0
         if self.claim_ms >= 0:
             claims, most = self.pending_after(), limits.most()
             claims = claims if most < 0 else min(most, claims)
         return self.consumer_bytes() + 2 * HEADROOM + claims * RECORD_BYTES
 
-    def _claimable(self, share: Share) -> Iterator[Claimed]:
-        """The released in order of release, then the owned by age, while they are idle enough.
+    def _claim(self, share: Share) -> None:
+        """Take the released in order of release, then the owned by age, while they are idle enough.
 
         An entry that is gone from the stream is passed over and stays pending.
         """
-        group, now_ms = self.group, self.call.now_ms
-        for at in self._candidates():
-            idle = now_ms - group.pel.time(at)
-            if idle < self.claim_ms or share.full():
+        group = self.group
+        self.claims = array("Q")
+        for entry_id in group.released:
+            if not self._take(group.pel.find(entry_id[0], entry_id[1]), share):
                 return
-            entry_id = group.pel.id(at)
-            wire = group.stream.log.get(*entry_id)
-            if wire is not None:
-                claimed = Claimed(entry_id, wire, idle, group.pel.delivery_count(at))
-                share.add(claimed.size() if share.maxsize >= 0 else 0)
-                yield claimed
+        walk = group.order.begin()
+        at = walk.next()
+        while at >= 0 and self._take(at, share):
+            at = walk.next()
 
-    def _candidates(self) -> Iterator[int]:
-        for entry_id in self.group.released:
-            yield self.group.pel.find(*entry_id)
-        yield from self.group.order.walk()
+    def _take(self, at: int, share: Share) -> bool:
+        """Claim one record; False when neither it nor any behind it may be claimed."""
+        pel, claims = self.group.pel, self.claims
+        idle = self.call.now_ms - pel.time(at)
+        if idle < self.claim_ms or share.full():
+            return False
+        ms, seq, deliveries = pel.ms(at), pel.seq(at), pel.delivery_count(at)
+        wire = self.group.stream.log.get(ms, seq)
+        if wire is not None:
+            self.wires.append(wire)
+            push_word(claims, ms)
+            push_word(claims, seq)
+            push_word(claims, idle)
+            push_word(claims, deliveries)
+            size = 0
+            if share.maxsize >= 0:
+                size = len(wire) + len(b":%d\r\n:%d\r\n" % (idle, deliveries))
+            share.add(size)
+        return True
 
     def give(self, reply: ReplyWriter) -> None:
-        """Claim, deliver, write."""
         group, now_ms = self.group, self.call.now_ms
-        if self.claims:
-            records = [
-                (*claim.id, now_ms, min(claim.deliveries + 1, MAX_DELIVERY_COUNT))
-                for claim in self.claims
-            ]
-            group.own(self.consumer, records, now_ms, now_ms)
+        consumer = group.consumers[self.name]
+        if self.wires:
+            group.own(consumer, self._claimed_records(), now_ms, now_ms)
         if self.entries.total:
             first, last = self.entries.first_and_last()
-            read = group.entries_read_after(self.entries.ids(), self.entries.total)
-            group.deliver(
-                self.consumer, now_ms, first, last, self.entries.total, read, noack=self.noack
-            )
+            total = self.entries.total
+            read = group.entries_read_after(self.entries.spans, total)
+            group.deliver(consumer, now_ms, first, last, total, read, self.noack)
         self.call.keyspace.dirty += 1
         if self.claim_ms < 0:
             self.entries.write(reply)
             return
-        reply.array(len(self.claims) + self.entries.total)
-        for claim in self.claims:
-            _write_four(reply, claim.wire, claim.idle_ms, claim.deliveries)
+        reply.array(len(self.wires) + self.entries.total)
+        for number, wire in enumerate(self.wires):
+            reply.array(4)
+            reply.raw(wire[_ENTRY_HEADER:])
+            reply.integer(word_at(self.claims, 4 * number + 2))
+            reply.integer(word_at(self.claims, 4 * number + 3))
         self.entries.write_four(reply)
+
+    def _claimed_records(self) -> array[int]:
+        """The claims as `ConsumerGroup.own` takes them."""
+        records = array("Q")
+        for base in range(0, 4 * len(self.wires), 4):
+            push_word(records, word_at(self.claims, base))
+            push_word(records, word_at(self.claims, base + 1))
+            push_word(records, self.call.now_ms)
+            push_word(records, counted_once_more(word_at(self.claims, base + 3)))
+        return records
 
     def recheck_at_ms(self) -> int | None:
         """When the oldest pending entry that still exists will be idle enough; without one, a
@@ -239,10 +277,21 @@ class Delivery(GroupRead):
         if self.claim_ms < 0:
             return None
         pel, log = self.group.pel, self.group.stream.log
-        for at in self._candidates():
-            if log.contains(*pel.id(at)):
+        for entry_id in self.group.released:
+            if log.contains(entry_id[0], entry_id[1]):
+                return self.claim_ms
+        walk = self.group.order.begin()
+        at = walk.next()
+        while at >= 0:
+            if log.contains(pel.ms(at), pel.seq(at)):
                 return pel.time(at) + self.claim_ms
+            at = walk.next()
         return self.call.now_ms + max(self.claim_ms, SHORTEST_RECHECK_MS)
+
+
+def counted_once_more(deliveries: int) -> int:
+    """The delivery count of an entry that is given again."""
+    return deliveries + 1 if deliveries < MAX_DELIVERY_COUNT else MAX_DELIVERY_COUNT
 
 
 def _gone_size(entry_id: tuple[int, int]) -> int:
@@ -257,61 +306,68 @@ class History(GroupRead):
     def __init__(
         self, call: Call, key: bytes, group: ConsumerGroup, name: bytes, after: tuple[int, int]
     ) -> None:
-        super().__init__(call, key, group, name)
+        GroupRead.__init__(self, call, key, group, name)
         self.after = after
-        self.found: list[tuple[tuple[int, int], bytes | None, int]] = []
+        self.ids = array("Q")
+        """Of what is shown, two words each."""
+        self.wires: list[bytes | None] = []
+        """The entries, None for one that is gone."""
+        self.records = array("Q")
+        """What is delivered once more, as `ConsumerGroup.own` takes it: those that are there."""
 
     def plan(self, limits: ReadLimits) -> bool:
-        """Settle what is given: id, bytes (None if the entry is gone), delivery count. False only
-        when the reply is full already."""
-        share, pel = Share(limits, self.key), self.group.pel
+        """Settle what is given. False only when the reply is full already."""
+        share = Share(limits, self.key)
         if share.full():
             return False
         consumer = self.group.consumers.get(self.name)
-        left = 0 if consumer is None else consumer.pending
-        at = pel.seek(*id_after(*self.after)) if left else NOWHERE
-        while consumer is not None and left and not share.full():
-            at = pel.owned_from(at, consumer.cid)
-            if at == NOWHERE:
-                break
-            entry_id = pel.id(at)
-            wire = self.group.stream.log.get(*entry_id)
-            self.found.append((entry_id, wire, pel.delivery_count(at)))
-            share.add(_gone_size(entry_id) if wire is None else len(wire))
-            left -= 1
-            at = pel.after(at)
+        if consumer is not None:
+            self._find(consumer, share)
         share.close()
         return True
 
+    def _find(self, consumer: Consumer, share: Share) -> None:
+        pel, cid, left = self.group.pel, consumer.cid, consumer.pending
+        after = id_after(self.after[0], self.after[1])
+        at = pel.owned_from(pel.seek(after[0], after[1]), cid) if left else -1
+        while at >= 0 and not share.full():
+            ms, seq = pel.ms(at), pel.seq(at)
+            push_word(self.ids, ms)
+            push_word(self.ids, seq)
+            wire = self.group.stream.log.get(ms, seq)
+            self.wires.append(wire)
+            if wire is None:
+                share.add(_gone_size((ms, seq)))
+            else:
+                share.add(len(wire))
+                push_word(self.records, ms)
+                push_word(self.records, seq)
+                push_word(self.records, self.call.now_ms)
+                push_word(self.records, counted_once_more(pel.delivery_count(at)))
+            left -= 1
+            at = pel.owned_from(pel.after(at), cid) if left else -1
+
     def fact_bytes(self) -> int:
-        """An upper bound for the facts of what was planned."""
-        there = sum(wire is not None for _, wire, _ in self.found)
-        return self.consumer_bytes() + (HEADROOM + there * RECORD_BYTES if there else 0)
+        size = len(self.records) * self.records.itemsize
+        return self.consumer_bytes() + (HEADROOM + size if size else 0)
 
     def most_fact_bytes(self, limits: ReadLimits) -> int:
-        """An upper bound where nothing can be planned yet."""
         found, most = self.pending_after(), limits.most()
         found = found if most < 0 else min(most, found)
         return self.consumer_bytes() + HEADROOM + found * RECORD_BYTES
 
     def give(self, reply: ReplyWriter) -> None:
         """Count the delivery of what still exists, write."""
-        now_ms = self.call.now_ms
-        records = [
-            (*entry_id, now_ms, min(count + 1, MAX_DELIVERY_COUNT))
-            for entry_id, wire, count in self.found
-            if wire is not None
-        ]
-        if records:
-            self.group.own(self.consumer, records, now_ms, self.consumer.active_time)
-        reply.array(len(self.found))
-        for entry_id, wire, _ in self.found:
+        consumer = self.group.consumers[self.name]
+        if len(self.records):
+            self.group.own(consumer, self.records, self.call.now_ms, consumer.active_time)
+        else:
+            self.see_consumer()
+        reply.array(len(self.wires))
+        for number, wire in enumerate(self.wires):
             if wire is not None:
                 reply.raw(wire)
             else:
                 reply.array(2)
-                reply.id(*entry_id)
+                reply.id(word_at(self.ids, 2 * number), word_at(self.ids, 2 * number + 1))
                 reply.nil_array()
-
-    def recheck_at_ms(self) -> int | None:
-        return None

@@ -9,9 +9,10 @@ from headwater.commands.call import Call, shown
 from headwater.commands.events import STREAM
 from headwater.commands.help import write_lines, wrong_arguments
 from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.group import UNKNOWN, ConsumerGroup
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
+from headwater.model import UNKNOWN
 from headwater.resp.arguments import Arguments
 
 _NO_KEY = (

@@ -1,10 +1,24 @@
-"""Ids as commands take them: range ends with ``(``, and lists of ids all of which must parse."""
+"""Ids as commands take them: range ends with ``(``, and many ids all of which must parse."""
 
 from __future__ import annotations
 
+from array import array
+from typing import TYPE_CHECKING
+
 from headwater.errors import CommandError
-from headwater.model import MAX_U64, id_after, id_before
+from headwater.model import MAX_U64, id_after, id_before, id_pairs
 from headwater.resp.arguments import ID_ERROR, Arguments, parse_id
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import new_words, set_word, word_at
 
 LEAST = (0, 0)
 GREATEST = (MAX_U64, MAX_U64)
@@ -42,3 +56,26 @@ def range_end(arguments: Arguments, index: int) -> tuple[int, int]:
 def id_list(arguments: Arguments, start: int, end: int) -> list[tuple[int, int]]:
     """Arguments ``start`` to ``end``-1, each a strict id; none is used unless all parse."""
     return [arguments.id(index) for index in range(start, end)]
+
+
+def id_words(arguments: Arguments, start: int, end: int) -> array[int]:
+    """The same as words side by side, two an id: no object for each."""
+    ids = new_words(2 * (end - start))
+    for index in range(start, end):
+        arguments.find_id(index, 0)
+        set_word(ids, 2 * (index - start), arguments.ms)
+        set_word(ids, 2 * (index - start) + 1, arguments.seq)
+    return ids
+
+
+def distinct(ids: array[int]) -> array[int]:
+    """The ids without those that were named before; ids that rise are all distinct.
+
+    >>> distinct(array("Q", [5, 1, 4, 0, 5, 1]))
+    array('Q', [5, 1, 4, 0])
+    """
+    for at in range(2, len(ids), 2):
+        ms, before = word_at(ids, at), word_at(ids, at - 2)
+        if ms < before or (ms == before and word_at(ids, at + 1) <= word_at(ids, at - 1)):
+            return array("Q", [half for pair in dict.fromkeys(id_pairs(ids)) for half in pair])
+    return ids

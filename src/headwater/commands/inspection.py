@@ -8,10 +8,11 @@ from __future__ import annotations
 from headwater.commands.call import NO_SUCH_KEY, Call
 from headwater.commands.groups import no_group
 from headwater.commands.help import write_lines, wrong_arguments
-from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
+from headwater.engine.group import NEVER, Consumer, ConsumerGroup
 from headwater.engine.pending import NOBODY
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
+from headwater.model import UNKNOWN
 from headwater.resp.replies import ReplyWriter
 
 XINFO_HELP = (

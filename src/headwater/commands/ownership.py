@@ -1,25 +1,41 @@
-"""XCLAIM, XAUTOCLAIM, XPENDING: who owns what is pending.
+"""XCLAIM and XAUTOCLAIM: pending entries change hands.
 
-Source: Redis's command pages and t_stream.c (xclaimCommand, xautoclaimCommand, xpendingCommand).
+Source: Redis's command pages and t_stream.c (xclaimCommand, xautoclaimCommand).
 A delayed entry (XSETTLE … DELAY) is too young for every claim until its time has come.
 """
 
 from __future__ import annotations
 
+from array import array
+from typing import TYPE_CHECKING
+
 from headwater.commands.call import SYNTAX, Call, shown
-from headwater.commands.delivery import RECORD_BYTES, meet_consumer
+from headwater.commands.delivery import RECORD_BYTES, counted_once_more, meet_consumer
 from headwater.commands.groups import pending_group
-from headwater.commands.ids import range_end, range_start
+from headwater.commands.ids import range_start
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
-from headwater.engine.pending import NOBODY, NOWHERE, PendingBlock
+from headwater.engine.pending_block import PendingBlock
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DELIVERY_COUNT
+from headwater.model import flat_words
 from headwater.resp.arguments import Arguments, parse_id
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import push_word, word_at
 
 _DEFAULT_AUTOCLAIM_COUNT = 100
 _MAX_AUTOCLAIM_COUNT = (2**63 - 1) // 16
+_INVALID = "ERR Invalid {} option argument for XCLAIM"
 
 
 class ClaimOptions:
@@ -32,27 +48,28 @@ class ClaimOptions:
         self.justid = False
         self.last_id = (0, 0)
         while index < arguments.count:
-            word = arguments.token(index)
-            if word in (b"FORCE", b"JUSTID"):
-                self.force |= word == b"FORCE"
-                self.justid |= word == b"JUSTID"
+            if arguments.is_word(index, b"JUSTID"):
+                self.justid = True
                 index += 1
-                continue
-            if index + 1 == arguments.count or not self._valued(arguments, index, word, now_ms):
+            elif arguments.is_word(index, b"FORCE"):
+                self.force = True
+                index += 1
+            elif index + 1 < arguments.count and self._valued(arguments, index, now_ms):
+                index += 2
+            else:
                 typed = shown(arguments.bytes(index))
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{typed}'")
-            index += 2
 
-    def _valued(self, arguments: Arguments, index: int, word: bytes, now_ms: int) -> bool:
+    def _valued(self, arguments: Arguments, index: int, now_ms: int) -> bool:
         """Read an option with a value; False if there is none of that name."""
-        error = f"ERR Invalid {word.decode('latin-1')} option argument for XCLAIM"
-        if word == b"IDLE":
-            self.time = now_ms - arguments.integer(index + 1, error=error)
-        elif word == b"TIME":
-            self.time = arguments.integer(index + 1, error=error)
-        elif word == b"RETRYCOUNT":
-            self.count = max(-1, arguments.integer(index + 1, error=error))
-        elif word == b"LASTID":
+        if arguments.is_word(index, b"IDLE"):
+            idle = arguments.integer(index + 1, error=_INVALID.format("IDLE"))
+            self.time = now_ms - idle if idle >= 0 else now_ms
+        elif arguments.is_word(index, b"TIME"):
+            self.time = arguments.integer(index + 1, error=_INVALID.format("TIME"))
+        elif arguments.is_word(index, b"RETRYCOUNT"):
+            self.count = max(-1, arguments.integer(index + 1, error=_INVALID.format("RETRYCOUNT")))
+        elif arguments.is_word(index, b"LASTID"):
             self.last_id = arguments.id(index + 1)
         else:
             return False
@@ -68,38 +85,84 @@ class _Claims:
         self.group = group
         self.now_ms = call.now_ms
         self.min_idle = min_idle
-        self.records: list[tuple[int, int, int, int]] = []
+        self.records = array("Q")
+        """What the consumer gets, as `ConsumerGroup.own` takes it."""
         self.wires: list[bytes] = []
+        """The entries of these."""
         self.gone: dict[tuple[int, int], None] = {}
-        self._state: dict[tuple[int, int], tuple[int, int]] = {}
-        """Delivery time and count of ids that this command has claimed already."""
+
+    def idle_enough(self, time: int) -> bool:
+        """What was delivered at ``time`` may be claimed."""
+        return self.min_idle == 0 or self.now_ms - time >= self.min_idle
 
     def too_young(self, at: int) -> bool:
         """The record at ``at`` may not be claimed yet; released ones always may."""
         pel = self.group.pel
-        if pel.owner(at) == NOBODY:
-            return pel.id(at) in self.group.delayed
-        return self.min_idle > 0 and self.now_ms - pel.time(at) < self.min_idle
+        if pel.owner(at):
+            return not self.idle_enough(pel.time(at))
+        return pel.time(at) > 0  # delayed: its due time
 
     def all_too_young(self, min_time: int) -> bool:
         """No record whose time is ``min_time`` or later may be claimed; that of a released one,
         which always may, is 0."""
-        return 0 < self.min_idle > self.now_ms - min_time and min_time > 0
+        return min_time > 0 and not self.idle_enough(min_time)
 
-    def claim(self, entry_id: tuple[int, int], options: ClaimOptions) -> None:
-        """What XCLAIM does with one id."""
+    def take(self, ms: int, seq: int, wire: bytes, time: int, count: int) -> None:
+        push_word(self.records, ms)
+        push_word(self.records, seq)
+        push_word(self.records, time)
+        push_word(self.records, count)
+        self.wires.append(wire)
+
+    def fact_bytes(self) -> int:
+        return 4 * HEADROOM + len(self.wires) * RECORD_BYTES + len(self.gone) * ID_BYTES
+
+    def carry_out(self, call: Call, name: bytes) -> None:
+        """Forget what is gone, give the rest to the consumer; admitted before."""
         group = self.group
-        at = group.pel.find(*entry_id)
-        wire = group.stream.log.get(*entry_id)
+        consumer = meet_consumer(call, group, name)
+        if self.gone:
+            group.acknowledge(flat_words(self.gone))
+        if self.wires:
+            group.own(consumer, self.records, self.now_ms, self.now_ms)
+        else:
+            group.see(consumer, self.now_ms)
+        call.keyspace.dirty += len(self.gone) + len(self.wires)
+
+    def write(self, call: Call, justid: bool) -> None:
+        """The claimed entries, or their ids."""
+        reply, records = call.reply, self.records
+        reply.array(len(self.wires))
+        for number, wire in enumerate(self.wires):
+            if justid:
+                reply.id(word_at(records, 4 * number), word_at(records, 4 * number + 1))
+            else:
+                reply.raw(wire)
+
+
+class _NamedClaims(_Claims):
+    """Those of XCLAIM, which may name an id more than once."""
+
+    def __init__(self, call: Call, group: ConsumerGroup, min_idle: int) -> None:
+        _Claims.__init__(self, call, group, min_idle)
+        self._claimed: dict[tuple[int, int], tuple[int, int]] = {}
+        """Delivery time and count of ids that this command has claimed already."""
+
+    def claim(self, ms: int, seq: int, options: ClaimOptions) -> None:
+        """What XCLAIM does with one id."""
+        group, entry_id = self.group, (ms, seq)
+        at = group.pel.find(ms, seq)
+        wire = group.stream.log.get(ms, seq)
         if wire is None:
-            if at != NOWHERE:
+            if at >= 0:
                 self.gone[entry_id] = None
             return
-        if entry_id in self._state:
-            time, count = self._state[entry_id]
-            if self.min_idle and self.now_ms - time < self.min_idle:
+        claimed = self._claimed.get(entry_id)
+        if claimed is not None:
+            if not self.idle_enough(claimed[0]):
                 return
-        elif at != NOWHERE:
+            count = claimed[1]
+        elif at >= 0:
             if self.too_young(at):
                 return
             count = group.pel.delivery_count(at)
@@ -107,43 +170,15 @@ class _Claims:
             count = 1
         else:
             return
-        self.take(entry_id, wire, options.time, _claimed_count(count, options))
-
-    def take(self, entry_id: tuple[int, int], wire: bytes, time: int, count: int) -> None:
-        self.records.append((*entry_id, time, count))
-        self.wires.append(wire)
-        self._state[entry_id] = (time, count)
-
-    def fact_bytes(self) -> int:
-        return 4 * HEADROOM + len(self.records) * RECORD_BYTES + len(self.gone) * ID_BYTES
-
-    def carry_out(self, call: Call, name: bytes) -> None:
-        """Forget what is gone, give the rest to the consumer; admitted before."""
-        group = self.group
-        consumer = meet_consumer(call, group, name)
-        if self.gone:
-            group.acknowledge(list(self.gone))
-        if self.records:
-            group.own(consumer, self.records, self.now_ms, self.now_ms)
-        else:
-            group.see(consumer, self.now_ms)
-        call.keyspace.dirty += len(self.gone) + len(self.records)
-
-    def write(self, call: Call, *, justid: bool) -> None:
-        """The claimed entries, or their ids."""
-        reply = call.reply
-        reply.array(len(self.records))
-        for record, wire in zip(self.records, self.wires, strict=True):
-            if justid:
-                reply.id(record[0], record[1])
-            else:
-                reply.raw(wire)
+        count = _claimed_count(count, options)
+        self.take(ms, seq, wire, options.time, count)
+        self._claimed[entry_id] = (options.time, count)
 
 
 def _claimed_count(count: int, options: ClaimOptions) -> int:
     if options.count >= 0:
         return options.count
-    return count if options.justid else min(count + 1, MAX_DELIVERY_COUNT)
+    return count if options.justid else counted_once_more(count)
 
 
 def xclaim(call: Call) -> None:
@@ -152,28 +187,29 @@ def xclaim(call: Call) -> None:
     arguments = call.arguments
     stream, group = pending_group(call)
     min_idle = arguments.integer(4, error="ERR Invalid min-idle-time argument for XCLAIM")
-    claims = _Claims(call, group, max(0, min_idle))
+    claims = _NamedClaims(call, group, max(0, min_idle))
     index = 5
-    ids: list[tuple[int, int]] = []
+    ids = array("Q")
     while index < arguments.count:
         found = parse_id(arguments.bytes(index))
         if found is None:
             break
-        ids.append(found)
+        push_word(ids, found[0])
+        push_word(ids, found[1])
         index += 1
     options = ClaimOptions(arguments, index, call.now_ms)
-    for entry_id in ids:
-        claims.claim(entry_id, options)
+    for base in range(0, len(ids), 2):
+        claims.claim(word_at(ids, base), word_at(ids, base + 1), options)
     name = arguments.bytes(3)
     call.admit(claims.fact_bytes() + len(name))
     if options.last_id > group.last_id:
-        group.set_id(*options.last_id, group.entries_read)
-        # Redis counts it only where no claim carries it along.
-        call.keyspace.dirty += not (claims.records or claims.gone)
+        group.set_id(options.last_id[0], options.last_id[1], group.entries_read)
+        if not claims.wires and not claims.gone:
+            call.keyspace.dirty += 1  # Redis counts it only where no claim carries it along
     claims.carry_out(call, name)
-    if claims.records and options.time < call.now_ms:
+    if claims.wires and options.time < call.now_ms:
         stream.db.signal(stream.key)  # it may be idle enough for who waits with CLAIM
-    claims.write(call, justid=options.justid)
+    claims.write(call, options.justid)
 
 
 def xautoclaim(call: Call) -> None:
@@ -186,168 +222,104 @@ def xautoclaim(call: Call) -> None:
     count, justid = _DEFAULT_AUTOCLAIM_COUNT, False
     index = 6
     while index < arguments.count:
-        word = arguments.token(index)
-        if word == b"COUNT" and index + 1 < arguments.count:
+        if index + 1 < arguments.count and arguments.is_word(index, b"COUNT"):
             count = arguments.integer(index + 1, error="ERR COUNT must be > 0")
             if not 0 < count <= _MAX_AUTOCLAIM_COUNT:
                 raise CommandError("ERR COUNT must be > 0")
             index += 2
-        elif word == b"JUSTID":
+        elif arguments.is_word(index, b"JUSTID"):
             justid = True
             index += 1
         else:
             raise CommandError(SYNTAX)
     stream, group = pending_group(call, looked_up=True)
     claims = _Claims(call, group, max(0, min_idle))
-    factor = call.settings.autoclaim_scan_factor
-    cursor = _scan(claims, stream, start, count, count * factor if factor else -1, justid=justid)
+    scan = _Scan(claims, stream, count, call.settings.autoclaim_scan_factor, justid)
+    cursor = scan.run(start)
     name = arguments.bytes(3)
     call.admit(claims.fact_bytes() + len(name))
     claims.carry_out(call, name)
     reply = call.reply
     reply.array(3)
-    reply.id(*cursor)
-    claims.write(call, justid=justid)
+    reply.id(cursor[0], cursor[1])
+    claims.write(call, justid)
     reply.array(len(claims.gone))
     for entry_id in claims.gone:
-        reply.id(*entry_id)
+        reply.id(entry_id[0], entry_id[1])
 
 
-def _scan(
-    claims: _Claims,
-    stream: Stream,
-    start: tuple[int, int],
-    count: int,
-    attempts: int,
-    *,
-    justid: bool,
-) -> tuple[int, int]:
-    """Go through the pending list by id from ``start`` until ``count`` records were claimed or
-    found gone, or ``attempts`` were looked at (-1: no bound); the id to go on from, (0, 0) at the
-    end. A block that holds nothing for us costs one comparison, its records count as looked at."""
-    pel = claims.group.pel
-    at = pel.seek(*start)
-    inside = -1
-    while at != NOWHERE and attempts != 0 and count:
-        number, block = pel.block_at(at)
-        if number != inside and _passes_over(claims, stream, block):
-            left = block.count() - pel.index_in_block(at)
-            if 0 <= attempts < left:
-                at += attempts
-                break
-            attempts -= left if attempts > 0 else 0
-            at = pel.block_start(number + 1)
-            continue
-        inside = number
-        attempts -= 1 if attempts > 0 else 0
-        entry_id = pel.id(at)
-        wire = stream.log.get(*entry_id)
+class _Scan:
+    """XAUTOCLAIM's way through the pending list by id, until ``count`` records were claimed or found
+    gone, or ``factor`` times as many were looked at (0: no bound). A block that holds nothing for us
+    costs one comparison; its records count as looked at."""
+
+    def __init__(
+        self, claims: _Claims, stream: Stream, count: int, factor: int, justid: bool
+    ) -> None:
+        self.claims = claims
+        self.stream = stream
+        self.count = count
+        self.most = _most_looked_at(count, factor)
+        self.justid = justid
+
+    def run(self, start: tuple[int, int]) -> tuple[int, int]:
+        """Scan from ``start`` on; the id to go on from, (0, 0) at the end."""
+        pel = self.claims.group.pel
+        at = pel.seek(start[0], start[1])
+        while at >= 0 and self.most > 0 and self.count > 0:
+            at = self._through_block(at)
+        return pel.id(at) if at >= 0 else (0, 0)
+
+    def _through_block(self, at: int) -> int:
+        """Scan from ``at`` to the end of its block, or until one of the bounds is reached; the
+        position to go on from."""
+        pel = self.claims.group.pel
+        block = pel.block_at(at)
+        left = block.end - pel.number_in_block(at)
+        if self._passes_over(block):
+            if self.most < left:
+                at += self.most
+                self.most = 0
+                return at
+            self.most -= left
+        else:
+            whole, gone = left == block.end - block.head, len(self.claims.gone)
+            while left > 0 and self.most > 0 and self.count > 0:
+                self._look_at(at)
+                self.most -= 1
+                left -= 1
+                at += 1
+            if left:
+                return at
+            if whole and len(self.claims.gone) == gone:
+                block.dangling = False
+            at -= 1
+        return pel.block_start(pel.number_of(at) + 1)
+
+    def _look_at(self, at: int) -> None:
+        """Claim a record, or note that its entry is gone, or neither."""
+        claims, pel = self.claims, self.claims.group.pel
+        ms, seq = pel.ms(at), pel.seq(at)
+        wire = self.stream.log.get(ms, seq)
         if wire is None:
-            claims.gone[entry_id] = None
-            count -= 1
+            claims.gone[ms, seq] = None
+            self.count -= 1
         elif not claims.too_young(at):
             deliveries = pel.delivery_count(at)
-            if not justid:
-                deliveries = min(deliveries + 1, MAX_DELIVERY_COUNT)
-            claims.take(entry_id, wire, claims.now_ms, deliveries)
-            count -= 1
-        at = pel.after(at)
-    return pel.id(at) if at != NOWHERE else (0, 0)
+            if not self.justid:
+                deliveries = counted_once_more(deliveries)
+            claims.take(ms, seq, wire, claims.now_ms, deliveries)
+            self.count -= 1
+
+    def _passes_over(self, block: PendingBlock) -> bool:
+        """Nothing in ``block`` is idle enough, and no entry of it can be gone."""
+        if not self.claims.all_too_young(block.min_time):
+            block.settle_min_time()
+            if not self.claims.all_too_young(block.min_time):
+                return False
+        trimmed = self.stream.max_trimmed_id
+        return not block.dangling and block.begins_after(trimmed[0], trimmed[1])
 
 
-def _passes_over(claims: _Claims, stream: Stream, block: PendingBlock) -> bool:
-    """Nothing in ``block`` is idle enough, and no entry of it can be gone."""
-    if not claims.all_too_young(block.min_time):
-        block.settle_min_time()
-        if not claims.all_too_young(block.min_time):
-            return False
-    return (block.words[0], block.words[1]) > stream.max_gone_id
-
-
-def xpending(call: Call) -> None:
-    """XPENDING key group → summary; XPENDING key group [IDLE ms] start end count [consumer] → rows
-    ``[id, consumer, idle ms, deliveries]``."""
-    arguments = call.arguments
-    if arguments.count == 3:
-        _, group = pending_group(call)
-        _summary(call, group)
-        return
-    if not 6 <= arguments.count <= 9:
-        raise CommandError(SYNTAX)
-    min_idle, index = 0, 3
-    if arguments.token(3) == b"IDLE":
-        min_idle = arguments.integer(4)
-        if arguments.count < 8:
-            raise CommandError(SYNTAX)
-        index = 5
-    count = arguments.integer(index + 2)
-    start, end = range_start(arguments, index), range_end(arguments, index + 1)
-    name = arguments.bytes(index + 3) if index + 3 < arguments.count else None
-    _, group = pending_group(call)
-    delivered_by = call.now_ms - min_idle if min_idle > 0 else None
-    rows = _rows(group, start, end, count, name, delivered_by)
-    call.reply.array(len(rows))
-    for at in rows:
-        _write_row(call, group, at)
-
-
-def _summary(call: Call, group: ConsumerGroup) -> None:
-    reply, pel = call.reply, group.pel
-    reply.array(4)
-    reply.integer(len(pel))
-    if not len(pel):
-        reply.nil()
-        reply.nil()
-        reply.nil_array()
-        return
-    reply.id(*pel.first())
-    reply.id(*pel.last())
-    owners = [consumer for consumer in group.sorted_consumers() if consumer.pending]
-    reply.array(len(owners))
-    for consumer in owners:
-        reply.array(2)
-        reply.bulk(consumer.name)
-        reply.bulk(b"%d" % consumer.pending)
-
-
-def _rows(
-    group: ConsumerGroup,
-    start: tuple[int, int],
-    end: tuple[int, int],
-    count: int,
-    name: bytes | None,
-    delivered_by: int | None,
-) -> list[int]:
-    """Positions of the records from ``start`` to ``end`` that were delivered by ``delivered_by``
-    (Unix ms, None: whenever) or are unowned, of one consumer or of all."""
-    pel = group.pel
-    found: list[int] = []
-    consumer = None if name is None else group.consumers.get(name)
-    if count <= 0 or (name is not None and consumer is None):
-        return found
-    at = pel.seek(*start)
-    while len(found) < count:
-        if consumer is not None:
-            at = pel.owned_from(at, consumer.cid)
-        elif delivered_by is not None:
-            at = pel.delivered_from(at, delivered_by)
-        if at == NOWHERE or pel.id(at) > end:
-            break
-        if delivered_by is None or pel.owner(at) == NOBODY or pel.time(at) <= delivered_by:
-            found.append(at)
-        at = pel.after(at)
-    return found
-
-
-def _write_row(call: Call, group: ConsumerGroup, at: int) -> None:
-    reply, pel = call.reply, group.pel
-    owner = group.consumer_of(at)
-    reply.array(4)
-    reply.id(*pel.id(at))
-    if owner is None:
-        reply.bulk(b"")
-        reply.integer(-1)
-    else:
-        reply.bulk(owner.name)
-        reply.integer(max(0, call.now_ms - pel.time(at)))
-    reply.integer(pel.delivery_count(at))
+def _most_looked_at(count: int, factor: int) -> int:
+    return min(count * factor, MAX_DELIVERY_COUNT) if factor else MAX_DELIVERY_COUNT

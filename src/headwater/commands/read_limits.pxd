@@ -1,17 +1,21 @@
-# Attributes as C fields; their values are the plain source's own.
-
-
 cdef class ReadLimits:
-    cdef public object count
-    cdef public object maxcount
-    cdef public object maxsize
-    cdef public object entries
-    cdef public object size
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t maxcount
+    cdef public Py_ssize_t maxsize
+    cdef public Py_ssize_t entries
+    cdef public Py_ssize_t size
+
+    cpdef Py_ssize_t most(self) except? -1
 
 
 cdef class Share:
-    cdef public object limits
-    cdef public object most
-    cdef public object maxsize
-    cdef public object taken
-    cdef public object size
+    cdef public ReadLimits limits
+    cdef public Py_ssize_t most
+    cdef public Py_ssize_t maxsize
+    cdef public Py_ssize_t taken
+    cdef public Py_ssize_t size
+
+    cpdef Py_ssize_t left(self) except? -1
+    cpdef bint full(self) except -1
+    cpdef add(self, Py_ssize_t size)
+    cpdef close(self)

@@ -1,16 +1,74 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from headwater.commands.call cimport Call
+from headwater.commands.delivery cimport (
+    Delivery, GroupRead, History, NewEntries, entries_after,
+)
+from headwater.commands.read_limits cimport ReadLimits, Share
+from headwater.engine.group cimport ConsumerGroup
+from headwater.engine.stream cimport Stream
+from headwater.memory_c cimport u64
+from headwater.resp.arguments cimport Arguments
+from headwater.resp.replies cimport ReplyWriter
+
+cdef int _GREATER, _DOLLAR, _PLUS
+cdef u64 MAX_U64
 
 
 cdef class ReadOptions:
-    cdef public object count
-    cdef public object block_ms
-    cdef public object claim_ms
-    cdef public object maxcount
-    cdef public object maxsize
-    cdef public object noack
-    cdef public object group
-    cdef public object consumer
-    cdef public object keys_at
-    cdef public object streams
-    cdef public object _grouped
-    cdef public object _now_ms
+    cdef public Py_ssize_t count
+    cdef public long long block_ms
+    cdef public long long claim_ms
+    cdef public Py_ssize_t maxcount
+    cdef public Py_ssize_t maxsize
+    cdef public bint noack
+    cdef public bytes group
+    cdef public bytes consumer
+    cdef public Py_ssize_t keys_at
+    cdef public Py_ssize_t streams
+    cdef bint _grouped
+    cdef long long _now_ms
+
+    @cython.locals(count="long long")
+    cdef Py_ssize_t _option(
+        self, Arguments arguments, Py_ssize_t index, Py_ssize_t more
+    ) except -1
+    @cython.locals(rest=Py_ssize_t)
+    cdef _keys(self, Arguments arguments, Py_ssize_t start)
+    cdef ReadLimits limits(self)
+    @cython.locals(at=Py_ssize_t)
+    cdef list keys(self, Arguments arguments)
+    cdef Py_ssize_t id_at(self, Py_ssize_t stream)
+
+
+@cython.locals(
+    arguments=Arguments, reply=ReplyWriter, options=ReadOptions, keys=list, frozen=dict,
+    found=list, missing=list, number=Py_ssize_t, key=bytes, stream=Stream, at=Py_ssize_t,
+    text=bytes, entries=NewEntries, limits=ReadLimits,
+)
+cpdef xread(Call call)
+
+@cython.locals(share=Share, entries=NewEntries, left=NewEntries)
+cdef list _within(ReadLimits limits, list found)
+
+@cython.locals(
+    arguments=Arguments, options=ReadOptions, keys=list, reads=list, number=Py_ssize_t,
+    key=bytes, group=ConsumerGroup, limits=ReadLimits, given=bint,
+)
+cpdef xreadgroup(Call call)
+
+@cython.locals(size=Py_ssize_t, given=list, read=GroupRead)
+cdef bint _give(Call call, list reads, ReadLimits limits) except -1
+
+@cython.locals(
+    size=Py_ssize_t, read=GroupRead, reply=ReplyWriter, body=ReplyWriter, given=Py_ssize_t
+)
+cdef bint _give_in_turn(Call call, list reads, ReadLimits limits) except -1
+
+@cython.locals(stream=Stream, group=ConsumerGroup)
+cdef ConsumerGroup _group_of(Call call, bytes key, ReadOptions options)
+
+cdef bint _asks_for_new(Arguments arguments, Py_ssize_t at) except -1
+
+cdef _begin_streams(ReplyWriter reply, Py_ssize_t count)
+
+cdef _begin_stream(ReplyWriter reply, bytes key)

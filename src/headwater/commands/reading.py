@@ -13,17 +13,24 @@ Source: Redis's command pages and t_stream.c (xreadCommand).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headwater.commands.call import SYNTAX, Call, Wait, shown
-from headwater.commands.delivery import Delivery, History, NewEntries
-from headwater.commands.ids import GREATEST
+from headwater.commands.delivery import (
+    Delivery,
+    GroupRead,
+    History,
+    NewEntries,
+    entries_after,
+    newest_entry,
+)
 from headwater.commands.read_limits import ReadLimits, Share
 from headwater.commands.timeouts import milliseconds
 from headwater.engine.group import ConsumerGroup
 from headwater.errors import CommandError
+from headwater.model import MAX_U64
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
+
+_GREATER, _DOLLAR, _PLUS = b">$+"
 
 _UNBALANCED_XREAD = (
     "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be "
@@ -48,7 +55,7 @@ _MEANINGLESS = (
 class ReadOptions:
     """What stands before STREAMS, and where the keys and ids stand."""
 
-    def __init__(self, arguments: Arguments, now_ms: int, *, grouped: bool) -> None:
+    def __init__(self, arguments: Arguments, now_ms: int, grouped: bool) -> None:
         self.count = -1
         self.block_ms = -1
         self.claim_ms = -1
@@ -63,12 +70,11 @@ class ReadOptions:
         self._now_ms = now_ms
         index = 1
         while index < arguments.count:
-            word = arguments.token(index)
             more = arguments.count - 1 - index
-            if word == b"STREAMS" and more:
+            if more and arguments.is_word(index, b"STREAMS"):
                 self._keys(arguments, index + 1)
                 break
-            index = self._option(arguments, index, word, more)
+            index = self._option(arguments, index, more)
         if not self.keys_at:
             raise CommandError(SYNTAX)
         if grouped and self.group is None:
@@ -76,29 +82,20 @@ class ReadOptions:
         if 0 <= self.maxcount < self.count:
             raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")
 
-    def _option(self, arguments: Arguments, index: int, word: bytes, more: int) -> int:
-        if word == b"BLOCK" and more:
-            self.block_ms = milliseconds(arguments, index + 1, self._now_ms)
-            return index + 2
-        if word == b"COUNT" and more:
+    def _option(self, arguments: Arguments, index: int, more: int) -> int:
+        """Read the option at ``index``, behind which ``more`` arguments stand; the index behind it."""
+        if more and arguments.is_word(index, b"COUNT"):
             count = arguments.integer(index + 1)
             self.count = count if count > 0 else -1
             return index + 2
-        if word == b"MAXCOUNT" and more:
-            self.maxcount = _positive(arguments, index + 1, "MAXCOUNT")
-            return index + 2
-        if word == b"MAXSIZE" and more:
-            self.maxsize = _positive(arguments, index + 1, "MAXSIZE")
-            return index + 2
-        if word == b"GROUP" and more >= 2:
+        if more >= 2 and arguments.is_word(index, b"GROUP"):
             self._only_grouped("GROUP")
             self.group, self.consumer = arguments.bytes(index + 1), arguments.bytes(index + 2)
             return index + 3
-        if word == b"NOACK":
-            self._only_grouped("NOACK")
-            self.noack = True
-            return index + 1
-        if word == b"CLAIM" and more:
+        if more and arguments.is_word(index, b"BLOCK"):
+            self.block_ms = milliseconds(arguments, index + 1, self._now_ms)
+            return index + 2
+        if more and arguments.is_word(index, b"CLAIM"):
             self._only_grouped("CLAIM")
             self.claim_ms = arguments.integer(
                 index + 1, error="ERR min-idle-time is not an integer or out of range"
@@ -106,6 +103,16 @@ class ReadOptions:
             if self.claim_ms < 0:
                 raise CommandError("ERR min-idle-time must be a positive integer")
             return index + 2
+        if more and arguments.is_word(index, b"MAXCOUNT"):
+            self.maxcount = _positive(arguments, index + 1, "MAXCOUNT")
+            return index + 2
+        if more and arguments.is_word(index, b"MAXSIZE"):
+            self.maxsize = _positive(arguments, index + 1, "MAXSIZE")
+            return index + 2
+        if arguments.is_word(index, b"NOACK"):
+            self._only_grouped("NOACK")
+            self.noack = True
+            return index + 1
         raise CommandError(SYNTAX)
 
     def _only_grouped(self, word: str) -> None:
@@ -140,7 +147,7 @@ def xread(call: Call) -> Wait | None:
     """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key [key …] id [id …] → entries
     after the ids."""
     arguments, reply = call.arguments, call.reply
-    options = ReadOptions(arguments, call.now_ms, grouped=False)
+    options = ReadOptions(arguments, call.now_ms, False)
     keys = options.keys(arguments)
     frozen: dict[int, bytes] = {}
     found: list[tuple[bytes, NewEntries]] = []
@@ -159,14 +166,14 @@ def xread(call: Call) -> Wait | None:
         elif text == b"+":
             after = last_id
             if stream is not None and stream.length:
-                found.append((key, NewEntries.newest(stream)))
+                found.append((key, newest_entry(stream)))
                 continue
         elif text == b">":
             raise CommandError(_ONLY_NEW)
         else:
             after = arguments.id(at)
         if stream is not None:
-            entries = NewEntries.after(stream, after, options.count)
+            entries = entries_after(stream, after, options.count)
             if entries.total:
                 found.append((key, entries))
     for key in missing:
@@ -193,7 +200,7 @@ def _within(
     kept: list[tuple[bytes, NewEntries]] = []
     for key, entries in found:
         share = Share(limits, key)
-        left = entries.within(share)
+        left = entries.within(share, 0)
         share.close()
         if left.total:
             kept.append((key, left))
@@ -205,20 +212,21 @@ def xreadgroup(call: Call) -> Wait | None:
     [CLAIM min-idle] [NOACK] STREAMS key [key …] id [id …] → new entries (``>``), idle ones (CLAIM),
     or the consumer's history."""
     arguments = call.arguments
-    options = ReadOptions(arguments, call.now_ms, grouped=True)
+    options = ReadOptions(arguments, call.now_ms, True)
     keys = options.keys(arguments)
-    reads: list[Delivery | History] = []
+    reads: list[GroupRead] = []
     claim_ms = options.claim_ms
     for number, key in enumerate(keys):
         group = _group_of(call, key, options)
-        after = _group_id(arguments, options.id_at(number))
-        if after is None:
+        at = options.id_at(number)
+        if _asks_for_new(arguments, at):
             reads.append(Delivery(call, key, group, options.consumer, options.noack, claim_ms))
         else:
             claim_ms = -1
+            after = (arguments.ms, arguments.seq)
             reads.append(History(call, key, group, options.consumer, after))
     limits = options.limits()
-    if len(set(keys)) < len(keys):
+    if options.streams > 1 and len(set(keys)) < options.streams:
         given = _give_in_turn(call, reads, limits)
     else:
         given = _give(call, reads, limits)
@@ -227,24 +235,28 @@ def xreadgroup(call: Call) -> Wait | None:
     if options.block_ms < 0 or not call.may_block:
         call.reply.nil_array()
         return None
-    recheck = [at for read in reads if (at := read.recheck_at_ms()) is not None]
+    times = [read.recheck_at_ms() for read in reads]
+    recheck = min([due for due in times if due is not None], default=None)
     assert options.group is not None
-    return Wait(
-        keys,
-        options.block_ms,
-        arguments.copy(),
-        min(recheck, default=None),
-        alike=b"%d:%b" % (claim_ms, options.group),
-    )
+    alike = b"%d:%b" % (claim_ms, options.group)
+    return Wait(keys, options.block_ms, arguments.copy(), recheck, alike=alike)
 
 
-def _give(call: Call, reads: Sequence[Delivery | History], limits: ReadLimits) -> bool:
+def _give(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
     """Plan all, ask for room for exactly that, then give; False, with nothing written, when none
     gives anything."""
-    given = [read for read in reads if read.plan(limits)]
-    _admit(call, sum(read.fact_bytes() for read in reads))
+    size, given = 0, []
+    for read in reads:
+        if read.plan(limits):
+            given.append(read)
+        size += read.fact_bytes()
+    if size:  # a read that changes nothing, as most that go on waiting, needs no room
+        call.admit(size)
     for read in reads:
         read.meet_consumer()
+    if len(given) < len(reads):
+        for read in reads:
+            read.see_consumer()
     if given:
         _begin_streams(call.reply, len(given))
         for read in given:
@@ -253,12 +265,17 @@ def _give(call: Call, reads: Sequence[Delivery | History], limits: ReadLimits) -
     return bool(given)
 
 
-def _give_in_turn(call: Call, reads: Sequence[Delivery | History], limits: ReadLimits) -> bool:
+def _give_in_turn(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
     """As `_give` where a stream is named twice: the second read gets what the first left, so each is
     planned when those before it are done, and how many streams the reply has is known at its end."""
-    _admit(call, sum(read.most_fact_bytes(limits) for read in reads))
+    size = 0
+    for read in reads:
+        size += read.most_fact_bytes(limits)
+    if size:
+        call.admit(size)
     for read in reads:
         read.meet_consumer()
+        read.see_consumer()
     reply = call.reply
     body = ReplyWriter(bytearray(), reply.resp)
     given = 0
@@ -273,12 +290,6 @@ def _give_in_turn(call: Call, reads: Sequence[Delivery | History], limits: ReadL
     return given > 0
 
 
-def _admit(call: Call, size: int) -> None:
-    """A read that changes nothing, as most that go on waiting, needs no room."""
-    if size:
-        call.admit(size)
-
-
 def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:
     stream = call.read_stream(key)
     assert options.group is not None
@@ -291,15 +302,15 @@ def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:
     return group
 
 
-def _group_id(arguments: Arguments, at: int) -> tuple[int, int] | None:
-    """The id of a history read; None for ``>``, which the greatest id means as well."""
-    text = arguments.bytes(at)
-    if text == b">":
-        return None
-    if text in (b"$", b"+"):
-        raise CommandError(_MEANINGLESS.format(text.decode()))
-    found = arguments.id(at)
-    return None if found == GREATEST else found
+def _asks_for_new(arguments: Arguments, at: int) -> bool:
+    """Whether the id is ``>``, or the greatest id, which means the same. Any other one, of a history
+    read, is left in ``arguments.ms`` and ``seq``."""
+    if arguments.is_byte(at, _GREATER):
+        return True
+    if arguments.is_byte(at, _DOLLAR) or arguments.is_byte(at, _PLUS):
+        raise CommandError(_MEANINGLESS.format(arguments.bytes(at).decode()))
+    arguments.find_id(at, 0)
+    return arguments.ms == MAX_U64 and arguments.seq == MAX_U64
 
 
 def _frozen(arguments: Arguments, values: dict[int, bytes]) -> Arguments:

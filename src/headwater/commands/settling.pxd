@@ -1,13 +1,80 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from cpython cimport array
+from headwater.commands.addition cimport Addition
+from headwater.commands.call cimport Call
+from headwater.commands.ids cimport distinct, id_words
+from headwater.engine.group cimport Consumer, ConsumerGroup
+from headwater.engine.stream cimport Stream
+from headwater.memory_c cimport push_word, u64, word_at
+from headwater.resp.arguments cimport Arguments
+from headwater.resp.replies cimport ReplyWriter
 
 
 cdef class _IDs:
-    cdef public object start
-    cdef public object count
+    cdef public Py_ssize_t start
+    cdef public Py_ssize_t count
+
+    cpdef Py_ssize_t take(self, Arguments arguments, Py_ssize_t index) except -1
+    cpdef array.array parse(self, Arguments arguments)
 
 
 cdef class _Settlement:
-    cdef public object mode
-    cdef public object delay_ms
-    cdef public object additions
-    cdef public object ids
+    cdef public bytes mode
+    cdef public long long delay_ms
+    cdef public list additions
+    cdef public array.array ids
+
+    cdef bint _delays(self) except -1
+
+
+@cython.locals(arguments=Arguments, stream=Stream, group=ConsumerGroup, ids=array.array, found=Py_ssize_t)
+cpdef xack(Call call)
+
+@cython.locals(
+    arguments=Arguments, block=_IDs, index=Py_ssize_t, more=bint, force=bint,
+    retry_count="long long", records=array.array, count=Py_ssize_t,
+)
+cpdef xnack(Call call)
+
+@cython.locals(
+    records=array.array, counts=dict, base=Py_ssize_t, ms=u64, seq=u64, at=Py_ssize_t, count=u64
+)
+cdef array.array _releases(
+    Stream stream, ConsumerGroup group, array.array ids, bytes mode, long long retry_count,
+    bint force,
+)
+
+cdef _add_record(array.array records, u64 ms, u64 seq, u64 count)
+
+@cython.locals(
+    arguments=Arguments, group=ConsumerGroup, block=_IDs, idle_ms="long long", index=Py_ssize_t,
+    more=bint, ids=array.array, consumer=Consumer, flags=bytearray, records=array.array,
+    number=Py_ssize_t, ms=u64, seq=u64,
+)
+cpdef xrenew(Call call)
+
+@cython.locals(flags=bytearray, number=Py_ssize_t)
+cdef bytearray _owned(ConsumerGroup group, Consumer consumer, array.array ids)
+
+@cython.locals(reply=ReplyWriter, number=Py_ssize_t)
+cdef _write_flags(Call call, bytearray flags)
+
+@cython.locals(
+    arguments=Arguments, group=ConsumerGroup, settlement=_Settlement, consumer=Consumer,
+    flags=bytearray, ids=array.array, addition=Addition,
+)
+cpdef xsettle(Call call)
+
+@cython.locals(number=Py_ssize_t, chosen=array.array)
+cdef array.array _chosen(array.array ids, bytearray flags)
+
+@cython.locals(
+    mode=bytes, delays=bint, records=array.array, base=Py_ssize_t, ms=u64, seq=u64, count=u64,
+    due=u64,
+)
+cdef _settle(
+    Call call, Stream stream, ConsumerGroup group, array.array ids, _Settlement settlement
+)
+
+@cython.locals(reply=ReplyWriter, addition=Addition)
+cdef _answer(Call call, bytearray flags, list additions)

@@ -6,19 +6,33 @@ ask who owns an entry before they do anything to it.
 
 from __future__ import annotations
 
+from array import array
+from typing import TYPE_CHECKING
+
 from headwater.commands.addition import Addition
 from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.deleting import acknowledge_and_delete, removal_bytes
 from headwater.commands.groups import pending_group
-from headwater.commands.ids import id_list
+from headwater.commands.ids import distinct, id_words
 from headwater.commands.trimming import KEEPREF
 from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.pending import NOWHERE
+from headwater.engine.group import Consumer, ConsumerGroup
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DELIVERY_COUNT
+from headwater.model import flat_words, id_pairs
 from headwater.resp.arguments import Arguments
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import push_word, word_at
 
 RELEASES = (b"SILENT", b"FAIL", b"FATAL")
 _MAX_NUMIDS = 2**31 - 1
@@ -34,13 +48,14 @@ def xack(call: Call) -> None:
     if group is None:
         call.reply.integer(0)
         return
-    ids = dict.fromkeys(id_list(arguments, 3, arguments.count))
-    found = [entry_id for entry_id in ids if group.pel.find(*entry_id) != NOWHERE]
+    ids = distinct(id_words(arguments, 3, arguments.count))
+    group.pel.keep_pending(ids)
+    found = len(ids) // 2
     if found:
-        call.admit(HEADROOM + len(found) * ID_BYTES)
-        group.acknowledge(found)
-        call.keyspace.dirty += len(found)
-    call.reply.integer(len(found))
+        call.admit(HEADROOM + found * ID_BYTES)
+        group.acknowledge(ids)
+        call.keyspace.dirty += found
+    call.reply.integer(found)
 
 
 class _IDs:
@@ -60,10 +75,11 @@ class _IDs:
             raise CommandError(_NUMIDS_MATCH)
         return self.start + self.count
 
-    def parse(self, arguments: Arguments) -> list[tuple[int, int]]:
+    def parse(self, arguments: Arguments) -> array[int]:
+        """The ids, two words each."""
         if not self.start:
             raise CommandError("ERR syntax error, expected IDS keyword")
-        return id_list(arguments, self.start, self.start + self.count)
+        return id_words(arguments, self.start, self.start + self.count)
 
 
 def xnack(call: Call) -> None:
@@ -77,41 +93,63 @@ def xnack(call: Call) -> None:
     block, retry_count, force = _IDs(), -1, False
     index = 4
     while index < arguments.count:
-        word = arguments.token(index)
         more = index + 1 < arguments.count
-        if word == b"IDS" and more:
+        if more and arguments.is_word(index, b"IDS"):
             index = block.take(arguments, index)
-        elif word == b"RETRYCOUNT" and more:
+        elif more and arguments.is_word(index, b"RETRYCOUNT"):
             retry_count = arguments.integer(index + 1)
             if retry_count < 0:
                 raise CommandError("ERR Invalid RETRYCOUNT value, must be >= 0")
             index += 2
-        elif word == b"FORCE":
+        elif arguments.is_word(index, b"FORCE"):
             force = True
             index += 1
         else:
             raise CommandError(f"ERR Unrecognized XNACK option '{shown(arguments.bytes(index))}'")
-    ids = block.parse(arguments)
+    records = _releases(stream, group, block.parse(arguments), mode, retry_count, force)
+    count = len(records) // 3
+    if count:
+        call.admit(HEADROOM + count * (ID_BYTES + 8))
+        group.release(records)
+        call.keyspace.dirty += count
+    call.reply.integer(count)
+
+
+def _releases(
+    stream: Stream,
+    group: ConsumerGroup,
+    ids: array[int],
+    mode: bytes,
+    retry_count: int,
+    force: bool,
+) -> array[int]:
+    """What XNACK tells the group: ``(ms, seq, count)`` of each id that is pending, or with ``force``
+    at least in the stream. An id that is named twice is released twice."""
+    records = array("Q")
     counts: dict[tuple[int, int], int] = {}
-    records: list[tuple[int, int, int]] = []
-    for entry_id in ids:
-        if entry_id not in counts:
-            at = group.pel.find(*entry_id)
-            if at != NOWHERE:
-                counts[entry_id] = group.pel.delivery_count(at)
-            elif force and stream.log.contains(*entry_id):
-                counts[entry_id] = 0
+    for base in range(0, len(ids), 2):
+        ms, seq = word_at(ids, base), word_at(ids, base + 1)
+        entry_id = (ms, seq)
+        if entry_id in counts:
+            count = counts[entry_id]
+        else:
+            at = group.pel.find(ms, seq)
+            if at >= 0:
+                count = group.pel.delivery_count(at)
+            elif force and stream.log.contains(ms, seq):
+                count = 0
             else:
                 continue
-        counts[entry_id] = (
-            retry_count if retry_count >= 0 else released_count(counts[entry_id], mode)
-        )
-        records.append((*entry_id, counts[entry_id]))
-    if records:
-        call.admit(HEADROOM + len(records) * (ID_BYTES + 8))
-        group.release(records)
-        call.keyspace.dirty += len(records)
-    call.reply.integer(len(records))
+        count = retry_count if retry_count >= 0 else released_count(count, mode)
+        counts[entry_id] = count
+        _add_record(records, ms, seq, count)
+    return records
+
+
+def _add_record(records: array[int], ms: int, seq: int, count: int) -> None:
+    push_word(records, ms)
+    push_word(records, seq)
+    push_word(records, count)
 
 
 def released_count(count: int, mode: bytes) -> int:
@@ -129,11 +167,10 @@ def xrenew(call: Call) -> None:
     block, idle_ms = _IDs(), 0
     index = 4
     while index < arguments.count:
-        word = arguments.token(index)
         more = index + 1 < arguments.count
-        if word == b"IDS" and more:
+        if more and arguments.is_word(index, b"IDS"):
             index = block.take(arguments, index)
-        elif word == b"IDLE" and more:
+        elif more and arguments.is_word(index, b"IDLE"):
             idle_ms = arguments.integer(index + 1)
             if idle_ms < 0:
                 raise CommandError("ERR IDLE must be >= 0")
@@ -143,21 +180,35 @@ def xrenew(call: Call) -> None:
     ids = block.parse(arguments)
     consumer = group.consumers.get(arguments.bytes(3))
     time = max(0, call.now_ms - idle_ms)
-    flags = [int(group.owns(consumer, *entry_id)) for entry_id in ids]
-    records = [
-        (*entry_id, time, group.pel.delivery_count(group.pel.find(*entry_id)))
-        for entry_id, flag in zip(ids, flags, strict=True)
-        if flag
-    ]
-    if records and consumer is not None:
-        call.admit(HEADROOM + 32 * len(records))
+    flags = _owned(group, consumer, ids)
+    records = array("Q")
+    for number in range(len(flags)):
+        if flags[number]:
+            ms, seq = word_at(ids, 2 * number), word_at(ids, 2 * number + 1)
+            _add_record(records, ms, seq, time)
+            push_word(records, group.pel.delivery_count(group.pel.find(ms, seq)))
+    if len(records) and consumer is not None:
+        call.admit(HEADROOM + len(records) * records.itemsize)
         group.own(consumer, records, call.now_ms, consumer.active_time)
-        call.keyspace.dirty += len(records)
+        call.keyspace.dirty += len(records) // 4
         if idle_ms:
             stream.db.signal(stream.key)  # it may be idle enough for who waits with CLAIM
-    call.reply.array(len(flags))
-    for flag in flags:
-        call.reply.integer(flag)
+    _write_flags(call, flags)
+
+
+def _owned(group: ConsumerGroup, consumer: Consumer | None, ids: array[int]) -> bytearray:
+    """For each id 1 if it is pending under exactly this consumer, else 0."""
+    flags = bytearray(len(ids) // 2)
+    for number in range(len(flags)):
+        flags[number] = group.owns(consumer, word_at(ids, 2 * number), word_at(ids, 2 * number + 1))
+    return flags
+
+
+def _write_flags(call: Call, flags: bytearray) -> None:
+    reply = call.reply
+    reply.array(len(flags))
+    for number in range(len(flags)):
+        reply.integer(flags[number])
 
 
 class _Settlement:
@@ -172,20 +223,23 @@ class _Settlement:
         block = _IDs()
         index = 5
         while index < arguments.count:
-            word = arguments.token(index)
             more = index + 1 < arguments.count
-            if word == b"DELAY" and more and self.mode in (b"SILENT", b"FAIL"):
+            if more and arguments.is_word(index, b"IDS"):
+                index = block.take(arguments, index)
+            elif more and self._delays() and arguments.is_word(index, b"DELAY"):
                 self.delay_ms = arguments.integer(index + 1)
                 if self.delay_ms < 0:
                     raise CommandError("ERR DELAY must be >= 0")
                 index += 2
-            elif word == b"IDS" and more:
-                index = block.take(arguments, index)
-            elif word == b"TO" and more:
+            elif more and arguments.is_word(index, b"TO"):
                 index = self._addition(arguments, index + 1)
             else:
                 raise CommandError(SYNTAX)
         self.ids = block.parse(arguments)
+
+    def _delays(self) -> bool:
+        """Whether this mode takes a DELAY."""
+        return self.mode in (b"SILENT", b"FAIL")
 
     def _addition(self, arguments: Arguments, index: int) -> int:
         """``dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v …``; the index behind it."""
@@ -218,7 +272,7 @@ class _Settlement:
             last[addition.key] = addition.ms, addition.seq
 
     def fact_bytes(self, call: Call, stream: Stream) -> int:
-        size = removal_bytes(stream, len(self.ids)) + 32 * len(self.ids)
+        size = removal_bytes(stream, len(self.ids) // 2) + 16 * len(self.ids)
         return size + sum(a.fact_bytes(call.stream(a.key)) for a in self.additions)
 
 
@@ -233,57 +287,79 @@ def xsettle(call: Call) -> None:
     stream, group = pending_group(call)
     settlement = _Settlement(arguments)
     consumer = group.consumers.get(arguments.bytes(3))
-    owned = [group.owns(consumer, *entry_id) for entry_id in settlement.ids]
-    if settlement.additions and not all(owned):
-        _answer(call, [0] * len(owned), [])
+    flags = _owned(group, consumer, settlement.ids)
+    if settlement.additions and not all(flags):
+        _answer(call, bytearray(len(flags)), [])
         return
-    ids = dict.fromkeys(i for i, own in zip(settlement.ids, owned, strict=True) if own)
     settlement.choose_ids(call)
-    if ids:
+    ids = _chosen(settlement.ids, flags)
+    if len(ids):
         call.admit(settlement.fact_bytes(call, stream))
         for addition in settlement.additions:
             addition.add(call, call.stream(addition.key))
-        _settle(call, stream, group, list(ids), settlement)
-    flags = []
-    for entry_id in settlement.ids:
-        flags.append(int(entry_id in ids))
-        ids.pop(entry_id, None)
-    _answer(call, flags, [(addition.ms, addition.seq) for addition in settlement.additions])
+        _settle(call, stream, group, ids, settlement)
+    _answer(call, flags, settlement.additions)
+
+
+def _chosen(ids: array[int], flags: bytearray) -> array[int]:
+    """The ids that are flagged, each once; the flag of one that was named before is taken back."""
+    if distinct(ids) is not ids:
+        named: set[tuple[int, int]] = set()
+        for number, pair in enumerate(id_pairs(ids)):
+            if pair in named:
+                flags[number] = 0
+            named.add(pair)
+    if flags.count(1) == len(flags):
+        return ids
+    chosen = array("Q")
+    for number in range(len(flags)):
+        if flags[number]:
+            push_word(chosen, word_at(ids, 2 * number))
+            push_word(chosen, word_at(ids, 2 * number + 1))
+    return chosen
 
 
 def _settle(
     call: Call,
     stream: Stream,
     group: ConsumerGroup,
-    ids: list[tuple[int, int]],
+    ids: array[int],
     settlement: _Settlement,
 ) -> None:
     """End the deliveries of ``ids``, which the consumer owns."""
     mode = settlement.mode
     if mode == b"ACKDEL":
-        acknowledge_and_delete(call, stream, group, ids, KEEPREF)
+        acknowledge_and_delete(call, stream, group, id_pairs(ids), KEEPREF)
         return
     # A TO with DELREF-like trimming does not exist, so what was owned is owned still.
-    call.keyspace.dirty += len(ids)
+    call.keyspace.dirty += len(ids) // 2
     if mode == b"ACK":
         group.acknowledge(ids)
         return
     if settlement.delay_ms == 0:
-        ids.sort()  # due at once, and what is due goes by id
-    counts = [released_count(group.pel.delivery_count(group.pel.find(*i)), mode) for i in ids]
-    if settlement.delay_ms > 0:
-        due = call.now_ms + settlement.delay_ms
-        group.delay([(*i, due, count) for i, count in zip(ids, counts, strict=True)])
+        ids = flat_words(sorted(id_pairs(ids)))  # due at once, and what is due goes by id
+    delays = settlement.delay_ms > 0
+    records = array("Q")
+    for base in range(0, len(ids), 2):
+        ms, seq = word_at(ids, base), word_at(ids, base + 1)
+        count = released_count(group.pel.delivery_count(group.pel.find(ms, seq)), mode)
+        if delays:
+            due = settlement.delay_ms
+            due += call.now_ms  # of 64 bits without a sign, like the record
+            _add_record(records, ms, seq, due)
+            push_word(records, count)
+        else:
+            _add_record(records, ms, seq, count)
+    if delays:
+        group.delay(records)
     else:
-        group.release([(*i, count) for i, count in zip(ids, counts, strict=True)])
+        group.release(records)
 
 
-def _answer(call: Call, flags: list[int], new_ids: list[tuple[int, int]]) -> None:
+def _answer(call: Call, flags: bytearray, additions: list[Addition]) -> None:
     reply = call.reply
     reply.array(2)
-    reply.array(len(flags))
-    for flag in flags:
-        reply.integer(flag)
-    reply.array(len(new_ids))
-    for new_id in new_ids:
-        reply.id(*new_id)
+    _write_flags(call, flags)
+    reply.array(len(additions))
+    for addition in additions:
+        reply.id(addition.ms, addition.seq)

@@ -16,6 +16,7 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import elements
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.stream import Stream
+from headwater.model import flat_words
 from headwater.rdb.image import (
     ConsumerImage,
     EntryImage,
@@ -199,11 +200,11 @@ def _place_group(call: Call, stream: Stream, image: GroupImage, delivery: _Deliv
     ]
     for number, records in delivery.runs:
         one = image.consumers[number]
-        group.own(consumers[number], records, one.seen_time, one.active_time)
+        group.own(consumers[number], flat_words(records), one.seen_time, one.active_time)
     for consumer, one in zip(consumers, image.consumers, strict=True):
         if consumer.active_time != one.active_time:
             group.record_seen(consumer, one.seen_time, one.active_time)
     if delivery.released:
-        group.release(delivery.released)
+        group.release(flat_words(delivery.released))
     if delivery.delayed:
-        group.delay(delivery.delayed)
+        group.delay(flat_words(delivery.delayed))

@@ -11,6 +11,7 @@ from headwater.commands.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
+from headwater.model import flat_words
 from headwater.resp.arguments import Arguments
 
 KEEPREF, DELREF, ACKED = b"KEEPREF", b"DELREF", b"ACKED"
@@ -174,7 +175,7 @@ def forget(stream: Stream, ids: list[tuple[int, int]]) -> None:
     for group in stream.sorted_groups():
         pending = [entry_id for entry_id in ids if group.pel.find(*entry_id) >= 0]
         if pending:
-            group.acknowledge(pending)
+            group.acknowledge(flat_words(pending))
 
 
 def xtrim(call: Call) -> None:

@@ -18,11 +18,12 @@ from itertools import pairwise
 
 from headwater.engine.database import Database
 from headwater.engine.entry_log import EntryBlock
-from headwater.engine.group import NEVER, UNKNOWN, Consumer, ConsumerGroup
+from headwater.engine.group import NEVER, Consumer, ConsumerGroup
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.nodes import elements
-from headwater.engine.pending import NOBODY, NOWHERE, PendingBlock
+from headwater.engine.pending import NOBODY, NOWHERE
+from headwater.engine.pending_block import PendingBlock
 from headwater.engine.stream import Stream
 from headwater.limits import (
     BLOCK_MAX_BYTES,
@@ -31,6 +32,7 @@ from headwater.limits import (
     MAX_IDMP_MAXSIZE,
     PENDING_BLOCK_RECORDS,
 )
+from headwater.model import UNKNOWN
 
 _BIG = 2**32 - 1
 """A delivery count in a record that says: look into the side table."""
@@ -239,11 +241,11 @@ def _group(group: ConsumerGroup) -> Iterator[str]:
     yield from _delivery_order(group)
     if group.entries_read < 0 and group.entries_read != UNKNOWN:
         yield f"entries_read is {group.entries_read}"
-    log, most = group.stream.log, group.stream.max_gone_id
+    log, most = group.stream.log, group.stream.max_trimmed_id
     for at in _positions(group):
         entry_id = group.pel.id(at)
-        if entry_id > most and not log.contains(*entry_id):
-            yield f"{_shown(entry_id)} is pending and gone, above max_gone_id {_shown(most)}"
+        if entry_id > most and not log.contains(*entry_id) and not group.pel.block_at(at).dangling:
+            yield f"{_shown(entry_id)} is pending and gone, and its block does not know"
 
 
 def _positions(group: ConsumerGroup) -> Iterator[int]:
@@ -272,16 +274,16 @@ def _pending_list(group: ConsumerGroup) -> Iterator[str]:
 
 
 def _low_half(group: ConsumerGroup, at: int) -> int:
-    _, block = group.pel.block_at(at)
-    return block.words[4 * group.pel.index_in_block(at) + 3] & _BIG
+    return group.pel.block_at(at).words[4 * group.pel.number_in_block(at) + 3] & _BIG
 
 
 def _pending_block(block: PendingBlock) -> Iterator[str]:
-    if not 0 < block.count() <= PENDING_BLOCK_RECORDS:
-        yield f"{block.count()} records"
-    elif min(block.words[2::4]) < block.min_time:
-        yield f"min_time {block.min_time} is above the earliest, {min(block.words[2::4])}"
-    elif not all(block.owners >> (word >> 32 & 63) & 1 for word in block.words[3::4]):
+    records, room = block.records(), len(block.words) // 4
+    if not 0 < block.count() <= PENDING_BLOCK_RECORDS or not block.end <= room:
+        yield f"records from {block.head} to {block.end}, of {room}"
+    elif min(records[2::4]) < block.min_time:
+        yield f"min_time {block.min_time} is above the earliest, {min(records[2::4])}"
+    elif not all(block.owners >> (word >> 32 & 63) & 1 for word in records[3::4]):
         yield f"owners {block.owners:#x} leave out one who owns a record"
 
 

@@ -25,7 +25,7 @@ def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[i
     made = Stream(keyspace, db, key, sid)
     made.log, made.nodes = source.log.copy(), source.nodes.copy()
     made.last_id, made.entries_added = source.last_id, source.entries_added
-    made.max_deleted_id, made.max_gone_id = source.max_deleted_id, source.max_gone_id
+    made.max_deleted_id, made.max_trimmed_id = source.max_deleted_id, source.max_trimmed_id
     keyspace.adopt_stream(made)
     for name, group in source.groups.items():
         made.groups[name] = _copy_group(group, made, gids[group.gid])

@@ -20,15 +20,26 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from headwater.engine.pending import NOBODY, NOWHERE, PendingList
+from headwater.engine.pending import PendingList
 from headwater.model import MAX_U64, id_after, id_before
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import add_word, insert_words, remove_words, set_word, word_at
 
 _WORDS = 4
 _SLACK = 64
 _MOST_COVERED = 4
-
-NO_TIME = -1
+_NO_TIME = -1
 
 ID = tuple[int, int]
 
@@ -47,7 +58,7 @@ class DeliveryOrder:
         """How many records were put into each run."""
         self.covered = 0
         """The sum of ``counts``."""
-        self.index_time = NO_TIME
+        self.index_time = _NO_TIME
         self.index: list[tuple[ID, ID]] = []
         """First and last ids of the runs of ``index_time``, sorted: what `add` looks into."""
 
@@ -61,137 +72,190 @@ class DeliveryOrder:
         made.covered = self.covered
         return made
 
-    def add(self, at: int, time: int, ms: int, seq: int) -> None:
-        """The record ``ms-seq``, at the position ``at``, is owned and has just got this time."""
-        times, entry_id = self.times, (ms, seq)
+    # --- adding ---------------------------------------------------------------------------------
+
+    def add(self, at: int, count: int, time: int) -> None:
+        """``count`` neighbouring records from the position ``at`` on are owned and have just got this
+        time."""
+        first = self.pel.id(at)
         if time != self.index_time:
             self._index(time)
-        index = self.index
-        place = len(times)
-        if times and time < times[-1]:
-            place = bisect_right(times, time)
-        if index and entry_id <= index[-1][1]:
-            found = bisect_right(index, (entry_id, GREATEST)) - 1
-            if found >= 0 and entry_id <= index[found][1]:
-                place += self._cut(index.pop(found), entry_id)
-        elif index and self._grow(place - 1, at, entry_id):
+        if self.index and first <= self.index[-1][1]:
+            for _ in range(count):
+                self._add_among(at, time)
+                at = self.pel.after(at)
             return
-        self._insert(place, time, (entry_id, entry_id), 1)
-        insort(index, (entry_id, entry_id))
+        last = first if count == 1 else self._last_of(at, count)
+        place = self._place(time)
+        if self.index and self._grow(place - 1, at, last, count):
+            return
+        self._insert(place, time, first, last, count)
+        self.index.append((first, last))
         self.tidy()
 
-    def _grow(self, run: int, at: int, entry_id: ID) -> bool:
-        """Make ``entry_id`` the last of a run, if the run ends with the greatest id of its time and
-        with the record before it."""
+    def _add_among(self, at: int, time: int) -> None:
+        """Add a record whose id is not past all that have this time: where a run covers it, it is cut
+        out of that first (rule 2)."""
+        if time != self.index_time:  # the last one was followed by `tidy`
+            self._index(time)
+        entry_id, place = self.pel.id(at), self._place(time)
+        found = bisect_right(self.index, (entry_id, GREATEST)) - 1
+        if found >= 0 and entry_id <= self.index[found][1]:
+            place += self._cut(self.index.pop(found), entry_id)
+        self._insert(place, time, entry_id, entry_id, 1)
+        insort(self.index, (entry_id, entry_id))
+        self.tidy()
+
+    def _last_of(self, at: int, count: int) -> ID:
+        """The id of the last of ``count`` neighbours from the position ``at`` on."""
+        pel = self.pel
+        block = pel.block_at(at)
+        number = pel.number_in_block(at)
+        while count > block.end - number:
+            count -= block.end - number
+            at = pel.block_start(pel.number_of(at) + 1)
+            block = pel.block_at(at)
+            number = block.head
+        return pel.id(at + count - 1)
+
+    def _place(self, time: int) -> int:
+        """Where a run of this time goes: behind all others of it."""
+        size = len(self.times)
+        if not size or word_at(self.times, size - 1) <= time:
+            return size
+        return bisect_right(self.times, time)
+
+    def _grow(self, run: int, at: int, end: ID, count: int) -> bool:
+        """Let a run end with ``end``, ``count`` records from ``at`` on later, if it ends with the
+        greatest id of its time and with the record before those."""
         first, last = self._run(run)
         before = self.pel.before(at)
-        if last != self.index[-1][1] or before == NOWHERE or self.pel.id(before) != last:
+        if last != self.index[-1][1] or before < 0 or self.pel.id(before) != last:
             return False
-        self.ids[run * _WORDS + 2], self.ids[run * _WORDS + 3] = entry_id
-        self.counts[run] += 1
-        self.covered += 1
-        self.index[-1] = (first, entry_id)
+        set_word(self.ids, run * _WORDS + 2, end[0])
+        set_word(self.ids, run * _WORDS + 3, end[1])
+        add_word(self.counts, run, count)
+        self.covered += count
+        self.index[-1] = (first, end)
         return True
+
+    # --- walking --------------------------------------------------------------------------------
 
     def runs(self) -> Iterator[tuple[int, ID, ID]]:
         """All runs, head first: time, first id, last id."""
         for at, time in enumerate(self.times):
             yield time, *self._run(at)
 
-    def walk(self) -> Iterator[int]:
-        """Positions in the pending list of the owned records, oldest delivery first.
+    def begin(self) -> DeliveryWalk:
+        """A walk over the owned records, oldest delivery first.
 
         The order must not be changed while it is walked; collect first, then mutate.
         """
         self.tidy()
         self._shed()
-        yield from self._walk()
+        return DeliveryWalk(self)
 
-    def _walk(self) -> Iterator[int]:
-        pel = self.pel
-        for time, first, last in self.runs():
-            at = pel.seek(*first)
-            while at != NOWHERE and pel.id(at) <= last:
-                if pel.time(at) == time and pel.owner(at) != NOBODY:
-                    yield at
-                at = pel.after(at)
+    def walk(self) -> Iterator[int]:
+        """The positions that a walk comes by."""
+        walk = self.begin()
+        while (at := walk.next()) >= 0:
+            yield at
 
     def oldest(self) -> int | None:
         """The earliest delivery time of an owned record, None when there is none."""
-        at = next(self.walk(), NOWHERE)
-        return None if at == NOWHERE else self.pel.time(at)
+        at = self.begin().next()
+        return None if at < 0 else self.pel.time(at)
+
+    # --- tidying --------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Forget all runs; the pending list is empty."""
-        del self.times[:]
-        del self.ids[:]
-        del self.counts[:]
+        remove_words(self.times, 0, len(self.times))
+        remove_words(self.ids, 0, len(self.ids))
+        remove_words(self.counts, 0, len(self.counts))
         self.covered = 0
-        self.index_time = NO_TIME
+        self.index_time = _NO_TIME
 
     def tidy(self) -> None:
         """Drop what covers nothing, once that is most of it (rule 3); no record changes its place."""
-        most = _MOST_COVERED * len(self.pel) + _SLACK
-        if self.covered <= most:
-            return
-        kept = [at for at in range(len(self.times)) if self._first_of(at) != NOWHERE]
-        self.ids = array("Q", (word for at in kept for pair in self._run(at) for word in pair))
-        self.times = array("Q", (self.times[at] for at in kept))
-        self.counts = array("Q", (self.counts[at] for at in kept))
+        if self.covered > _MOST_COVERED * self.pel.length + _SLACK:
+            self._drop_empty(_MOST_COVERED * self.pel.length + _SLACK)
+
+    def _drop_empty(self, most: int) -> None:
+        kept = [run for run in range(len(self.times)) if self.next_in(run, -1) >= 0]
+        self.ids = array("Q", [word for run in kept for pair in self._run(run) for word in pair])
+        self.times = array("Q", [self.times[run] for run in kept])
+        self.counts = array("Q", [self.counts[run] for run in kept])
         self.covered = sum(self.counts)
-        self.index_time = NO_TIME
+        self.index_time = _NO_TIME
         if self.covered > most // 2:
             self._build_anew()
 
     def _shed(self) -> None:
         """Drop from the head what has no record, so that the next walk begins with one."""
-        run, first = 0, NOWHERE
-        while run < len(self.times) and first == NOWHERE:
-            first = self._first_of(run)
-            run += first == NOWHERE
+        run, first = 0, -1
+        while run < len(self.times) and first < 0:
+            first = self.next_in(run, -1)
+            run += first < 0
         if run:
-            self.index_time = NO_TIME
-            self.covered -= sum(self.counts[:run])
-            del self.times[:run]
-            del self.ids[: run * _WORDS]
-            del self.counts[:run]
-        if first != NOWHERE and self.pel.id(first) != (self.ids[0], self.ids[1]):
-            self.index_time = NO_TIME
+            self.index_time = _NO_TIME
+            for gone in range(run):
+                self.covered -= word_at(self.counts, gone)
+            remove_words(self.times, 0, run)
+            remove_words(self.ids, 0, run * _WORDS)
+            remove_words(self.counts, 0, run)
+        if first >= 0 and self.pel.id(first) != (self.ids[0], self.ids[1]):
+            self.index_time = _NO_TIME
             self.ids[0], self.ids[1] = self.pel.id(first)
 
     def _build_anew(self) -> None:
         """Runs of exactly the records that are there: most of what the runs covered has gone."""
-        there = [(at, self.pel.time(at), self.pel.id(at)) for at in self._walk()]
+        there: list[tuple[int, int]] = []
+        walk = DeliveryWalk(self)
+        while (at := walk.next()) >= 0:
+            there.append((at, self.pel.time(at)))
         self.clear()
-        for at, time, (ms, seq) in there:
-            self.add(at, time, ms, seq)
+        for at, time in there:
+            self.add(at, 1, time)
+
+    # --- parts ----------------------------------------------------------------------------------
 
     def _index(self, time: int) -> None:
         """Make ``index`` that of the runs of ``time``."""
         self.index_time = time
         self.index = []
-        if self.times and time <= self.times[-1]:
+        size = len(self.times)
+        if size and time <= word_at(self.times, size - 1):
             low, high = bisect_left(self.times, time), bisect_right(self.times, time)
-            self.index = sorted(self._run(run) for run in range(low, high))
+            self.index = sorted([self._run(run) for run in range(low, high)])
 
-    def _run(self, at: int) -> tuple[ID, ID]:
-        ids, base = self.ids, at * _WORDS
-        return (ids[base], ids[base + 1]), (ids[base + 2], ids[base + 3])
+    def _run(self, run: int) -> tuple[ID, ID]:
+        ids, base = self.ids, run * _WORDS
+        first = (word_at(ids, base), word_at(ids, base + 1))
+        return first, (word_at(ids, base + 2), word_at(ids, base + 3))
 
-    def _insert(self, run: int, time: int, ends: tuple[ID, ID], count: int) -> None:
-        self.times.insert(run, time)
-        self.ids[run * _WORDS : run * _WORDS] = array("Q", (*ends[0], *ends[1]))
-        self.counts.insert(run, count)
+    def _insert(self, run: int, time: int, first: ID, last: ID, count: int) -> None:
+        insert_words(self.times, run, 1)
+        set_word(self.times, run, time)
+        insert_words(self.counts, run, 1)
+        set_word(self.counts, run, count)
+        base = run * _WORDS
+        insert_words(self.ids, base, _WORDS)
+        set_word(self.ids, base, first[0])
+        set_word(self.ids, base + 1, first[1])
+        set_word(self.ids, base + 2, last[0])
+        set_word(self.ids, base + 3, last[1])
         self.covered += count
 
     def _cut(self, ends: tuple[ID, ID], entry_id: ID) -> int:
         """Take ``entry_id`` out of the run of ``index_time`` that is known by its ends (rule 2); how
         many runs more there are now."""
         run = self._find(ends)
-        count = self.counts.pop(run)
+        count = self.counts[run]
         self.covered -= count
-        del self.times[run]
-        del self.ids[run * _WORDS : (run + 1) * _WORDS]
+        remove_words(self.times, run, 1)
+        remove_words(self.counts, run, 1)
+        remove_words(self.ids, run * _WORDS, _WORDS)
         first, last = ends
         left = []
         if first < entry_id:
@@ -200,7 +264,7 @@ class DeliveryOrder:
             left.append((id_after(*entry_id), last))
         for number, part in enumerate(left):
             # How many stand on which side is not known; the sum is what tidying needs.
-            self._insert(run + number, self.index_time, part, count // len(left))
+            self._insert(run + number, self.index_time, part[0], part[1], count // len(left))
             insort(self.index, part)
         return len(left) - 1
 
@@ -221,13 +285,36 @@ class DeliveryOrder:
             at = runs.find(wanted, at + 1)
         return low + at // size
 
-    def _first_of(self, run: int) -> int:
-        """The position of the first record that a run still has, or `NOWHERE`."""
-        pel, time = self.pel, self.times[run]
-        first, last = self._run(run)
-        at = pel.seek(*first)
-        while at != NOWHERE and pel.id(at) <= last:
-            if pel.time(at) == time and pel.owner(at) != NOBODY:
-                return at
+    def next_in(self, run: int, at: int) -> int:
+        """The position of the first record that a run still has, behind ``at`` if that is not
+        `NOWHERE`; `NOWHERE` when there is none."""
+        pel, ids, base = self.pel, self.ids, run * _WORDS
+        time = word_at(self.times, run)
+        at = pel.seek(word_at(ids, base), word_at(ids, base + 1)) if at < 0 else pel.after(at)
+        ms, seq = word_at(ids, base + 2), word_at(ids, base + 3)
+        while at >= 0:
+            found = pel.ms(at)
+            if found > ms or (found == ms and pel.seq(at) > seq):
+                return -1
+            if pel.time(at) == time and pel.owner(at):
+                break
             at = pel.after(at)
-        return NOWHERE
+        return at
+
+
+class DeliveryWalk:
+    """Where a walk over an order stands."""
+
+    def __init__(self, order: DeliveryOrder) -> None:
+        self._order = order
+        self._run = 0
+        self._at = -1
+
+    def next(self) -> int:
+        """The position of the next owned record, `NOWHERE` behind the last."""
+        while self._run < len(self._order.times):
+            self._at = self._order.next_in(self._run, self._at)
+            if self._at >= 0:
+                return self._at
+            self._run += 1
+        return -1

@@ -1,5 +1,8 @@
 cimport cython
-from headwater.memory_c cimport append_part, put_u8, put_u32, put_u64, u32, u64
+from cpython cimport array
+from headwater.memory_c cimport (
+    append_part, put_i64, put_u8, put_u32, put_u64, put_words, u32, u64,
+)
 
 
 cdef class FactBuffer:
@@ -11,3 +14,18 @@ cdef class FactBuffer:
         self, u32 sid, u64 ms, u64 seq, bint opens_node, u32 pairs, bytearray wire,
         Py_ssize_t start, Py_ssize_t end,
     ) except -1
+    @cython.locals(data=bytearray)
+    cpdef int delivered(
+        self, u32 gid, u32 cid, u64 time, tuple first, tuple last, u32 count,
+        long long entries_read, bint noack,
+    ) except -1
+    cpdef acknowledged(self, u32 gid, array.array ids)
+    @cython.locals(data=bytearray)
+    cpdef owned(
+        self, u32 gid, u32 cid, long long seen_time, long long active_time, array.array records
+    )
+    cpdef released(self, u32 gid, array.array records)
+    cpdef delayed(self, u32 gid, array.array records)
+    cpdef came_due(self, u32 gid, array.array ids)
+    @cython.locals(data=bytearray)
+    cdef _group_list(self, int kind, u32 gid, array.array records, Py_ssize_t words)

@@ -36,6 +36,7 @@ bytes; an id is two u64. Kinds below 0x10 belong to the journal.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -49,7 +50,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_part, put_u8, put_u32, put_u64
+    from headwater.memory import append_part, put_i64, put_u8, put_u32, put_u64, put_words
 
 ID_BYTES = 16
 HEADROOM = 96
@@ -86,8 +87,6 @@ DELIVERED = Struct("<BIIQQQQQIqB")
 GROUP_LIST = Struct("<BII")
 OWNED = Struct("<BIIqqI")
 ID = Struct("<QQ")
-ID_COUNT = Struct("<QQQ")
-ID_TIME_COUNT = Struct("<QQQQ")
 
 
 class FactBuffer:
@@ -317,46 +316,54 @@ class FactBuffer:
         noack: bool,
     ) -> None:
         if not self.muted:
-            self.data += DELIVERED.pack(
-                0x40, gid, cid, time, *first, *last, count, entries_read, noack
-            )
+            data = self.data
+            put_u8(data, 0x40)
+            put_u32(data, gid)
+            put_u32(data, cid)
+            put_u64(data, time)
+            put_u64(data, first[0])
+            put_u64(data, first[1])
+            put_u64(data, last[0])
+            put_u64(data, last[1])
+            put_u32(data, count)
+            put_i64(data, entries_read)
+            put_u8(data, noack)
 
-    def acknowledged(self, gid: int, ids: Sequence[tuple[int, int]]) -> None:
-        if not self.muted:
-            self.data += GROUP_LIST.pack(0x41, gid, len(ids))
-            self._ids(ids)
+    def acknowledged(self, gid: int, ids: array[int]) -> None:
+        self._group_list(0x41, gid, ids, 2)
 
     def owned(
-        self,
-        gid: int,
-        cid: int,
-        seen_time: int,
-        active_time: int,
-        records: Sequence[tuple[int, int, int, int]],
+        self, gid: int, cid: int, seen_time: int, active_time: int, records: array[int]
     ) -> None:
         if not self.muted:
-            self.data += OWNED.pack(0x42, gid, cid, seen_time, active_time, len(records))
-            for record in records:
-                self.data += ID_TIME_COUNT.pack(*record)
+            data = self.data
+            put_u8(data, 0x42)
+            put_u32(data, gid)
+            put_u32(data, cid)
+            put_i64(data, seen_time)
+            put_i64(data, active_time)
+            put_u32(data, len(records) // 4)
+            put_words(data, records)
 
-    def released(self, gid: int, records: Sequence[tuple[int, int, int]]) -> None:
-        if not self.muted:
-            self.data += GROUP_LIST.pack(0x43, gid, len(records))
-            for record in records:
-                self.data += ID_COUNT.pack(*record)
+    def released(self, gid: int, records: array[int]) -> None:
+        self._group_list(0x43, gid, records, 3)
 
-    def delayed(self, gid: int, records: Sequence[tuple[int, int, int, int]]) -> None:
-        if not self.muted:
-            self.data += GROUP_LIST.pack(0x44, gid, len(records))
-            for record in records:
-                self.data += ID_TIME_COUNT.pack(*record)
+    def delayed(self, gid: int, records: array[int]) -> None:
+        self._group_list(0x44, gid, records, 4)
 
-    def came_due(self, gid: int, ids: Sequence[tuple[int, int]]) -> None:
-        if not self.muted:
-            self.data += GROUP_LIST.pack(0x45, gid, len(ids))
-            self._ids(ids)
+    def came_due(self, gid: int, ids: array[int]) -> None:
+        self._group_list(0x45, gid, ids, 2)
 
     # --- parts ----------------------------------------------------------------------------------
+
+    def _group_list(self, kind: int, gid: int, records: array[int], words: int) -> None:
+        """A fact that is a group and records of so many words."""
+        if not self.muted:
+            data = self.data
+            put_u8(data, kind)
+            put_u32(data, gid)
+            put_u32(data, len(records) // words)
+            put_words(data, records)
 
     def _texts(self, texts: Iterable[bytes]) -> None:
         for text in texts:

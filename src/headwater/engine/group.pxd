@@ -1,27 +1,81 @@
-# Attributes as C fields; their values are the plain source's own.
+cimport cython
+from cpython cimport array
+from headwater.engine.delivery_order cimport DeliveryOrder
+from headwater.engine.entry_log cimport Span
+from headwater.engine.facts cimport FactBuffer
+from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.pending cimport PendingList
+from headwater.engine.stream cimport Stream
+from headwater.memory_c cimport u64, word_at
 
 
 cdef class Consumer:
-    cdef public object cid
-    cdef public object name
-    cdef public object seen_time
-    cdef public object active_time
-    cdef public object pending
+    cdef public Py_ssize_t cid
+    cdef public bytes name
+    cdef public long long seen_time
+    cdef public long long active_time
+    cdef public Py_ssize_t pending
 
 
 cdef class ConsumerGroup:
-    cdef public object stream
-    cdef public object keyspace
-    cdef public object facts
-    cdef public object name
-    cdef public object gid
-    cdef public object last_id
-    cdef public object entries_read
-    cdef public object consumers
-    cdef public object by_cid
-    cdef public object next_cid
-    cdef public object pel
-    cdef public object order
-    cdef public object released
-    cdef public object delayed
-    cdef public object due_order
+    cdef public Stream stream
+    cdef public Keyspace keyspace
+    cdef public FactBuffer facts
+    cdef public bytes name
+    cdef public Py_ssize_t gid
+    cdef public tuple last_id
+    cdef public long long entries_read
+    cdef public dict consumers
+    cdef public dict by_cid
+    cdef public Py_ssize_t next_cid
+    cdef public PendingList pel
+    cdef public DeliveryOrder order
+    cdef public dict released
+    cdef public dict delayed
+    cdef public list due_order
+
+    @cython.locals(at=Py_ssize_t)
+    cpdef bint owns(self, Consumer consumer, u64 ms, u64 seq) except -1
+    @cython.locals(
+        stream=Stream, read="long long", last=tuple, done=Py_ssize_t, span=Span, at=Py_ssize_t,
+        ids=array.array, counted=bint,
+    )
+    cpdef long long entries_read_after(self, list spans, long long count) except? -1
+    cpdef see(self, Consumer consumer, long long now_ms)
+    @cython.locals(spans=list, span=Span)
+    cpdef deliver(
+        self, Consumer consumer, long long time, tuple first, tuple last, Py_ssize_t count,
+        long long entries_read, bint noack,
+    )
+    @cython.locals(
+        pel=PendingList, done=Py_ssize_t, total=Py_ssize_t, ms=u64, seq=u64, at=Py_ssize_t,
+        count=Py_ssize_t,
+    )
+    cpdef acknowledge(self, array.array ids)
+    @cython.locals(
+        pel=PendingList, order=DeliveryOrder, cid=Py_ssize_t, begun=Py_ssize_t, run=Py_ssize_t,
+        run_time=u64, base=Py_ssize_t, ms=u64, seq=u64, time=u64, count=u64, at=Py_ssize_t,
+    )
+    cpdef own(
+        self, Consumer consumer, array.array records, long long seen_time, long long active_time
+    )
+    @cython.locals(base=Py_ssize_t, ms=u64, seq=u64)
+    cpdef release(self, array.array records)
+    @cython.locals(base=Py_ssize_t, ms=u64, seq=u64, due=u64)
+    cpdef delay(self, array.array records)
+    @cython.locals(ended=Py_ssize_t, base=Py_ssize_t, at=Py_ssize_t, entry_id=tuple)
+    cpdef end_delay(self, array.array ids)
+    cdef _seen(self, Consumer consumer, long long seen_time, long long active_time)
+    @cython.locals(pel=PendingList, ms=u64, seq=u64, count=Py_ssize_t, at=Py_ssize_t)
+    cdef _add(
+        self, Consumer consumer, array.array ids, Py_ssize_t first, Py_ssize_t end, long long time
+    )
+    @cython.locals(at=Py_ssize_t)
+    cdef _disown(self, u64 ms, u64 seq, u64 time, u64 count)
+    @cython.locals(
+        pel=PendingList, end=Py_ssize_t, behind=Py_ssize_t, owner=u64, consumer=Consumer,
+        one=Py_ssize_t,
+    )
+    cdef _leave_run(self, Py_ssize_t at, Py_ssize_t count)
+    cdef _leave(self, Py_ssize_t at)
+    cdef _leave_unowned(self, tuple entry_id)

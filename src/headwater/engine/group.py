@@ -10,24 +10,34 @@ Rule 2. A consumer's ``pending`` is the number of records that name it.
 Rule 3. ``last_id`` rises with deliveries and falls only by XGROUP SETID.
 Rule 4. ``entries_read`` is a number or `UNKNOWN`; it is never guessed.
 
-Methods from `set_id` on are mutators: they obey, and write one fact each.
+Methods from `set_id` on are mutators: they obey, and write one fact each. Many ids, or records that
+begin with one, are words side by side in one array (`headwater.model.flat_words`).
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.engine.delivery_order import DeliveryOrder
-from headwater.engine.pending import NOBODY, NOWHERE, PendingList
+from headwater.engine.entry_log import Span
+from headwater.engine.pending import NOBODY, PendingList
 from headwater.limits import MAX_ENTRIES_COUNT
+from headwater.model import UNKNOWN, flat_words
 
 if TYPE_CHECKING:
+    from headwater import _cython as cython
     from headwater.engine.stream import Stream
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
 
-UNKNOWN = -1
-"""``entries_read`` that cannot be told; nil on the wire."""
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import word_at
 
 NEVER = -1
 """``active_time`` of a consumer that has never been given an entry."""
@@ -81,16 +91,16 @@ class ConsumerGroup:
     def owns(self, consumer: Consumer | None, ms: int, seq: int) -> bool:
         """``ms-seq`` is pending under exactly this consumer."""
         at = self.pel.find(ms, seq)
-        return consumer is not None and at != NOWHERE and self.pel.owner(at) == consumer.cid
+        return consumer is not None and at >= 0 and self.pel.owner(at) == consumer.cid
 
     def next_due(self) -> int | None:
         """The earliest due time of a delayed entry, Unix ms."""
         return self.due_order[0][0] if self.due_order else None
 
-    def due(self, now_ms: int) -> list[tuple[int, int]]:
+    def due(self, now_ms: int) -> array[int]:
         """Delayed ids whose time has come, by (due, id)."""
         end = bisect_right(self.due_order, now_ms, key=lambda item: item[0])
-        return [(ms, seq) for _, ms, seq in self.due_order[:end]]
+        return flat_words([one[1:] for one in self.due_order[:end]])
 
     def lag(self) -> int | None:
         """Entries that the group has still to read, None where it cannot be told."""
@@ -105,19 +115,22 @@ class ConsumerGroup:
         read = stream.entries_read_at(self.last_id)
         return None if read == UNKNOWN else stream.entries_added - read
 
-    def entries_read_after(self, ids: Iterable[tuple[int, int]], count: int) -> int:
-        """``entries_read`` once the ``count`` next live entries, ``ids``, have been delivered.
+    def entries_read_after(self, spans: list[Span], count: int) -> int:
+        """``entries_read`` once the ``count`` next live entries, ``spans``, have been delivered.
 
         Entry by entry as Redis does it, until no deletion lies ahead; from there one each.
         """
         stream = self.stream
-        read, last = self.entries_read, self.last_id
-        for done, entry_id in enumerate(ids):
-            counted = read != UNKNOWN and not stream.has_tombstone_from(*last)
-            if counted and last >= stream.log.first():
-                return min(read + count - done, MAX_ENTRIES_COUNT)
-            read = stream.entries_read_at(entry_id)
-            last = entry_id
+        read, last, done = self.entries_read, self.last_id, 0
+        for span in spans:
+            for at in range(span.first, span.end):
+                counted = read != UNKNOWN and not stream.has_tombstone_from(last[0], last[1])
+                if counted and last >= stream.log.first():
+                    return min(read + count - done, MAX_ENTRIES_COUNT)
+                ids = span.block.ids
+                last = (word_at(ids, 2 * at), word_at(ids, 2 * at + 1))
+                read = stream.entries_read_at(last)
+                done += 1
         return read
 
     # --- mutators: the group and its consumers --------------------------------------------------
@@ -169,7 +182,6 @@ class ConsumerGroup:
         last: tuple[int, int],
         count: int,
         entries_read: int,
-        *,
         noack: bool,
     ) -> None:
         """Give the ``count`` live entries from ``first`` to ``last``, all past ``last_id``, to
@@ -181,95 +193,162 @@ class ConsumerGroup:
             spans, total = self.stream.log.spans(first, last)
             assert total == count, f"{total} entries between {first} and {last}, not {count}"
             for span in spans:
-                for ms, seq in span.ids():
-                    self._put(ms, seq, consumer.cid, time, 1)
+                self._add(consumer, span.block.ids, span.first, span.end, time)
         self.facts.delivered(self.gid, consumer.cid, time, first, last, count, entries_read, noack)
 
-    def acknowledge(self, ids: Sequence[tuple[int, int]]) -> None:
-        """Forget these pending entries, whoever owns them."""
-        for ms, seq in ids:
-            at = self.pel.find(ms, seq)
-            assert at != NOWHERE, f"{ms}-{seq} is not pending"
-            self._forget(at)
+    def acknowledge(self, ids: array[int]) -> None:
+        """Forget these pending entries, whoever owns them; each is named once."""
+        pel, done, total = self.pel, 0, len(ids) // 2
+        while done < total:
+            ms, seq = word_at(ids, 2 * done), word_at(ids, 2 * done + 1)
+            at = pel.find(ms, seq)
+            assert at >= 0, f"{ms}-{seq} is not pending"
+            count = pel.same_ids(at, ids, done)
+            self._leave_run(at, count)
+            pel.remove(at, count)
+            done += count
+        if not pel.length:
+            self.order.clear()
         self.facts.acknowledged(self.gid, ids)
 
     def own(
-        self,
-        consumer: Consumer,
-        records: Sequence[tuple[int, int, int, int]],
-        seen_time: int,
-        active_time: int,
+        self, consumer: Consumer, records: array[int], seen_time: int, active_time: int
     ) -> None:
         """Make ``consumer`` own each ``(ms, seq, delivery time, count)``, pending before or not."""
         self._seen(consumer, seen_time, active_time)
-        for ms, seq, time, count in records:
-            self._put(ms, seq, consumer.cid, time, count)
-        self.facts.owned(self.gid, consumer.cid, seen_time, active_time, records)
+        pel, order, cid = self.pel, self.order, consumer.cid
+        begun, run, run_time = 0, 0, 0
+        for base in range(0, len(records), 4):
+            ms, seq = word_at(records, base), word_at(records, base + 1)
+            time, count = word_at(records, base + 2), word_at(records, base + 3)
+            at = pel.find(ms, seq)
+            if run and (at != begun + run or time != run_time):
+                order.add(begun, run, run_time)
+                run = 0
+            if at < 0:
+                at = pel.insert(ms, seq, cid, time, count)
+            else:
+                self._leave(at)
+                pel.change(at, cid, time, count)
+            consumer.pending += 1
+            if not run:
+                begun, run_time = at, time
+            run += 1
+        if run:
+            order.add(begun, run, run_time)
+        self.facts.owned(self.gid, cid, seen_time, active_time, records)
 
-    def release(self, records: Sequence[tuple[int, int, int]]) -> None:
+    def release(self, records: array[int]) -> None:
         """Take the owner from each ``(ms, seq, count)`` and put it at the end of the zone."""
-        for ms, seq, count in records:
-            self._put(ms, seq, NOBODY, 0, count)
+        for base in range(0, len(records), 3):
+            ms, seq = word_at(records, base), word_at(records, base + 1)
+            self._disown(ms, seq, 0, word_at(records, base + 2))
             self.released[ms, seq] = None
         self.facts.released(self.gid, records)
         self.stream.db.signal(self.stream.key)
 
-    def delay(self, records: Sequence[tuple[int, int, int, int]]) -> None:
+    def delay(self, records: array[int]) -> None:
         """Take the owner from each ``(ms, seq, due, count)`` until its due time."""
-        for ms, seq, due, count in records:
-            self._put(ms, seq, NOBODY, due, count)
+        before = self.next_due()
+        for base in range(0, len(records), 4):
+            ms, seq = word_at(records, base), word_at(records, base + 1)
+            due = word_at(records, base + 2)
+            self._disown(ms, seq, due, word_at(records, base + 3))
             self.delayed[ms, seq] = due
             insort(self.due_order, (due, ms, seq))
         self.facts.delayed(self.gid, records)
         self.keyspace.delaying[self.gid] = self
-        self.keyspace.note_due(self.due_order[0][0], self.gid)
+        if self.due_order[0][0] != before:
+            self.keyspace.note_due(self.due_order[0][0], self.gid)
 
-    def end_delay(self, ids: Sequence[tuple[int, int]]) -> None:
+    def end_delay(self, ids: array[int]) -> None:
         """The time of these delayed entries has come: to the end of the zone, in this order."""
-        for ms, seq in ids:
-            count = self.pel.delivery_count(self.pel.find(ms, seq))
-            self._put(ms, seq, NOBODY, 0, count)
-            self.released[ms, seq] = None
+        ended = len(ids) // 2
+        assert flat_words([one[1:] for one in self.due_order[:ended]]) == ids, "not the next due"
+        del self.due_order[:ended]
+        for base in range(0, 2 * ended, 2):
+            entry_id = (word_at(ids, base), word_at(ids, base + 1))
+            at = self.pel.find(entry_id[0], entry_id[1])
+            self.pel.change(at, NOBODY, 0, self.pel.delivery_count(at))
+            del self.delayed[entry_id]
+            self.released[entry_id] = None
+        if self.due_order:
+            self.keyspace.note_due(self.due_order[0][0], self.gid)
+        else:
+            del self.keyspace.delaying[self.gid]
         self.facts.came_due(self.gid, ids)
         self.stream.db.signal(self.stream.key)
 
     # --- parts ----------------------------------------------------------------------------------
+
+    def mark_gone(self, ids: Sequence[tuple[int, int]]) -> None:
+        """These entries were deleted from the stream; part of `Stream.delete`."""
+        if self.pel.length:
+            for ms, seq in ids:
+                self.pel.mark_gone(ms, seq)
 
     def _seen(self, consumer: Consumer, seen_time: int, active_time: int) -> None:
         consumer.seen_time, consumer.active_time = seen_time, active_time
         if self.keyspace.unseen:
             self.keyspace.forget_seen(self.gid, consumer.cid)
 
-    def _put(self, ms: int, seq: int, owner: int, time: int, count: int) -> None:
-        """Set a record's owner, time and count; make it if it is not there."""
+    def _add(self, consumer: Consumer, ids: array[int], first: int, end: int, time: int) -> None:
+        """Make the entries ``first`` to ``end``-1 of a block pending, delivered once: all at once from
+        the first on that is past all that are pending."""
+        pel = self.pel
+        while first < end:
+            ms, seq = word_at(ids, 2 * first), word_at(ids, 2 * first + 1)
+            count = 1
+            if pel.ends_before(ms, seq):
+                count = end - first
+                at = pel.append(ids, first, end, time, consumer.cid)
+            else:
+                at = pel.find(ms, seq)
+                if at < 0:
+                    at = pel.insert(ms, seq, consumer.cid, time, 1)
+                else:
+                    self._leave(at)
+                    pel.change(at, consumer.cid, time, 1)
+            consumer.pending += count
+            self.order.add(at, count, time)
+            first += count
+
+    def _disown(self, ms: int, seq: int, time: int, count: int) -> None:
+        """Let a record have no owner, and this time and count; make it if it is not there."""
         at = self.pel.find(ms, seq)
-        if at == NOWHERE:
-            at = self.pel.insert(ms, seq, owner=owner, time=time, count=count)
+        if at < 0:
+            self.pel.insert(ms, seq, NOBODY, time, count)
         else:
-            self._leave(at, ms, seq)
-            self.pel.change(at, owner=owner, time=time, count=count)
-        if owner != NOBODY:
-            self.by_cid[owner].pending += 1
-            self.order.add(at, time, ms, seq)
+            self._leave(at)
+            self.pel.change(at, NOBODY, time, count)
 
-    def _forget(self, at: int) -> None:
-        self._leave(at, *self.pel.id(at))
-        self.pel.remove(at)
-        if not self.pel.length:
-            self.order.clear()
+    def _leave_run(self, at: int, count: int) -> None:
+        """Take ``count`` records of one block off whoever has them."""
+        pel, end = self.pel, at + count
+        while at < end:
+            owner, behind = pel.owner(at), at + 1
+            while behind < end and pel.owner(behind) == owner:
+                behind += 1
+            if owner:
+                consumer = self.by_cid[owner]
+                consumer.pending -= behind - at
+            else:
+                for one in range(at, behind):
+                    self._leave_unowned(pel.id(one))
+            at = behind
 
-    def _leave(self, at: int, ms: int, seq: int) -> None:
+    def _leave(self, at: int) -> None:
         """Take the record at ``at`` off its consumer, the zone or the delayed."""
-        owner = self.pel.owner(at)
-        if owner != NOBODY:
-            self.by_cid[owner].pending -= 1
-        elif (ms, seq) in self.released:
-            del self.released[ms, seq]
-        else:
-            due = self.delayed.pop((ms, seq))
-            place = bisect_left(self.due_order, (due, ms, seq))
-            del self.due_order[place]
-            if not self.due_order:
-                self.keyspace.delaying.pop(self.gid, None)
-            elif place == 0:
-                self.keyspace.note_due(self.due_order[0][0], self.gid)
+        self._leave_run(at, 1)
+
+    def _leave_unowned(self, entry_id: tuple[int, int]) -> None:
+        if entry_id in self.released:
+            del self.released[entry_id]
+            return
+        due = self.delayed.pop(entry_id)
+        place = bisect_left(self.due_order, (due, *entry_id))
+        del self.due_order[place]
+        if not self.due_order:
+            self.keyspace.delaying.pop(self.gid, None)
+        elif place == 0 and self.due_order[0][0] != due:
+            self.keyspace.note_due(self.due_order[0][0], self.gid)

@@ -1,41 +1,73 @@
 cimport cython
+from cpython cimport array
+from headwater.engine.pending_block cimport PendingBlock
+from headwater.memory_c cimport remove_words, set_word, u64, word_at
+
+cdef Py_ssize_t _WORDS, _SHIFT, _MASK
+cdef u64 _BIG
 
 
-cdef class PendingBlock:
-    cdef public object words
-    cdef public unsigned long long min_time
-    cdef public unsigned long long owners
-
-    cpdef Py_ssize_t count(self)
-    @cython.locals(at=Py_ssize_t, words=object)
-    cpdef Py_ssize_t first_of(self, unsigned long long owner, Py_ssize_t index)
-    @cython.locals(
-        low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, found="unsigned long long"
-    )
-    cpdef Py_ssize_t lower_bound(self, unsigned long long ms, unsigned long long seq)
+@cython.locals(there=Py_ssize_t, most=Py_ssize_t)
+cdef Py_ssize_t _room_of(PendingBlock block) except -1
 
 
 cdef class PendingList:
     cdef public list blocks
     cdef public Py_ssize_t length
     cdef public dict big_counts
+    cdef Py_ssize_t _near
 
-    cpdef Py_ssize_t find(self, unsigned long long ms, unsigned long long seq)
-    @cython.locals(index=Py_ssize_t)
-    cpdef Py_ssize_t seek(self, unsigned long long ms, unsigned long long seq)
-    @cython.locals(block=Py_ssize_t)
-    cpdef Py_ssize_t after(self, Py_ssize_t at)
-    @cython.locals(block=Py_ssize_t)
-    cpdef Py_ssize_t before(self, Py_ssize_t at)
-    @cython.locals(number=Py_ssize_t, index=Py_ssize_t, found=Py_ssize_t)
-    cpdef Py_ssize_t owned_from(self, Py_ssize_t at, unsigned long long owner)
-    cpdef Py_ssize_t delivered_from(self, Py_ssize_t at, object time)
-    cpdef Py_ssize_t block_start(self, Py_ssize_t block)
-    @cython.locals(index=Py_ssize_t)
+    @cython.locals(number=Py_ssize_t, found=Py_ssize_t, block=PendingBlock)
+    cpdef Py_ssize_t find(self, u64 ms, u64 seq) except -2
+    @cython.locals(number=Py_ssize_t, block=PendingBlock)
+    cpdef Py_ssize_t seek(self, u64 ms, u64 seq) except -2
+    @cython.locals(block=PendingBlock)
+    cpdef Py_ssize_t after(self, Py_ssize_t at) except -2
+    @cython.locals(number=Py_ssize_t, block=PendingBlock)
+    cpdef Py_ssize_t before(self, Py_ssize_t at) except -2
+    @cython.locals(found=Py_ssize_t, block=PendingBlock)
+    cpdef Py_ssize_t owned_from(self, Py_ssize_t at, u64 owner) except -2
+    @cython.locals(block=PendingBlock)
+    cpdef Py_ssize_t delivered_from(self, Py_ssize_t at, long long time) except -2
+    @cython.locals(block=PendingBlock)
+    cpdef Py_ssize_t block_start(self, Py_ssize_t number) except -2
+    cpdef PendingBlock block_at(self, Py_ssize_t at)
+    @cython.locals(number=Py_ssize_t, block=PendingBlock)
+    cpdef tuple last(self)
+    @cython.locals(number=Py_ssize_t, block=PendingBlock)
+    cdef bint ends_before(self, u64 ms, u64 seq) except -1
+    cdef Py_ssize_t same_ids(self, Py_ssize_t at, array.array ids, Py_ssize_t start) except -1
+    @cython.locals(kept=Py_ssize_t, at=Py_ssize_t, ms=u64, seq=u64)
+    cpdef keep_pending(self, array.array ids)
     cpdef tuple id(self, Py_ssize_t at)
-    cpdef unsigned long long time(self, Py_ssize_t at)
-    cpdef unsigned long long owner(self, Py_ssize_t at)
+    cpdef u64 ms(self, Py_ssize_t at) except? 0
+    cpdef u64 seq(self, Py_ssize_t at) except? 0
+    cpdef u64 time(self, Py_ssize_t at) except? 0
+    cpdef u64 owner(self, Py_ssize_t at) except? 0
+    @cython.locals(count=u64)
+    cpdef u64 delivery_count(self, Py_ssize_t at) except? 0
     @cython.locals(
-        low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, found="unsigned long long"
+        start=Py_ssize_t, number=Py_ssize_t, block=PendingBlock, room=Py_ssize_t,
+        count=Py_ssize_t, found=Py_ssize_t,
     )
-    cpdef Py_ssize_t _block_of(self, unsigned long long ms, unsigned long long seq)
+    cpdef Py_ssize_t append(
+        self, array.array ids, Py_ssize_t first, Py_ssize_t end, u64 time, u64 owner
+    ) except -2
+    @cython.locals(number=Py_ssize_t, block=PendingBlock, place=Py_ssize_t, at=Py_ssize_t)
+    cpdef Py_ssize_t insert(self, u64 ms, u64 seq, u64 owner, u64 time, u64 count) except -2
+    @cython.locals(block=PendingBlock)
+    cpdef change(self, Py_ssize_t at, u64 owner, u64 time, u64 count)
+    @cython.locals(block=PendingBlock, kept=list, last=PendingBlock)
+    cpdef Py_ssize_t remove_owner(self, u64 owner) except -1
+    @cython.locals(number=Py_ssize_t, at=Py_ssize_t)
+    cdef _remove_from(self, PendingBlock block, u64 owner)
+    @cython.locals(number=Py_ssize_t, block=PendingBlock, there=Py_ssize_t, one=Py_ssize_t)
+    cpdef remove(self, Py_ssize_t at, Py_ssize_t count=*)
+    @cython.locals(at=Py_ssize_t)
+    cpdef mark_gone(self, u64 ms, u64 seq)
+    @cython.locals(
+        blocks=list, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, block=PendingBlock
+    )
+    cdef Py_ssize_t _block_of(self, u64 ms, u64 seq) except -1
+    @cython.locals(left=Py_ssize_t, lower=PendingBlock, upper=PendingBlock)
+    cdef _merge(self, Py_ssize_t number)

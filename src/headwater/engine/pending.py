@@ -1,19 +1,14 @@
 """The pending entries list of a group: what was delivered and is not settled, in id order.
 
-    blocks ──▶ PendingBlock  ms seq time owner·count │ ms seq time owner·count │ …   ≤ 256 records
-               min_time: no record of the block has an earlier time
-               owners: a bit for each owner, its number modulo 64, of any record of the block
+    blocks ──▶ PendingBlock │ PendingBlock │ …   up to 256 records each (pending_block.py)
 
-A record is four 64-bit words, 32 bytes: the id, the delivery time in Unix ms, and the owner (the
-consumer's number in its group, 0 for nobody) in the high half of a word whose low half is the
-delivery count. Counts of 2**32-1 and more stand in a side table.
-
-Rule 1. Ids rise from record to record and from block to block; an id occurs once.
-Rule 2. ``min_time`` is a lower bound: setting a later time leaves it, a scan may raise it. So is
-        the set ``owners`` too large rather than too small, and a scan may reduce it.
-Rule 3. The time of a released record is 0; that of a delayed one is its due time, so that a scan
+Rule 1. Ids rise from record to record and from block to block; an id occurs once. A block without a
+        record does not exist.
+Rule 2. The time of a released record is 0; that of a delayed one is its due time, so that a scan
         for idle entries passes over both kinds of block alike.
-Rule 4. A position is good until the next insert or remove.
+Rule 3. A position is good until the next insert or remove.
+Rule 4. A block that may have a record whose entry was deleted is ``dangling``. (Entries that were
+        trimmed are those up to an id that the stream knows.)
 
 Only `ConsumerGroup` changes a list; commands read it.
 """
@@ -21,8 +16,21 @@ Only `ConsumerGroup` changes a list; commands read it.
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
 
+from headwater.engine.pending_block import BIG, PendingBlock
 from headwater.limits import PENDING_BLOCK_RECORDS
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import remove_words, set_word, word_at
 
 NOBODY = 0
 """Owner of a released or delayed entry."""
@@ -32,78 +40,9 @@ NOWHERE = -1
 
 _WORDS = 4
 _SHIFT = 20
-"""A position is the block's index shifted by so many bits, plus the record's index."""
+"""A position is the block's number shifted by so many bits, plus the record's number in it."""
 _MASK = (1 << _SHIFT) - 1
 _BIG = 2**32 - 1
-_OWNER_BITS = 63
-"""Owners are told apart in ``PendingBlock.owners`` by so much of their number."""
-
-
-class PendingBlock:
-    """Up to 256 records; see the drawing above."""
-
-    def __init__(self) -> None:
-        self.words: array[int] = array("Q")
-        self.min_time = 2**64 - 1
-        self.owners = 0
-
-    def copy(self) -> PendingBlock:
-        made = PendingBlock()
-        made.words, made.min_time, made.owners = self.words[:], self.min_time, self.owners
-        return made
-
-    def count(self) -> int:
-        return len(self.words) // _WORDS
-
-    def take_over(self, above: PendingBlock) -> None:
-        """Append the records of the block above."""
-        self.words.extend(above.words)
-        self.min_time = min(self.min_time, above.min_time)
-        self.owners |= above.owners
-
-    def settle_min_time(self) -> None:
-        """Make ``min_time`` exact again; a scan does so before it looks into the block."""
-        self.min_time = min(self.words[2::_WORDS])
-
-    def first_of(self, owner: int, index: int) -> int:
-        """Index of the first record from ``index`` on that ``owner`` owns, or `NOWHERE`."""
-        if not self.owners >> (owner & _OWNER_BITS) & 1:
-            return NOWHERE
-        words = self.words
-        for at in range(index * _WORDS + 3, len(words), _WORDS):
-            if words[at] >> 32 == owner:
-                return at // _WORDS
-        if index == 0:
-            self.settle_owners()
-        return NOWHERE
-
-    def all_delivered_after(self, time: int) -> bool:
-        """Every record is owned and was delivered after ``time``."""
-        if self.owners & 1 << NOBODY:
-            return False
-        if self.min_time <= time:
-            self.settle_min_time()
-        return self.min_time > time
-
-    def settle_owners(self) -> None:
-        """Make ``owners`` exact again."""
-        owners = 0
-        for word in self.words[3::_WORDS]:
-            owners |= 1 << (word >> 32 & _OWNER_BITS)
-        self.owners = owners
-
-    def lower_bound(self, ms: int, seq: int) -> int:
-        """Index of the first record whose id is at least ``ms-seq``."""
-        words = self.words
-        low, high = 0, len(words) // _WORDS
-        while low < high:
-            middle = (low + high) // 2
-            found = words[_WORDS * middle]
-            if found < ms or (found == ms and words[_WORDS * middle + 1] < seq):
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 class PendingList:
@@ -119,6 +58,8 @@ class PendingList:
         self.blocks: list[PendingBlock] = []
         self.length = 0
         self.big_counts: dict[tuple[int, int], int] = {}
+        self._near = 0
+        """The block in which an id was found last: the next one mostly stands there too."""
 
     def __len__(self) -> int:
         return self.length
@@ -134,170 +75,238 @@ class PendingList:
 
     def find(self, ms: int, seq: int) -> int:
         """The position of ``ms-seq``, or `NOWHERE`."""
-        at = self.seek(ms, seq)
-        if at != NOWHERE and self.id(at) == (ms, seq):
-            return at
-        return NOWHERE
+        number = self._block_of(ms, seq)
+        if number == len(self.blocks):
+            return -1
+        block = self.blocks[number]
+        found = block.find(ms, seq)
+        return found if found < 0 else (number << _SHIFT) | found
 
     def seek(self, ms: int, seq: int) -> int:
         """The position of the first record whose id is at least ``ms-seq``, or `NOWHERE`."""
-        index = self._block_of(ms, seq)
-        if index == len(self.blocks):
-            return NOWHERE
-        return (index << _SHIFT) | self.blocks[index].lower_bound(ms, seq)
+        number = self._block_of(ms, seq)
+        if number == len(self.blocks):
+            return -1
+        block = self.blocks[number]
+        return (number << _SHIFT) | block.lower_bound(ms, seq)
 
     def after(self, at: int) -> int:
         """The position behind ``at``, or `NOWHERE`."""
-        block = at >> _SHIFT
-        if (at & _MASK) + 1 < self.blocks[block].count():
+        block = self.block_at(at)
+        if (at & _MASK) + 1 < block.end:
             return at + 1
-        return self.block_start(block + 1)
+        return self.block_start((at >> _SHIFT) + 1)
 
     def before(self, at: int) -> int:
         """The position before ``at``, or `NOWHERE`."""
-        if at & _MASK:
+        block = self.block_at(at)
+        if at & _MASK > block.head:
             return at - 1
-        block = (at >> _SHIFT) - 1
-        return (block << _SHIFT) | (self.blocks[block].count() - 1) if block >= 0 else NOWHERE
+        number = (at >> _SHIFT) - 1
+        if number < 0:
+            return -1
+        block = self.blocks[number]
+        return (number << _SHIFT) | (block.end - 1)
 
     def owned_from(self, at: int, owner: int) -> int:
         """The position of the first record from ``at`` on that ``owner`` owns, or `NOWHERE`; blocks
         without one are passed over."""
-        number, index = at >> _SHIFT, at & _MASK
-        while at != NOWHERE and number < len(self.blocks):
-            found = self.blocks[number].first_of(owner, index)
-            if found != NOWHERE:
-                return (number << _SHIFT) | found
-            number += 1
-            index = 0
-        return NOWHERE
+        while at >= 0:
+            block = self.block_at(at)
+            found = block.first_of(owner, at & _MASK)
+            if found >= 0:
+                return at - (at & _MASK) + found
+            at = self.block_start((at >> _SHIFT) + 1)
+        return at
 
     def delivered_from(self, at: int, time: int) -> int:
         """``at``, or where it begins a block, the beginning of the first block that has a record which
         is unowned or was delivered by ``time``; `NOWHERE` when none has."""
-        while (
-            at != NOWHERE and not at & _MASK and self.blocks[at >> _SHIFT].all_delivered_after(time)
-        ):
+        while at >= 0:
+            block = self.block_at(at)
+            if at & _MASK != block.head or not block.all_delivered_after(time):
+                break
             at = self.block_start((at >> _SHIFT) + 1)
         return at
 
-    def block_start(self, block: int) -> int:
-        """The position of the first record of block number ``block``, or `NOWHERE`."""
-        return block << _SHIFT if block < len(self.blocks) else NOWHERE
+    def block_start(self, number: int) -> int:
+        """The position of the first record of block number ``number``, or `NOWHERE`."""
+        if number >= len(self.blocks):
+            return -1
+        block = self.blocks[number]
+        return (number << _SHIFT) | block.head
 
-    def block_at(self, at: int) -> tuple[int, PendingBlock]:
-        """Number and block of a position, for scans that pass over whole blocks."""
-        return at >> _SHIFT, self.blocks[at >> _SHIFT]
+    def block_at(self, at: int) -> PendingBlock:
+        """The block of a position, for scans that pass over whole blocks."""
+        return self.blocks[at >> _SHIFT]
 
     @staticmethod
-    def index_in_block(at: int) -> int:
+    def number_of(at: int) -> int:
+        """The number of the block of a position."""
+        return at >> _SHIFT
+
+    @staticmethod
+    def number_in_block(at: int) -> int:
         """Which record of its block a position means."""
         return at & _MASK
 
     def first(self) -> tuple[int, int]:
         """Smallest id; the list is not empty."""
-        words = self.blocks[0].words
-        return words[0], words[1]
+        return self.id(self.block_start(0))
 
     def last(self) -> tuple[int, int]:
         """Greatest id; the list is not empty."""
-        words = self.blocks[-1].words
-        return words[-_WORDS], words[1 - _WORDS]
+        number = len(self.blocks) - 1
+        block = self.blocks[number]
+        return self.id((number << _SHIFT) | (block.end - 1))
+
+    def ends_before(self, ms: int, seq: int) -> bool:
+        """All ids are less than ``ms-seq``."""
+        number = len(self.blocks) - 1
+        if number < 0:
+            return True
+        block = self.blocks[number]
+        return block.ends_before(ms, seq)
+
+    def same_ids(self, at: int, ids: array[int], start: int) -> int:
+        """How many records from ``at`` on, of the same block, have just the ids from number ``start``
+        on, of two words each."""
+        return self.block_at(at).same_ids(at & _MASK, ids, start)
+
+    def keep_pending(self, ids: array[int]) -> None:
+        """Take out of ``ids``, two words each, those that are not in the list."""
+        kept = 0
+        for at in range(0, len(ids), 2):
+            ms, seq = word_at(ids, at), word_at(ids, at + 1)
+            if self.find(ms, seq) >= 0:
+                set_word(ids, kept, ms)
+                set_word(ids, kept + 1, seq)
+                kept += 2
+        remove_words(ids, kept, len(ids) - kept)
 
     # --- reading --------------------------------------------------------------------------------
 
     def id(self, at: int) -> tuple[int, int]:
-        words = self.blocks[at >> _SHIFT].words
-        index = (at & _MASK) * _WORDS
-        return words[index], words[index + 1]
+        return self.ms(at), self.seq(at)
+
+    def ms(self, at: int) -> int:
+        """The first half of the id."""
+        return word_at(self.block_at(at).words, (at & _MASK) * _WORDS)
+
+    def seq(self, at: int) -> int:
+        """The second half of the id."""
+        return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 1)
 
     def time(self, at: int) -> int:
         """Delivery time in Unix ms; 0 if released, the due time if delayed."""
-        return self.blocks[at >> _SHIFT].words[(at & _MASK) * _WORDS + 2]
+        return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 2)
 
     def owner(self, at: int) -> int:
         """The consumer's number, or `NOBODY`."""
-        return self.blocks[at >> _SHIFT].words[(at & _MASK) * _WORDS + 3] >> 32
+        return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 3) >> 32
 
     def delivery_count(self, at: int) -> int:
-        count = self.blocks[at >> _SHIFT].words[(at & _MASK) * _WORDS + 3] & _BIG
+        count = word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 3) & _BIG
         return count if count != _BIG else self.big_counts[self.id(at)]
 
     # --- changing -------------------------------------------------------------------------------
 
-    def insert(self, ms: int, seq: int, *, owner: int, time: int, count: int) -> int:
+    def append(self, ids: array[int], first: int, end: int, time: int, owner: int) -> int:
+        """Add records of ids number ``first`` to ``end``-1, of two words each, which rise and are
+        greater than all that are here; each was delivered once. The position of the first of them."""
+        start = -1
+        self.length += end - first
+        while first < end:
+            number = len(self.blocks) - 1
+            block = self.blocks[number] if number >= 0 else None
+            room = 0 if block is None else _room_of(block)
+            if block is None or not room:
+                block, room, number = PendingBlock(), PENDING_BLOCK_RECORDS, number + 1
+                self.blocks.append(block)
+            count = min(room, end - first)
+            found = block.append(ids, first, count, time, owner, PENDING_BLOCK_RECORDS)
+            if start < 0:
+                start = (number << _SHIFT) | found
+            first += count
+        return start
+
+    def insert(self, ms: int, seq: int, owner: int, time: int, count: int) -> int:
         """Add a record for an id that is not in the list; its position."""
         number = self._block_of(ms, seq)
         if number == len(self.blocks):
-            if not self.blocks or self.blocks[-1].count() == PENDING_BLOCK_RECORDS:
+            if number and _room_of(self.blocks[number - 1]):
+                number -= 1
+            else:
                 self.blocks.append(PendingBlock())
-            number = len(self.blocks) - 1
         block = self.blocks[number]
-        index = block.lower_bound(ms, seq)
-        if block.count() == PENDING_BLOCK_RECORDS:
-            number, index = self._split(number, index)
-            block = self.blocks[number]
-        block.words[_WORDS * index : _WORDS * index] = array("Q", (ms, seq, 0, 0))
+        if block.end - block.head >= PENDING_BLOCK_RECORDS:
+            self.blocks.insert(number + 1, block.split(PENDING_BLOCK_RECORDS))
+            if block.ends_before(ms, seq):
+                number += 1
+                block = self.blocks[number]
+        place = block.open(block.lower_bound(ms, seq), ms, seq, PENDING_BLOCK_RECORDS)
         self.length += 1
-        at = (number << _SHIFT) | index
-        self.change(at, owner=owner, time=time, count=count)
+        at = (number << _SHIFT) | place
+        self.change(at, owner, time, count)
         return at
 
-    def change(self, at: int, *, owner: int, time: int, count: int) -> None:
+    def change(self, at: int, owner: int, time: int, count: int) -> None:
         """Give the record at ``at`` another owner, time and delivery count."""
-        block = self.blocks[at >> _SHIFT]
-        index = (at & _MASK) * _WORDS
-        if self.big_counts or count >= _BIG:
+        block = self.block_at(at)
+        if self.big_counts or count >= BIG:
             self._keep_big(self.id(at), count)
-        block.words[index + 2] = time
-        block.words[index + 3] = (owner << 32) | min(count, _BIG)
-        block.min_time = min(block.min_time, time)
-        block.owners |= 1 << (owner & _OWNER_BITS)
+        block.set(at & _MASK, time, owner, min(count, _BIG))
 
     def remove_owner(self, owner: int) -> int:
         """Forget all records of ``owner``, block by block; how many they were."""
         before = self.length
         kept: list[PendingBlock] = []
         for block in self.blocks:
-            if block.first_of(owner, 0) != NOWHERE:
+            if block.first_of(owner, block.head) >= 0:
                 self._remove_from(block, owner)
-            if not block.words:
+            if not block.count():
                 continue
             if kept and kept[-1].count() + block.count() <= PENDING_BLOCK_RECORDS // 2:
-                kept[-1].take_over(block)
+                kept[-1].take_over(block, PENDING_BLOCK_RECORDS)
             else:
                 kept.append(block)
         self.blocks = kept
-        self.length = sum(block.count() for block in kept)
+        self.length = sum([block.count() for block in kept])
         return before - self.length
 
     def _remove_from(self, block: PendingBlock, owner: int) -> None:
-        left: array[int] = array("Q")
-        words = block.words
-        for at in range(0, len(words), _WORDS):
-            if words[at + 3] >> 32 != owner:
-                left.extend(words[at : at + _WORDS])
-            elif self.big_counts:
-                self.big_counts.pop((words[at], words[at + 1]), None)
-        block.words = left
+        number = block.first_of(owner, block.head)
+        while number >= 0:
+            if self.big_counts:
+                at = _WORDS * number
+                self.big_counts.pop((word_at(block.words, at), word_at(block.words, at + 1)), None)
+            block.close(number, 1)
+            number = block.first_of(owner, max(number, block.head))
         block.settle_owners()
 
-    def remove(self, at: int) -> None:
-        """Forget the record at ``at``."""
+    def remove(self, at: int, count: int = 1) -> None:
+        """Forget ``count`` records from ``at`` on, all of one block."""
         number = at >> _SHIFT
         block = self.blocks[number]
-        index = (at & _MASK) * _WORDS
         if self.big_counts:
-            self.big_counts.pop(self.id(at), None)
-        del block.words[index : index + _WORDS]
-        self.length -= 1
-        if not block.words:
+            for one in range(at, at + count):
+                self.big_counts.pop(self.id(one), None)
+        block.close(at & _MASK, count)
+        self.length -= count
+        there = block.end - block.head
+        if not there:
             del self.blocks[number]
-        elif block.count() < PENDING_BLOCK_RECORDS // 4:
+        elif there < PENDING_BLOCK_RECORDS // 4:
             self._merge(number)
 
+    def mark_gone(self, ms: int, seq: int) -> None:
+        """The entry ``ms-seq`` was deleted from the stream; nothing happens if it is not pending."""
+        at = self.find(ms, seq)
+        if at >= 0:
+            self.block_at(at).dangling = True
+
     def _keep_big(self, id: tuple[int, int], count: int) -> None:
-        if count >= _BIG:
+        if count >= BIG:
             self.big_counts[id] = count
         else:
             self.big_counts.pop(id, None)
@@ -306,25 +315,21 @@ class PendingList:
         """Number of the first block whose last id is at least ``ms-seq``; maybe past the last."""
         blocks = self.blocks
         low, high = 0, len(blocks)
+        if self._near < high:
+            block = blocks[self._near]
+            if not block.ends_before(ms, seq):
+                if not block.begins_after(ms, seq):
+                    return self._near
+                high = self._near + 1
         while low < high:
             middle = (low + high) // 2
-            words = blocks[middle].words
-            found = words[-_WORDS]
-            if found < ms or (found == ms and words[1 - _WORDS] < seq):
+            block = blocks[middle]
+            if block.ends_before(ms, seq):
                 low = middle + 1
             else:
                 high = middle
+        self._near = low
         return low
-
-    def _split(self, number: int, index: int) -> tuple[int, int]:
-        """Halve a full block; where the record meant for ``index`` of it goes now."""
-        block, half = self.blocks[number], PENDING_BLOCK_RECORDS // 2
-        upper = PendingBlock()
-        upper.words = block.words[_WORDS * half :]
-        upper.min_time, upper.owners = block.min_time, block.owners
-        del block.words[_WORDS * half :]
-        self.blocks.insert(number + 1, upper)
-        return (number, index) if index <= half else (number + 1, index - half)
 
     def _merge(self, number: int) -> None:
         """Join a sparse block to a neighbour when both fit into half a block: acknowledging at
@@ -333,6 +338,13 @@ class PendingList:
             if 0 <= left and left + 1 < len(self.blocks):
                 lower, upper = self.blocks[left], self.blocks[left + 1]
                 if lower.count() + upper.count() <= PENDING_BLOCK_RECORDS // 2:
-                    lower.take_over(upper)
+                    lower.take_over(upper, PENDING_BLOCK_RECORDS)
                     del self.blocks[left + 1]
                     return
+
+
+def _room_of(block: PendingBlock) -> int:
+    """How many records may be appended: those of a block that is more than half full are not moved
+    to its front for that."""
+    there = block.end - block.head
+    return PENDING_BLOCK_RECORDS - (block.end if 2 * there > PENDING_BLOCK_RECORDS else there)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from typing import TYPE_CHECKING
 
 from headwater.engine.facts import (
@@ -21,8 +23,6 @@ from headwater.engine.facts import (
     GROUP_LIST,
     GROUP_SET_ID,
     ID,
-    ID_COUNT,
-    ID_TIME_COUNT,
     IDEMPOTENCY_RESTORED,
     IID_RECORDED,
     IID_REPEATED,
@@ -63,6 +63,18 @@ class _Reader:
         rows = list(form.iter_unpack(self.data[self.at : end]))
         self.at = end
         return rows
+
+    def words(self, count: int) -> array[int]:
+        """So many 64-bit words."""
+        end = self.at + 8 * count
+        if end > len(self.data):
+            raise ValueError(f"a fact promises {count} words and the group ends before them")
+        found = array("Q")
+        found.frombytes(self.data[self.at : end])
+        if sys.byteorder == "big":
+            found.byteswap()
+        self.at = end
+        return found
 
     def text(self) -> bytes:
         (length,) = self.take(LENGTH)
@@ -285,31 +297,28 @@ def _delivered(keyspace: Keyspace, reader: _Reader) -> None:
 
 def _acknowledged(keyspace: Keyspace, reader: _Reader) -> None:
     _, gid, count = reader.take(GROUP_LIST)
-    keyspace.groups[gid].acknowledge([(row[0], row[1]) for row in reader.rows(ID, count)])
+    keyspace.groups[gid].acknowledge(reader.words(2 * count))
 
 
 def _owned(keyspace: Keyspace, reader: _Reader) -> None:
     _, gid, cid, seen_time, active_time, count = reader.take(OWNED)
     group = keyspace.groups[gid]
-    records = [(r[0], r[1], r[2], r[3]) for r in reader.rows(ID_TIME_COUNT, count)]
-    group.own(group.by_cid[cid], records, seen_time, active_time)
+    group.own(group.by_cid[cid], reader.words(4 * count), seen_time, active_time)
 
 
 def _released(keyspace: Keyspace, reader: _Reader) -> None:
     _, gid, count = reader.take(GROUP_LIST)
-    records = [(r[0], r[1], r[2]) for r in reader.rows(ID_COUNT, count)]
-    keyspace.groups[gid].release(records)
+    keyspace.groups[gid].release(reader.words(3 * count))
 
 
 def _delayed(keyspace: Keyspace, reader: _Reader) -> None:
     _, gid, count = reader.take(GROUP_LIST)
-    records = [(r[0], r[1], r[2], r[3]) for r in reader.rows(ID_TIME_COUNT, count)]
-    keyspace.groups[gid].delay(records)
+    keyspace.groups[gid].delay(reader.words(4 * count))
 
 
 def _came_due(keyspace: Keyspace, reader: _Reader) -> None:
     _, gid, count = reader.take(GROUP_LIST)
-    keyspace.groups[gid].end_delay([(row[0], row[1]) for row in reader.rows(ID, count)])
+    keyspace.groups[gid].end_delay(reader.words(2 * count))
 
 
 _STEPS = {

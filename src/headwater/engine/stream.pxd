@@ -19,7 +19,7 @@ cdef class Stream:
     cdef public u64 last_ms
     cdef public u64 last_seq
     cdef public tuple max_deleted_id
-    cdef public tuple max_gone_id
+    cdef public tuple max_trimmed_id
     cdef public long long entries_added
     cdef public dict groups
     cdef public long long used_ms

@@ -4,8 +4,9 @@ Rule 1. ``last_id`` never falls but by XSETID; every id ever appended is at most
 Rule 2. ``entries_added`` counts what was ever appended; ``max_deleted_id`` is the greatest id that
         was deleted by name (XDEL and its kin). A trim changes neither.
 Rule 3. An empty stream is a stream: it goes only when its key does.
-Rule 4. ``max_gone_id`` is at least the id of every pending entry that is gone from the stream, so a
-        scan for idle entries may pass over what lies above it (ownership.py).
+Rule 4. ``max_trimmed_id`` is at least the id of every entry that a trim removed, and pending lists
+        know where they have one that was deleted by name: so a scan for idle entries may pass over
+        what cannot be gone (ownership.py).
 
 Methods from `append` on are mutators: they obey, and write one fact each.
 """
@@ -16,10 +17,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.engine.entry_log import EntryLog
-from headwater.engine.group import UNKNOWN, ConsumerGroup
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.nodes import NodeIndex
 from headwater.limits import MAX_ENTRIES_COUNT
+from headwater.model import UNKNOWN
 
 if TYPE_CHECKING:
     from headwater.engine.database import Database
@@ -38,7 +40,7 @@ class Stream:
         self.nodes = NodeIndex()
         self.last_ms = self.last_seq = 0
         self.max_deleted_id = (0, 0)
-        self.max_gone_id = (0, 0)
+        self.max_trimmed_id = (0, 0)
         self.entries_added = 0
         self.groups: dict[bytes, ConsumerGroup] = {}
         self.used_ms = 0
@@ -95,7 +97,10 @@ class Stream:
 
     def referenced(self, id: tuple[int, int]) -> bool:
         """Some group has not read ``id`` yet or has it pending (KEEPREF's counterpart ACKED)."""
-        return any(group.last_id < id or group.pel.find(*id) >= 0 for group in self.groups.values())
+        return any(
+            group.last_id < id or group.pel.find(id[0], id[1]) >= 0
+            for group in self.groups.values()
+        )
 
     # --- mutators -------------------------------------------------------------------------------
 
@@ -129,7 +134,7 @@ class Stream:
     def trim_through(self, ms: int, seq: int) -> None:
         """Remove the entries up to ``ms-seq``; pending lists keep theirs."""
         self.nodes.trim_through(ms, seq, self.log.trim_through(ms, seq))
-        self.max_gone_id = max(self.max_gone_id, (ms, seq))
+        self.max_trimmed_id = max(self.max_trimmed_id, (ms, seq))
         self.keyspace.facts.trimmed(self.sid, ms, seq)
 
     def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool, stays: bool = False) -> None:
@@ -142,7 +147,8 @@ class Stream:
             self.nodes.drop(ms, seq, stays=stays and (ms, seq) == ids[-1])
         if marks:
             self.max_deleted_id = max(self.max_deleted_id, *ids)
-            self.max_gone_id = max(self.max_gone_id, *ids)
+            for group in self.groups.values():
+                group.mark_gone(ids)
         self.keyspace.facts.deleted(self.sid, marks, stays, ids)
 
     def set_id(

@@ -7,7 +7,7 @@ a delayed entry goes on waiting, an expired key stays invisible (database.py, ru
 from __future__ import annotations
 
 from headwater.commands.events import EXPIRED
-from headwater.engine.facts import HEADROOM, ID_BYTES
+from headwater.engine.facts import HEADROOM
 from headwater.engine.keyspace import Keyspace
 from headwater.limits import IID_SWEEP_MS, MAX_IIDS_A_SWEEP, MAX_KEYS_EXPIRED_AT_ONCE
 from headwater.server.records import TurnRecords
@@ -20,7 +20,7 @@ def end_delays(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
     while (at := keyspace.next_due()) is not None and at <= now_ms:
         group = keyspace.next_due_group()
         due = group.due(now_ms)
-        if not records.admits(HEADROOM + ID_BYTES * len(due)):
+        if not records.admits(HEADROOM + len(due) * due.itemsize):
             return
         mark = records.begin()
         group.end_delay(due)
