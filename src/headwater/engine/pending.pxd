@@ -32,6 +32,8 @@ cdef class PendingList:
     @cython.locals(block=PendingBlock)
     cpdef Py_ssize_t block_start(self, Py_ssize_t number) except -2
     cpdef PendingBlock block_at(self, Py_ssize_t at)
+    cpdef Py_ssize_t number_of(self, Py_ssize_t at)
+    cpdef Py_ssize_t number_in_block(self, Py_ssize_t at)
     @cython.locals(number=Py_ssize_t, block=PendingBlock)
     cpdef tuple last(self)
     @cython.locals(number=Py_ssize_t, block=PendingBlock)

@@ -140,13 +140,11 @@ class PendingList:
         """The block of a position, for scans that pass over whole blocks."""
         return self.blocks[at >> _SHIFT]
 
-    @staticmethod
-    def number_of(at: int) -> int:
+    def number_of(self, at: int) -> int:
         """The number of the block of a position."""
         return at >> _SHIFT
 
-    @staticmethod
-    def number_in_block(at: int) -> int:
+    def number_in_block(self, at: int) -> int:
         """Which record of its block a position means."""
         return at & _MASK
 
@@ -266,8 +264,9 @@ class PendingList:
                 self._remove_from(block, owner)
             if not block.count():
                 continue
-            if kept and kept[-1].count() + block.count() <= PENDING_BLOCK_RECORDS // 2:
-                kept[-1].take_over(block, PENDING_BLOCK_RECORDS)
+            last = kept[-1] if kept else None
+            if last and last.count() + block.count() <= PENDING_BLOCK_RECORDS // 2:
+                last.take_over(block, PENDING_BLOCK_RECORDS)
             else:
                 kept.append(block)
         self.blocks = kept
