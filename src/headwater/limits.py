@@ -73,9 +73,27 @@ MAX_ENTRY_BYTES = 1024 * 1024 * 1024
 DATABASES = 16
 """Precedent: redis.conf databases 16."""
 
-BLOCK_MAX_BYTES = 256 * 1024
+BLOCK_MAX_BYTES = 64 * 1024
 """Bytes of entries in a block, unless one entry takes more. A block grows as entries come, so that
-100,000 small streams stay small."""
+100,000 small streams stay small; reading one entry of a sealed block costs its decompression, 0.1 ms."""
+
+STREAM_HOT_BYTES = 64 * 1024 * 1024
+"""How much of a store's newest entries stays as it was written, beyond which blocks are sealed: the
+last quarter of a million of 250 bytes, more than consumers that keep up ever read. Precedent: none."""
+
+SEALED_LEAST_BYTES = 4 * 1024
+"""Smaller blocks are never sealed: the objects of a sealed one take half a KiB themselves."""
+
+SEALED_MOST_BYTES = 1024 * 1024
+"""Nor are larger ones (of one entry): whoever reads that would hold everyone up for milliseconds."""
+
+SEALING_LAG_BYTES = 192 * 1024 * 1024
+"""How far sealing may lag behind the budget before turns help with it: a burst of some 800,000 entries
+of 250 bytes costs those who send it nothing."""
+
+OPENED_BLOCKS = 64
+"""Sealed blocks that stay open for reading, the latest, 4 MiB: whoever reads on in small steps, and
+others behind it, open each block once."""
 
 MAX_ENTRIES_COUNT = 2**63 - 1
 """Where ``entries_added`` and ``entries_read`` stay once XSETID has brought them there: the greatest

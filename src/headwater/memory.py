@@ -44,6 +44,12 @@ def resize(target: bytearray, size: int) -> None:
         target.extend(bytes(size - len(target)))
 
 
+def reserve(target: bytearray, size: int) -> None:
+    """Let ``target`` grow to ``size`` bytes by `append_entry` without being moved again. Plain Python
+    leaves that to the allocator."""
+    assert len(target) <= size
+
+
 def cut(source: bytearray, start: int, end: int) -> bytes:
     """The bytes from ``start`` to ``end``-1, which are there."""
     assert 0 <= start <= end <= len(source)

@@ -9,11 +9,34 @@ ctypedef unsigned long long u64
 ctypedef unsigned int u32
 
 
+cdef extern from "Python.h":
+    ctypedef struct PyByteArrayObject:
+        Py_ssize_t ob_alloc
+        char *ob_bytes
+        char *ob_start
+        Py_ssize_t ob_exports
+    void Py_SET_SIZE(object, Py_ssize_t)
+
+
 cdef inline char *_room(bytearray target, Py_ssize_t size) except NULL:
     # The end of `target`, with room for `size` bytes more.
     cdef Py_ssize_t at = PyByteArray_GET_SIZE(target)
     PyByteArray_Resize(target, at + size)
     return PyByteArray_AS_STRING(target) + at
+
+
+cdef inline char *_reserved_room(bytearray target, Py_ssize_t size) except NULL:
+    # The same where `reserve` may have been asked: PyByteArray_Resize would give back more than half.
+    cdef PyByteArrayObject *fields = <PyByteArrayObject *>target
+    cdef Py_ssize_t at = PyByteArray_GET_SIZE(target)
+    if (
+        at + size >= fields.ob_alloc or fields.ob_exports or fields.ob_start != fields.ob_bytes
+        or fields.ob_start == NULL
+    ):
+        return _room(target, size)
+    Py_SET_SIZE(target, at + size)
+    fields.ob_start[at + size] = 0
+    return fields.ob_start + at
 
 
 cdef inline int append_bytes(bytearray target, bytes source) except -1:
@@ -46,6 +69,16 @@ cdef inline int put_part(
 
 cdef inline int resize(bytearray target, Py_ssize_t size) except -1:
     PyByteArray_Resize(target, size)
+    return 0
+
+
+cdef inline int reserve(bytearray target, Py_ssize_t size) except -1:
+    cdef Py_ssize_t held = PyByteArray_GET_SIZE(target)
+    if held > size:
+        raise IndexError("no such reserve")
+    PyByteArray_Resize(target, size)
+    Py_SET_SIZE(target, held)
+    PyByteArray_AS_STRING(target)[held] = 0
     return 0
 
 
@@ -178,7 +211,7 @@ cdef inline int append_entry(
     begin = _id_before(_header_before(header + 96, 42, count), ms, seq) - 4
     memcpy(begin, b"*2\r\n", 4)
     length = header + 96 - begin
-    room = _room(target, length + end - start)
+    room = _reserved_room(target, length + end - start)
     memcpy(room, begin, length)
     memcpy(room + length, PyByteArray_AS_STRING(source) + start, end - start)
     return 0

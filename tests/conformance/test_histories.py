@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from headwater.engine import entry_log, pending
+from headwater.engine import pending
 from headwater.engine.check import broken_invariants
 from headwater.testing.replies import Reply
+from tests.blocks import tiny_blocks
 from tests.conformance import differences
 from tests.conformance.endpoints import Command, Endpoint, HeadwaterEndpoint, PeerEndpoint
 from tests.conformance.histories import History, shrink
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.peer
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks in a short history; a compiled engine keeps its own bounds."""
-    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 400)
+    tiny_blocks(monkeypatch, block_bytes=400)
     monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 8)
 
 

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from headwater.engine import entry_log, pending
+from headwater.engine import pending
 from headwater.testing.node import request
+from tests.blocks import tiny_blocks
 from tests.conformance.agreement import first_unlike
 from tests.conformance.histories_streams import JUDGED, StreamHistory, Unit
 from tests.conformance.pipelines import MARK, NodeDoor, SocketDoor, cut
@@ -32,7 +33,7 @@ def test_a_pipeline_cut_anywhere_gives_the_same_replies(
     seed: int, shared_peer: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seed 0 goes through a socket, 3 into a node; a compiled engine keeps its own bounds."""
-    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 400)
+    tiny_blocks(monkeypatch, block_bytes=400)
     monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 8)
     assert not differs(shared_peer(SERVER), seed)
 

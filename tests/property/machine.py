@@ -18,12 +18,13 @@ from typing import ClassVar
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from headwater.engine import entry_log, pending
+from headwater.engine import pending
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
 from headwater.testing.node import LocalStore, Word
 from headwater.testing.replies import Reply, Simple
+from tests.blocks import tiny_blocks
 from tests.property.model import GREATEST, ID, LEAST, Refused, Trim, refusal, spell
 from tests.property.model_groups import Model
 from tests.property.pictures import of_model, of_store
@@ -56,7 +57,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patches = pytest.MonkeyPatch()
-        self.patches.setattr(entry_log, "BLOCK_MAX_BYTES", 160)
+        tiny_blocks(self.patches)
         self.patches.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
         self.admitted = self.committed = 0
         """Bytes of facts that the latest command asked room for, and that it wrote."""

@@ -11,12 +11,13 @@ from random import Random
 
 import pytest
 
-from headwater.engine import entry_log, pending
+from headwater.engine import pending
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
+from tests.blocks import tiny_blocks
 from tests.conformance.endpoints import Command
 from tests.conformance.histories import Options
 from tests.conformance.histories_keys import KeyHistory
@@ -74,7 +75,7 @@ class StoreHistory(KeyHistory):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 160)
+    tiny_blocks(monkeypatch)
     monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
 
 

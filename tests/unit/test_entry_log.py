@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine import entry_log
 from headwater.engine.check import broken_invariants
 from headwater.engine.entry_log import EntryLog
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
+from tests.blocks import tiny_blocks
 
 ID = tuple[int, int]
 
@@ -23,6 +23,8 @@ steps = st.lists(
         st.tuples(st.just("append"), st.integers(0, 3), st.integers(1, 60)),
         st.tuples(st.just("delete"), ids, st.none()),
         st.tuples(st.just("trim"), ids, st.none()),
+        st.tuples(st.just("seal"), st.integers(1, 9), st.sampled_from(["zlib", "auto"])),
+        st.tuples(st.just("copy"), st.none(), st.none()),
     ),
     max_size=60,
 )
@@ -38,8 +40,7 @@ def append(log: EntryLog, ms: int, seq: int, body: bytes) -> None:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only plain Python lets a test change the bound; compiled, the histories stay in one block."""
-    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 200)
+    tiny_blocks(monkeypatch, block_bytes=200)
 
 
 class Naive:
@@ -49,6 +50,7 @@ class Naive:
         self.entries: dict[ID, bytes] = {}
         self.stream: Stream = Keyspace().databases[0].create_stream(b"s", 1)
         self.log: EntryLog = self.stream.log
+        self.others: list[tuple[EntryLog, dict[ID, bytes]]] = []
 
     def append(self, step: int, size: int) -> None:
         ms, seq = self.stream.last_id
@@ -73,13 +75,27 @@ class Naive:
         self.stream.trim_through(*entry_id)
         self.entries = {at: body for at, body in self.entries.items() if at > entry_id}
 
+    def seal(self, most: int, codec: str) -> None:
+        sealing = self.stream.keyspace.sealing
+        sealing.configure(0, codec)
+        sealing.help(most)
+
+    def copy(self) -> None:
+        """Go on with a copy of the log; the original shares its blocks."""
+        self.others.append((self.log, dict(self.entries)))
+        self.log = self.stream.log = self.log.copy()
+
     def do(self, what: str, first: Any, second: Any) -> None:
         if what == "append":
             self.append(first, second)
         elif what == "delete":
             self.delete(first)
-        else:
+        elif what == "trim":
             self.trim(first)
+        elif what == "seal":
+            self.seal(first, second)
+        else:
+            self.copy()
 
 
 @given(steps)
@@ -94,9 +110,11 @@ def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, 
         assert naive.log.length == len(naive.entries)
         assert naive.log.first() == min(naive.entries, default=(0, 0))
         assert naive.log.last() == max(naive.entries, default=(0, 0))
-    # And each entry is there with its bytes
-    for entry_id, body in naive.entries.items():
-        assert naive.log.get(*entry_id) == body
+    # And each entry is there with its bytes, in what was copied too
+    for log, entries in (*naive.others, (naive.log, naive.entries)):
+        assert log.length == len(entries)
+        for entry_id, body in entries.items():
+            assert log.get(*entry_id) == body
 
 
 @given(steps, ids, ids, st.sampled_from([-1, 0, 1, 2, 5]))
@@ -181,12 +199,16 @@ def test_the_greatest_id_can_be_trimmed_away() -> None:
     assert log.blocks == []
 
 
-def test_a_copied_log_goes_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_copied_log_goes_its_own_way(sealed: bool) -> None:
     # Given a log of several blocks, and a copy
-    monkeypatch.setattr(entry_log, "BLOCK_MAX_BYTES", 200)
     log = EntryLog()
+    log.sealing.configure(0, "zlib" if sealed else "none")
     for seq in range(20):
         append(log, 1, seq, WIRE % (1, b"b"))
+    log.sealing.help(9)
+    log.sealing.help(9)
+    assert all((block.packed is not None) == sealed for block in log.blocks[:-1])
     copy = log.copy()
     assert all(one is other for one, other in zip(log.blocks, copy.blocks, strict=True))
 

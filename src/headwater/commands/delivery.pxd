@@ -3,7 +3,8 @@ from cpython cimport array
 from headwater.commands.call cimport Call
 from headwater.commands.read_limits cimport ReadLimits, Share
 from headwater.engine.delivery_order cimport DeliveryWalk
-from headwater.engine.entry_log cimport EntryBlock, EntryLog, Span
+from headwater.engine.entry_block cimport EntryBlock, Span
+from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.group cimport Consumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.stream cimport Stream
@@ -27,7 +28,7 @@ cdef class NewEntries:
     cdef tuple first_and_last(self)
     @cython.locals(span=Span)
     cpdef write(self, ReplyWriter reply)
-    @cython.locals(span=Span, block=EntryBlock)
+    @cython.locals(span=Span, block=EntryBlock, data=bytearray, edges=array.array)
     cdef write_four(self, ReplyWriter reply)
 
 

@@ -11,7 +11,7 @@ from headwater.commands.call import Call
 from headwater.commands.events import STREAM
 from headwater.commands.ids import GREATEST
 from headwater.commands.read_limits import ReadLimits, Share
-from headwater.engine.entry_log import Span
+from headwater.engine.entry_block import Span
 from headwater.engine.facts import HEADROOM
 from headwater.engine.group import Consumer, ConsumerGroup
 from headwater.engine.stream import Stream
@@ -72,17 +72,18 @@ class NewEntries:
     def write(self, reply: ReplyWriter) -> None:
         reply.array(self.total)
         for span in self.spans:
-            reply.part(span.block.data, span.start(), span.stop())
+            reply.part(span.data(), span.start(), span.stop())
 
     def write_four(self, reply: ReplyWriter) -> None:
         """The entries as XREADGROUP CLAIM shows new ones, ``[id, fields, 0, 0]``, without header."""
         for span in self.spans:
             block = span.block
-            append_fours(reply.out, block.data, block.offsets, span.first, span.end, span.stop())
+            data, edges = block.entries(), block.edges()
+            append_fours(reply.out, data, edges, span.first, span.end, span.stop())
 
 
 def _id_at(span: Span, index: int) -> tuple[int, int]:
-    ids = span.block.ids
+    ids = span.block.known_ids()
     return word_at(ids, 2 * index), word_at(ids, 2 * index + 1)
 
 

@@ -1,7 +1,8 @@
 cimport cython
 from headwater.commands.addition cimport Addition
 from headwater.commands.call cimport Call
-from headwater.engine.entry_log cimport EntryLog, Span
+from headwater.engine.entry_block cimport Span
+from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.stream cimport Stream
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter

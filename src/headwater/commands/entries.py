@@ -80,7 +80,7 @@ def _range(call: Call, start_at: int, end_at: int, backward: bool) -> None:
     spans, total = log.backward(start, end, count) if backward else log.spans(start, end, count)
     reply.array(total)
     for span in spans:
-        reply.part(span.block.data, span.start(), span.stop())
+        reply.part(span.data(), span.start(), span.stop())
 
 
 def xdel(call: Call) -> None:

@@ -20,6 +20,7 @@ from types import (
 from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.sealing import Sealing
 
 DEFAULT_SAMPLES = 128
 """Parts of a container that are looked at. Redis looks at 5; blocks here differ more in size."""
@@ -42,6 +43,7 @@ _OUTSIDE = (
     Keyspace,
     Database,
     FactBuffer,
+    Sealing,
 )
 """What a value refers to and does not own."""
 

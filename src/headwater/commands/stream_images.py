@@ -16,6 +16,7 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import elements
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.stream import Stream
+from headwater.memory import cut
 from headwater.model import flat_words
 from headwater.rdb.image import (
     ConsumerImage,
@@ -66,9 +67,9 @@ def _nodes(stream: Stream) -> list[NodeImage]:
         entries: list[EntryImage] = []
         spans, _ = log.spans(first, nodes.last(number))
         for span in spans:
-            block = span.block
+            block, data = span.block, span.data()
             for at, entry_id in enumerate(span.ids(), span.first):
-                wire = bytes(block.data[block.start(at) : block.start(at + 1)])
+                wire = cut(data, block.start(at), block.start(at + 1))
                 entries.append(EntryImage(entry_id, tuple(elements(_fields(wire, entry_id)))))
         if not entries or entries[0].id != first:
             names = elements(nodes.names[number])

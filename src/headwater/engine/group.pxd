@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.delivery_order cimport DeliveryOrder
-from headwater.engine.entry_log cimport Span
+from headwater.engine.entry_block cimport Span
 from headwater.engine.facts cimport FactBuffer
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.pending cimport PendingList

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.engine.delivery_order import DeliveryOrder
-from headwater.engine.entry_log import Span
+from headwater.engine.entry_block import Span
 from headwater.engine.pending import NOBODY, PendingList
 from headwater.limits import MAX_ENTRIES_COUNT
 from headwater.model import UNKNOWN, flat_words
@@ -123,11 +123,11 @@ class ConsumerGroup:
         stream = self.stream
         read, last, done = self.entries_read, self.last_id, 0
         for span in spans:
+            ids = span.block.known_ids()
             for at in range(span.first, span.end):
                 counted = read != UNKNOWN and not stream.has_tombstone_from(last[0], last[1])
                 if counted and last >= stream.log.first():
                     return min(read + count - done, MAX_ENTRIES_COUNT)
-                ids = span.block.ids
                 last = (word_at(ids, 2 * at), word_at(ids, 2 * at + 1))
                 read = stream.entries_read_at(last)
                 done += 1
@@ -193,7 +193,7 @@ class ConsumerGroup:
             spans, total = self.stream.log.spans(first, last)
             assert total == count, f"{total} entries between {first} and {last}, not {count}"
             for span in spans:
-                self._add(consumer, span.block.ids, span.first, span.end, time)
+                self._add(consumer, span.block.known_ids(), span.first, span.end, time)
         self.facts.delivered(self.gid, consumer.cid, time, first, last, count, entries_read, noack)
 
     def acknowledge(self, ids: array[int]) -> None:

@@ -1,8 +1,10 @@
 from headwater.engine.facts cimport FactBuffer
+from headwater.engine.sealing cimport Sealing
 
 
 cdef class Keyspace:
     cdef public FactBuffer facts
+    cdef public Sealing sealing
     cdef public list databases
     cdef public dict streams
     cdef public dict groups

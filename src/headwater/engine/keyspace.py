@@ -12,6 +12,7 @@ from headwater.engine.database import Database
 from headwater.engine.facts import ALL_DATABASES, FactBuffer
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Deadlines
+from headwater.engine.sealing import Sealing
 from headwater.engine.stream import Stream
 from headwater.limits import DATABASES, SMALL_GARBAGE
 
@@ -27,6 +28,8 @@ class Keyspace:
 
     def __init__(self, facts: FactBuffer | None = None) -> None:
         self.facts = facts if facts is not None else FactBuffer()
+        self.sealing = Sealing()
+        """What of all streams stays as it was written, and what is compressed."""
         self.databases = [Database(self, index) for index in range(DATABASES)]
         self.streams: dict[int, Stream] = {}
         self.groups: dict[int, ConsumerGroup] = {}

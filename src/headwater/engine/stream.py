@@ -36,7 +36,7 @@ class Stream:
         self.db = db
         self.key = key
         self.sid = sid
-        self.log = EntryLog()
+        self.log = EntryLog(keyspace.sealing)
         self.nodes = NodeIndex()
         self.last_ms = self.last_seq = 0
         self.max_deleted_id = (0, 0)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from headwater import limits
 from headwater.commands.call import StreamSettings
 from headwater.commands.events import KEYEVENT, KEYSPACE, parse_classes, spell_classes
+from headwater.engine.codecs import NONE, make_codec
 from headwater.errors import ConfigError
 from headwater.resp.inline import quote
 from headwater.server.config_file import Directive, directives, rewrite
@@ -84,6 +85,8 @@ class Config:
     stream_autoclaim_scan_factor: int = 10
     stream_idmp_duration: int = limits.IDMP_DURATION_S
     stream_idmp_maxsize: int = limits.IDMP_MAXSIZE
+    stream_hot_bytes: int = field(default_factory=lambda: limits.STREAM_HOT_BYTES)
+    stream_compression: Literal["auto", "zstd", "zlib", "none"] = "auto"
     dump_format: Literal["8.8", "8.2", "7.0"] = "8.8"
     slowlog_log_slower_than: int = 10_000
     slowlog_max_len: int = 128
@@ -197,6 +200,8 @@ def parse(setting: Setting, text: str) -> Any:
             raise ValueError(
                 f"argument(s) must be one of the following: {', '.join(setting.choices)}"
             )
+        if setting.name == "stream-compression" and text.lower() != NONE:
+            make_codec(text.lower())
         return text.lower()
     if kind in {"integer", "memory"}:
         number = _memory(text) if kind == "memory" else _integer(text)

@@ -127,6 +127,7 @@ def _clients(node: Node) -> Facts:
 def _memory(node: Node) -> Facts:
     rss, peak = resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sealing = node.keyspace.sealing
     return {
         "used_memory": rss,
         "used_memory_human": human(rss),
@@ -135,6 +136,12 @@ def _memory(node: Node) -> Facts:
         "used_memory_peak": max(peak, rss),
         "used_memory_peak_human": human(max(peak, rss)),
         "used_memory_peak_perc": f"{100 * rss / max(peak, rss):.2f}%",
+        "stream_hot_bytes": sealing.hot_bytes + sealing.kept_bytes,
+        "stream_sealed_bytes": sealing.sealed_bytes,
+        "stream_sealed_entries_bytes": sealing.sealed_size,
+        "stream_sealed_blocks": sealing.sealed_count,
+        "stream_opened_blocks": sealing.opened_count,
+        "stream_compression": sealing.codec,
         "number_of_cached_scripts": 0,
         "number_of_functions": 0,
         "number_of_libraries": 0,

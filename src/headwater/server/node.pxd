@@ -41,6 +41,7 @@ cdef class Node:
     cdef object _session_ids
     cdef double _began
     cdef public dict _changed
+    cdef public object sealer
     cdef public double _seen_deadline
     cdef public object _process_id
 

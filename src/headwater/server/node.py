@@ -44,6 +44,7 @@ from headwater.server.pausing import Pause
 from headwater.server.pubsub import PubSub
 from headwater.server.records import TurnRecords
 from headwater.server.scripting.cache import Scripts
+from headwater.server.sealer import Sealer
 from headwater.server.session import Session
 from headwater.server.waiting import WaitingRoom
 
@@ -104,6 +105,7 @@ class Node:
         self.output_ahead_bytes = self.query_buffer_limit = 0
         """What a client may have in line before its next request runs, and what it may send ahead;
         the configuration's."""
+        self.sealer = Sealer(self)
         self.adopt_limits()
         self._changed: dict[Session, None] = {}
         """Sessions that this turn wrote to."""
@@ -222,6 +224,7 @@ class Node:
 
     def close(self) -> None:
         """A clean stop: the last seen times and the journal's end are written and synced."""
+        self.sealer.stop()
         if self.journal is None or self._process_id != os.getpid():
             return
         with self.lock:
@@ -236,6 +239,9 @@ class Node:
         """Let those limits of the configuration be in force that are looked at all the time."""
         self.output_ahead_bytes = self.config.output_ahead_bytes
         self.query_buffer_limit = self.config.client_query_buffer_limit
+        self.keyspace.sealing.configure(
+            self.config.stream_hot_bytes, self.config.stream_compression
+        )
 
     # --- parts of a turn ------------------------------------------------------------------------
 
@@ -366,6 +372,8 @@ class Node:
                 session.on_output(session)
         if self.keyspace.garbage:
             free(self.keyspace.garbage, FREED_AT_ONCE)
+        if self.keyspace.sealing.due():
+            self.sealer.step()
 
     def _commit(self) -> None:
         latency = self.observer.latency

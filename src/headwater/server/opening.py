@@ -15,6 +15,8 @@ from headwater.server.acl.access import AccessControl
 from headwater.server.config import Config
 from headwater.server.node import Node
 
+_SEALED_AT_ONCE = 64
+
 
 def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:
     """A node over ``config.dir``, its state replayed from the journal there; with
@@ -30,23 +32,30 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
     door = files if files is not None else DiskFiles(config.dir)
     journal = Journal.open(door, policy=config.appendfsync, clock=clock)
     try:
-        keyspace = recovered_keyspace(journal)
+        keyspace = recovered_keyspace(journal, config=config)
     except BaseException:
         journal.close()  # lets the directory go
         raise
     return Node(keyspace=keyspace, journal=journal, config=config, clock=clock, access=access)
 
 
-def recovered_keyspace(journal: Journal) -> Keyspace:
+def recovered_keyspace(journal: Journal, *, config: Config | None = None) -> Keyspace:
     """The state that the journal's groups lead to."""
-    return replayed_keyspace(journal.replay())
+    return replayed_keyspace(journal.replay(), config=config)
 
 
-def replayed_keyspace(groups: Iterable[Group]) -> Keyspace:
-    """The state that these groups lead to. Facts are not written again meanwhile."""
+def replayed_keyspace(groups: Iterable[Group], *, config: Config | None = None) -> Keyspace:
+    """The state that these groups lead to. Facts are not written again meanwhile. What `Config`
+    wants sealed is, as far as turns would have helped with it: a store may be larger than memory
+    would be without."""
     keyspace = Keyspace(FactBuffer(muted=True))
+    sealing = keyspace.sealing
+    if config is not None:
+        sealing.configure(config.stream_hot_bytes, config.stream_compression)
     for group in groups:
         apply(keyspace, group.facts)
+        if sealing.due():
+            sealing.help(_SEALED_AT_ONCE)
     keyspace.signalled.clear()
     keyspace.unseen.clear()
     keyspace.facts.muted = False

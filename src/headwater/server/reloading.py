@@ -21,11 +21,12 @@ def reload_from_journal(node: Node) -> None:
 
     assert node.journal is not None, "the command asks first"
     old = node.keyspace
-    new = replayed_keyspace(node.journal.recovery.again().replay())
+    new = replayed_keyspace(node.journal.recovery.again().replay(), config=node.config)
     new.notified, new.dirty, new.expired_count = old.notified, old.dirty, old.expired_count
     new.opened_ms = old.opened_ms
     node.keyspace = new
     node.records.facts = new.facts
+    node.adopt_limits()
     for session in node.sessions.values():
         watched = [(db.index, key) for db, key in session.watch.keys]
         old.databases[0].unwatch(session.watch)

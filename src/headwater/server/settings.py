@@ -100,6 +100,11 @@ _ALL = (
             "id; XCFGSET changes it for one.", 1, MAX_IDMP_DURATION_S),
     Setting("stream-idmp-maxsize", "integer", "Idempotent ids of one producer that a new stream "
             "knows; XCFGSET changes it for one.", 1, MAX_IDMP_MAXSIZE),
+    Setting("stream-hot-bytes", "memory", "How much of the newest entries of all streams together stays "
+            "in memory as it was written; older ones are compressed."),
+    Setting("stream-compression", "choice", "How older entries are compressed: auto is zstd where the "
+            "package zstandard is installed, else zlib; none leaves them as they are.",
+            choices=("auto", "zstd", "zlib", "none")),
     Setting("dump-format", "choice", "Whose form of streams DUMP writes: Redis 8.8's, one that Redis "
             "7.2 to 8.4 and Valkey read too, or one for 7.0.", choices=("8.8", "8.2", "7.0")),
     Setting("slowlog-log-slower-than", "integer", "Microseconds from which on a command is kept in "
@@ -168,8 +173,6 @@ FIXED: dict[str, Fixed] = {
     "tls-session-caching": Fixed("yes", _TLS_SESSIONS),
     "tls-replication": Fixed("no", _NO_REPLICATION),
     "tls-cluster": Fixed("no", _NO_CLUSTER),
-    "stream-hot-bytes": Fixed("0", "every block stays in memory in this release"),
-    "stream-compression": Fixed("none", "blocks are not compressed in this release"),
     "daemonize": Fixed("no", _FOREGROUND),
     "pidfile": Fixed("", _FOREGROUND),
     "supervised": Fixed("no", _FOREGROUND),

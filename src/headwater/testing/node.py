@@ -96,7 +96,7 @@ class LocalStore:
         if self.files is None:
             return Node(config=self.config, clock=self.clock)
         journal = self._journal(self.files)
-        keyspace = recovered_keyspace(journal)
+        keyspace = recovered_keyspace(journal, config=self.config)
         return Node(keyspace=keyspace, journal=journal, config=self.config, clock=self.clock)
 
     def _journal(self, files: CrashableFiles) -> Journal:

@@ -1,0 +1,68 @@
+cimport cython
+from cpython cimport array
+from headwater.engine.sealing cimport Packed, Sealing
+from headwater.memory_c cimport offset_at, reserve, u64, word_at
+from headwater.packing_c cimport pack_ids, unpack_ids
+
+cdef Py_ssize_t _ARRAYS_BYTES, _OBJECTS_BYTES, _PACKED_BYTES
+cdef u64 _MAX
+cdef bytearray _NO_DATA
+cdef array.array _NO_IDS
+cdef array.array _NO_OFFSETS
+
+
+cdef class EntryBlock:
+    cdef object __weakref__
+    cdef public Sealing sealing
+    cdef public bytearray data
+    cdef public array.array ids
+    cdef public array.array offsets
+    cdef public bytearray dead
+    cdef public Packed packed
+    cdef public Py_ssize_t head
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t live
+    cdef public Py_ssize_t dead_bytes
+    cdef public u64 last_ms
+    cdef public u64 last_seq
+    cdef public Py_ssize_t room
+    cdef public Py_ssize_t booked
+    cdef public int books
+    cdef public bint closed
+    cdef public bint shared
+
+    cpdef bytearray entries(self)
+    cpdef array.array edges(self)
+    @cython.locals(ids=array.array)
+    cpdef array.array known_ids(self)
+    @cython.locals(edges=array.array)
+    cpdef Py_ssize_t start(self, Py_ssize_t index) except -1
+    cpdef bint lives(self, Py_ssize_t index) except -1
+    @cython.locals(packed=Packed, ids=array.array)
+    cpdef tuple first(self)
+    @cython.locals(
+        low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, ids=array.array, found=u64
+    )
+    cpdef Py_ssize_t lower_bound(self, u64 ms, u64 seq) except -1
+    cpdef Py_ssize_t behind(self, u64 ms, u64 seq) except -1
+    @cython.locals(gap=Py_ssize_t)
+    cpdef Py_ssize_t run(self, Py_ssize_t index, Py_ssize_t limit) except -1
+    @cython.locals(size=Py_ssize_t, most=Py_ssize_t, room=Py_ssize_t)
+    cpdef bint widen(self, Py_ssize_t need, Py_ssize_t least) except -1
+    @cython.locals(size=Py_ssize_t, before=int, books=int)
+    cpdef bint _book(self) except -1
+    cpdef _move(self, int books, Py_ssize_t size)
+    cpdef kill(self, Py_ssize_t index)
+    @cython.locals(count=Py_ssize_t, end=Py_ssize_t, ids=array.array)
+    cpdef _cut_tail(self)
+    cpdef bint outweighed(self) except -1
+
+
+cdef class Span:
+    cdef public EntryBlock block
+    cdef public Py_ssize_t first
+    cdef public Py_ssize_t end
+
+    cpdef bytearray data(self)
+    cpdef Py_ssize_t start(self) except -1
+    cpdef Py_ssize_t stop(self) except -1

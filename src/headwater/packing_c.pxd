@@ -1,0 +1,123 @@
+# The functions of packing.py in C, with memory_c.pxd's rule: an error is an exception, never a byte
+# beyond a buffer.
+from cpython cimport array
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from headwater.memory_c cimport push_offset, u32, u64
+
+
+cdef inline Py_ssize_t _number_at(
+    const char *text, Py_ssize_t size, Py_ssize_t *at, char mark
+) except -1:
+    # The number in the header at `at`, which is then behind it.
+    cdef u64 value = 0
+    cdef Py_ssize_t here = at[0], begin
+    if here >= size or text[here] != mark:
+        raise ValueError("not an entry")
+    here += 1
+    begin = here
+    while here < size and here - begin < 18 and 48 <= text[here] <= 57:
+        value = value * 10 + <u64>(text[here] - 48)
+        here += 1
+    if here == begin or here + 2 > size or text[here] != 13 or text[here + 1] != 10:
+        raise ValueError("not an entry")
+    at[0] = here + 2
+    return <Py_ssize_t>value
+
+
+cdef inline int _pass_bulk(const char *text, Py_ssize_t size, Py_ssize_t *at) except -1:
+    cdef Py_ssize_t length = _number_at(text, size, at, 36)
+    if length > size - at[0] - 2:
+        raise ValueError("not an entry")
+    at[0] += length + 2
+    return 0
+
+
+cdef inline int index_entries(bytearray data, array.array offsets) except -1:
+    cdef const char *text = PyByteArray_AS_STRING(data)
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(data), at = 0, left
+    while at < size:
+        push_offset(offsets, <u32>at)
+        if _number_at(text, size, &at, 42) != 2:
+            raise ValueError("not an entry")
+        _pass_bulk(text, size, &at)
+        left = _number_at(text, size, &at, 42)
+        while left > 0:
+            _pass_bulk(text, size, &at)
+            left -= 1
+    return 0
+
+
+cdef inline unsigned char *_pack_run(unsigned char *room, u64 times, u64 rise, u64 step) noexcept:
+    # Three numbers, seven bits a byte; where the next byte goes.
+    cdef u64 values[3]
+    cdef u64 value
+    cdef int at
+    values[0], values[1], values[2] = times, rise, step
+    for at in range(3):
+        value = values[at]
+        while value > 127:
+            room[0] = <unsigned char>(value & 127 | 128)
+            room += 1
+            value >>= 7
+        room[0] = <unsigned char>value
+        room += 1
+    return room
+
+
+cdef inline bytes pack_ids(array.array ids):
+    cdef Py_ssize_t count = len(ids) // 2, at
+    cdef const u64 *words = <const u64 *>ids.data.as_voidptr
+    cdef u64 ms = 0, seq = 0, times = 0, rise = 0, step = 0, found_rise, found_step
+    cdef bytearray made = bytearray()
+    cdef unsigned char *begin
+    cdef unsigned char *room
+    PyByteArray_Resize(made, 30 * count)  # the most that three words take, for each id
+    begin = room = <unsigned char *>PyByteArray_AS_STRING(made)
+    for at in range(count):
+        found_rise = words[2 * at] - ms
+        found_step = words[2 * at + 1]
+        if found_rise == 0:
+            found_step -= seq
+        if times and found_rise == rise and found_step == step:
+            times += 1
+        else:
+            if times:
+                room = _pack_run(room, times, rise, step)
+            times, rise, step = 1, found_rise, found_step
+        ms, seq = words[2 * at], words[2 * at + 1]
+    if times:
+        room = _pack_run(room, times, rise, step)
+    return PyBytes_FromStringAndSize(<char *>begin, room - begin)
+
+
+cdef inline int unpack_ids(bytes packed, Py_ssize_t count, array.array ids) except -1:
+    cdef u64 *words
+    cdef const unsigned char *text = <const unsigned char *>PyBytes_AS_STRING(packed)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(packed), at = 0, made = 0
+    cdef u64 values[3]
+    cdef u64 ms = 0, seq = 0
+    cdef int which, shift
+    array.resize(ids, 2 * count)
+    words = <u64 *>ids.data.as_voidptr
+    while at < size:
+        for which in range(3):
+            values[which] = 0
+            shift = 0
+            while at < size and shift < 64:
+                values[which] |= <u64>(text[at] & 127) << shift
+                at += 1
+                if text[at - 1] < 128:
+                    break
+                shift += 7
+        while values[0]:
+            if made == count:
+                raise ValueError("more ids than there are")
+            seq = values[2] if values[1] else seq + values[2]
+            ms += values[1]
+            words[2 * made], words[2 * made + 1] = ms, seq
+            made += 1
+            values[0] -= 1
+    if made != count:
+        raise ValueError("fewer ids than there are")
+    return 0

@@ -1,0 +1,77 @@
+"""What a sealed block keeps of ids and finds again in its bytes."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.memory import append_entry
+from headwater.packing import index_entries, pack_ids, unpack_ids
+
+MOST = 2**64 - 1
+IDS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(0, 3), st.integers(0, MOST)),
+        st.one_of(st.integers(0, 3), st.integers(0, MOST)),
+    ),
+    unique=True,
+).map(sorted)
+
+
+@given(IDS)
+def test_ids_come_back_as_they_were(found: list[tuple[int, int]]) -> None:
+    ids = array("Q", [word for entry_id in found if entry_id != (0, 0) for word in entry_id])
+    again: array[int] = array("Q")
+    unpack_ids(pack_ids(ids), len(ids) // 2, again)
+    assert again == ids
+
+
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [
+        ([(1, 0)] * 1000, 1000),  # one entry a millisecond
+        ([(0, 1)] * 1000, 1000),  # all in one
+        ([(3, 0), (0, 1), (0, 1), (0, 1)] * 250, 1600),  # a few in each
+        ([(n * 7919 % 5000 + 1, 0) for n in range(1000)], 4100),  # now and then
+    ],
+)
+def test_ids_of_clocks_take_a_few_bytes_at_most(steps: list[tuple[int, int]], most: int) -> None:
+    ids = list(
+        accumulate(
+            steps,
+            lambda at, step: (at[0] + step[0], step[1] if step[0] else at[1] + step[1]),
+            initial=(1_526_569_498_055, 1),
+        )
+    )
+    assert len(pack_ids(array("Q", [word for entry_id in ids for word in entry_id]))) < most + 20
+
+
+def entries(*fields: list[bytes]) -> tuple[bytearray, list[int]]:
+    data, offsets = bytearray(), []
+    for seq, words in enumerate(fields, 1):
+        offsets.append(len(data))
+        wire = bytearray(b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
+        append_entry(data, 5, seq, len(words), wire, 0, len(wire))
+    return data, offsets
+
+
+@given(st.lists(st.lists(st.binary(max_size=12), min_size=2, max_size=6)))
+def test_entries_are_found_whatever_they_hold(fields: list[list[bytes]]) -> None:
+    data, offsets = entries(*fields)
+    found: array[int] = array("I")
+    index_entries(data, found)
+    assert list(found) == offsets
+
+
+@given(st.data())
+def test_what_is_no_row_of_entries_is_refused(data: st.DataObject) -> None:
+    whole, _ = entries([b"field", b"value"], [b"a", b""])
+    cut = data.draw(st.integers(1, len(whole) - 1))
+    if cut == len(entries([b"field", b"value"])[0]):
+        return
+    with pytest.raises(ValueError, match="not an entry"):
+        index_entries(whole[:cut], array("I"))

@@ -1,0 +1,192 @@
+"""Sealing in a store: the thread, turns that help, settings, what a restart finds."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+from headwater import limits
+from headwater.engine import codecs
+from headwater.engine.check import broken_invariants
+from headwater.server import sealer as sealing_thread
+from headwater.server.config import Config
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Simple
+
+VALUE = "some words that are repeated, some words that are repeated"
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BLOCK_MAX_BYTES", 2048)
+    monkeypatch.setattr(limits, "SEALED_LEAST_BYTES", 512)
+
+
+def fill(client: LocalClient, count: int, first: int = 1) -> None:
+    for number in range(first, first + count):
+        client("XADD", "s", f"{number}-1", "field", f"{VALUE} {number}")
+
+
+def sealed_blocks(store: LocalStore) -> int:
+    return store.node.keyspace.sealing.sealed_count
+
+
+def made(**settings: object) -> LocalStore:
+    config = Config(port=0, stream_hot_bytes=0)
+    for name, value in settings.items():
+        setattr(config, name, value)
+    return LocalStore(config=config)
+
+
+def test_a_thread_seals_what_is_beyond_the_budget() -> None:
+    # Given a store that is written to
+    store = made()
+    client = store.client()
+    fill(client, 300)
+    before = client("XRANGE", "s", "-", "+")
+    # When the thread has done its work
+    store.node.sealer.stop()
+    with store.node.lock:
+        store.node.sealer.step()
+    # Then blocks are sealed, and the store is what it was
+    assert sealed_blocks(store) > 5
+    assert client("XRANGE", "s", "-", "+") == before
+    assert broken_invariants(store.node.keyspace) == []
+    # And no fact tells of it
+    store.crash()
+    assert store.client()("XRANGE", "s", "-", "+") == before
+
+
+def test_turns_help_where_the_thread_lags_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a thread that does nothing
+    monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 5000)
+    monkeypatch.setattr(sealing_thread, "MOST_IN_LINE", 0)
+    store = made()
+    # When entries come
+    fill(store.client(), 500)
+    # Then no more than the lag waits
+    assert sealed_blocks(store) > 10
+    assert store.node.keyspace.sealing.hot_bytes < 5000 + 2 * 4096
+
+
+def test_a_block_that_cannot_be_compressed_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a codec that fails in the thread
+    def fail(_data: bytearray) -> bytes:
+        raise MemoryError("no memory")
+
+    broken = codecs.make_codec("zlib")._replace(compress=fail)
+    monkeypatch.setattr(sealing_thread, "make_codec", lambda _name: broken)
+    store = made()
+    # When there is something to seal
+    fill(store.client(), 300)
+    store.node.sealer.stop()
+    with store.node.lock:
+        store.node.sealer.step()
+    # Then it stays, the log says so, and the store goes on
+    assert sealed_blocks(store) == 0
+    assert store.node.keyspace.sealing.kept_bytes > 10_000
+    assert "could not be compressed" in caplog.text
+    assert store.client()("XLEN", "s") == 300
+
+
+def test_a_store_that_is_let_go_of_ends_its_thread() -> None:
+    # Given a store with a thread
+    others = set(threading.enumerate())
+    store = made()
+    fill(store.client(), 100)
+    (thread,) = set(threading.enumerate()) - others
+    node = weakref.ref(store.node)
+    # When nobody holds it any more, without a word
+    del store
+    # Then the thread ends, once what it may have in hand has been collected too
+    while thread.is_alive():
+        gc.collect()
+        thread.join(0.01)
+    assert node() is None
+
+
+def test_settings_count_from_the_turn_in_which_they_are_given() -> None:
+    # Given a store that may keep all as it is written
+    store = made(stream_hot_bytes=10**9)
+    client = store.client()
+    fill(client, 300)
+    assert store.node.keyspace.sealing.hot_bytes > 20_000
+    # When it may keep nothing
+    assert client("CONFIG", "SET", "stream-hot-bytes", "0") == Simple(b"OK")
+    store.node.sealer.stop()
+    with store.node.lock:
+        store.node.sealer.step()
+    assert 0 < sealed_blocks(store)
+    # And none is compressed any more once that is asked for; what is sealed can be read
+    assert client("CONFIG", "SET", "stream-compression", "none") == Simple(b"OK")
+    before = sealed_blocks(store)
+    fill(client, 300, first=301)
+    assert sealed_blocks(store) == before
+    assert client("XLEN", "s") == 600
+    entries = client("XRANGE", "s", "-", "+")
+    assert isinstance(entries, list)
+    assert len(entries) == 600
+
+
+def test_a_codec_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "has_zstd", lambda: False)
+    client = made().client()
+    refused = client("CONFIG", "SET", "stream-compression", "zstd")
+    assert isinstance(refused, Failure)
+    assert b"headwater[zstd]" in refused.text
+    # And the best there is is the other
+    assert client("CONFIG", "SET", "stream-compression", "auto") == Simple(b"OK")
+    assert codecs.make_codec("auto").name == "zlib"
+
+
+def test_a_start_seals_while_it_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a journal of more than may stay as it is
+    monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 5000)
+    store = made()
+    fill(store.client(), 500)
+    # When the store comes back
+    store.crash()
+    # Then it never held all of it
+    assert sealed_blocks(store) > 10
+    assert store.node.keyspace.sealing.hot_bytes < 5000 + 2 * 4096
+
+
+def test_a_reload_begins_with_books_of_its_own() -> None:
+    store = made(enable_debug_command="yes")
+    client = store.client(kind="tcp")
+    fill(client, 300)
+    before = client("XRANGE", "s", "-", "+")
+    old = store.node.keyspace
+    assert client("DEBUG", "RELOAD") == Simple(b"OK")
+    assert store.node.keyspace is not old
+    fill(client, 100, first=301)
+    store.node.sealer.stop()
+    with store.node.lock:
+        store.node.sealer.step()
+    assert sealed_blocks(store) > 5
+    assert broken_invariants(store.node.keyspace) == []
+    entries = client("XRANGE", "s", "-", "+")
+    assert isinstance(entries, list)
+    assert entries[:300] == before
+
+
+def test_info_tells_how_much_is_which() -> None:
+    store = made()
+    client = store.client()
+    fill(client, 300)
+    store.node.sealer.stop()
+    with store.node.lock:
+        store.node.sealer.step()
+    text = client("INFO", "memory")
+    assert isinstance(text, bytes)
+    figures = dict(line.split(b":", 1) for line in text.split(b"\r\n") if b":" in line)
+    sealing = store.node.keyspace.sealing
+    assert int(figures[b"stream_sealed_bytes"]) == sealing.sealed_bytes > 0
+    assert int(figures[b"stream_sealed_entries_bytes"]) == sealing.sealed_size > 10_000
+    assert int(figures[b"stream_hot_bytes"]) == sealing.hot_bytes + sealing.kept_bytes
+    assert figures[b"stream_compression"] == sealing.codec.encode()
