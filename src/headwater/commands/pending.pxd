@@ -21,5 +21,5 @@ cdef list _rows(
     object delivered_by,
 )
 
-@cython.locals(reply=ReplyWriter, pel=PendingList, owner=Consumer)
+@cython.locals(reply=ReplyWriter, pel=PendingList, owner=Consumer, idle="long long")
 cdef _write_row(Call call, ConsumerGroup group, Py_ssize_t at)

@@ -98,5 +98,6 @@ def _write_row(call: Call, group: ConsumerGroup, at: int) -> None:
         reply.integer(-1)
     else:
         reply.bulk(owner.name)
-        reply.integer(max(0, call.now_ms - pel.time(at)))
+        idle = call.now_ms - pel.time(at)
+        reply.integer(max(0, idle))
     reply.integer(pel.delivery_count(at))
