@@ -94,6 +94,31 @@ def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
 # --- RESP ---------------------------------------------------------------------------------------
 
 
+def short_bulk(source: bytearray, at: int, end: int) -> int:
+    """The length of the bulk string at ``at`` if it has one or two digits, is canonical and whole
+    before ``end``; -1 for any other, which has to be looked at more closely.
+
+    >>> short_bulk(bytearray(b"$3\\r\\ntea\\r\\n"), 0, 9), short_bulk(bytearray(b"$03\\r\\ntea\\r\\n"), 0, 10)
+    (3, -1)
+    """
+    assert 0 <= at <= end <= len(source)
+    header, cr, _ = bytes(source[at : min(end, at + 5)]).partition(b"\r\n")
+    digits = header[1:]
+    if header[:1] != b"$" or not cr or not digits.isdigit():
+        return -1
+    if len(digits) > 2 or (len(digits) == 2 and digits[0] == 48):
+        return -1
+    start = at + len(header) + 2
+    stop = start + int(digits)
+    return int(digits) if stop + 2 <= end and source[stop : stop + 2] == b"\r\n" else -1
+
+
+def length_at(source: bytearray, at: int) -> int:
+    """The length that the canonical header of a bulk string at ``at`` says."""
+    assert 0 <= at < len(source)
+    return int(source[at + 1 : source.index(b"\r", at)])
+
+
 def append_id(target: bytearray, ms: int, seq: int) -> None:
     """Add the id ``ms-seq`` as a bulk string.
 

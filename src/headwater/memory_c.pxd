@@ -3,7 +3,7 @@
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
 ctypedef unsigned long long u64
 ctypedef unsigned int u32
@@ -116,6 +116,43 @@ cdef inline bint same_part(
     return memcmp(PyBytes_AS_STRING(one) + at, PyByteArray_AS_STRING(other) + start, length) == 0
 
 
+cdef inline Py_ssize_t short_bulk(bytearray source, Py_ssize_t at, Py_ssize_t end) except -2:
+    cdef const char *text
+    cdef Py_ssize_t length, header
+    if not 0 <= at <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    if end - at < 6:
+        return -1
+    text = PyByteArray_AS_STRING(source) + at
+    length = text[1] - 48
+    if text[0] != 36 or length < 0 or length > 9:
+        return -1
+    header = 4
+    if text[2] != 13:
+        if length == 0 or text[2] < 48 or text[2] > 57 or text[3] != 13:
+            return -1
+        length = length * 10 + text[2] - 48
+        header = 5
+    if end - at < header + length + 2:
+        return -1
+    if text[header - 1] != 10 or text[header + length] != 13 or text[header + length + 1] != 10:
+        return -1
+    return length
+
+
+cdef inline Py_ssize_t length_at(bytearray source, Py_ssize_t at) except -1:
+    # A canonical header; the end of the buffer ends it whatever stands there.
+    cdef const char *text = PyByteArray_AS_STRING(source)
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(source), length = 0
+    if not 0 <= at < size:
+        raise IndexError("beyond the buffer")
+    at += 1
+    while at < size and 48 <= text[at] <= 57:
+        length = length * 10 + text[at] - 48
+        at += 1
+    return length
+
+
 cdef inline Py_ssize_t _decimal(const char *text, Py_ssize_t length, u64 *value) noexcept:
     # Leading digits as a number, 18 at most; how many there are, 0 for more than 18.
     cdef Py_ssize_t at = 0
@@ -154,15 +191,30 @@ cdef inline bint read_id(
     return second > 0 and first + 1 + second == length
 
 
-cdef inline int _digits(char *end, u64 value) noexcept:
+cdef extern from *:
+    """
+    static const char headwater_pairs[] =
+        "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+        "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+        "8081828384858687888990919293949596979899";
+    static inline int headwater_digits(char *end, unsigned long long value) {
+        char *at = end;
+        while (value >= 100) {
+            at -= 2;
+            memcpy(at, headwater_pairs + 2 * (value % 100), 2);
+            value /= 100;
+        }
+        if (value >= 10) {
+            at -= 2;
+            memcpy(at, headwater_pairs + 2 * value, 2);
+        } else {
+            *--at = (char)(48 + value);
+        }
+        return (int)(end - at);
+    }
+    """
     # The decimal of `value`, its last digit before `end`; how many digits.
-    cdef int count = 0
-    while True:
-        count += 1
-        end[-count] = <char>(48 + value % 10)
-        value //= 10
-        if not value:
-            return count
+    int _digits "headwater_digits"(char *end, u64 value) noexcept
 
 
 cdef inline char *_id_before(char *end, u64 ms, u64 seq) noexcept:

@@ -24,6 +24,9 @@ cdef class Addition:
     cdef public Py_ssize_t start
     cdef public Py_ssize_t end
     cdef public Py_ssize_t pairs
+    cdef public Py_ssize_t max_bytes
+
+    cpdef begin(self, bytes key)
 
     @cython.locals(following=Py_ssize_t)
     cpdef Py_ssize_t take_options(self, Arguments arguments, Py_ssize_t index) except -1
@@ -33,7 +36,7 @@ cdef class Addition:
     cpdef Py_ssize_t take_trim(self, Arguments arguments, Py_ssize_t index) except -1
     cpdef take_id(self, Arguments arguments, Py_ssize_t index)
     cpdef int take_fields(self, Arguments arguments, Py_ssize_t first, Py_ssize_t behind) except -1
-    cpdef int check(self, Py_ssize_t node_max_entries) except -1
+    cpdef int check(self, StreamSettings settings) except -1
     cpdef int check_id(self) except -1
     cpdef choose_id(self, u64 last_ms, u64 last_seq, long long now_ms)
     cpdef Py_ssize_t fact_bytes(self, Stream stream) except -1

@@ -5,14 +5,14 @@ Source: Redis's command page and t_stream.c (streamParseAddOrTrimArgsOrReply).
 
 from __future__ import annotations
 
-from headwater.commands.call import Call
+from headwater.commands.call import Call, StreamSettings
 from headwater.commands.events import STREAM
 from headwater.commands.idempotency import IdempotentID
 from headwater.commands.trimming import Trim
 from headwater.engine.facts import HEADROOM
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.limits import MAX_ENTRY_BYTES, MAX_ID_TEXT_BYTES
+from headwater.limits import MAX_ID_TEXT_BYTES
 from headwater.model import MAX_U64
 from headwater.resp.arguments import Arguments
 
@@ -27,6 +27,10 @@ class Addition:
     Its fields stay where they are, in the arguments; `add` copies them into the stream."""
 
     def __init__(self, key: bytes) -> None:
+        self.begin(key)
+
+    def begin(self, key: bytes) -> None:
+        """Forget what was asked for before: one object serves a client's XADDs one after another."""
         self.key = key
         self.makes_stream = True
         self.id_given = False
@@ -41,6 +45,8 @@ class Addition:
         """What options of trimming were given, if any were."""
         self.start = self.end = self.pairs = 0
         """Where its fields and values stand in the arguments' buffer, and how many pairs they are."""
+        self.max_bytes = 0
+        """Most bytes of fields and values, from the settings."""
 
     def take_options(self, arguments: Arguments, index: int) -> int:
         """Read the options of an XADD from ``index`` on, and the id: the first argument that is no
@@ -97,13 +103,15 @@ class Addition:
         self.start, self.end = arguments.wire_start(first), arguments.wire_end(behind)
         self.pairs = (behind - first) // 2
 
-    def check(self, node_max_entries: int) -> None:
-        """What can be refused without looking at the stream."""
+    def check(self, settings: StreamSettings) -> None:
+        """What of the options can be refused without looking at the stream; from now on the settings'
+        bounds are known."""
+        self.max_bytes = settings.max_entry_bytes
         if self.trim is not None:
-            self.trim.check(node_max_entries)
+            self.trim.check(settings.node_max_entries)
 
     def check_id(self) -> None:
-        """The same, of the id."""
+        """What of the id can be refused without looking at the stream."""
         if self.id_given and self.seq_given and self.ms == 0 and self.seq == 0:
             raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
 
@@ -113,7 +121,7 @@ class Addition:
             raise CommandError(
                 "ERR The stream has exhausted the last possible ID, unable to add more items"
             )
-        if self.end - self.start > MAX_ENTRY_BYTES:
+        if self.end - self.start > self.max_bytes:
             raise CommandError("ERR Elements are too large to be stored")
         if not self.id_given:
             if now_ms > 0 and last_ms < now_ms:

@@ -9,6 +9,7 @@ from headwater.resp.replies cimport ReplyWriter
 cdef class StreamSettings:
     cdef public Py_ssize_t node_max_bytes
     cdef public Py_ssize_t node_max_entries
+    cdef public Py_ssize_t max_entry_bytes
     cdef public object autoclaim_scan_factor
     cdef public object dump_format
     cdef public object idmp_duration_s
@@ -25,6 +26,7 @@ cdef class Call:
     cdef public object admission
     cdef public StreamSettings settings
     cdef public object draw
+    cdef public object spare
     cdef public bint touches
 
     cpdef admit(self, Py_ssize_t size)

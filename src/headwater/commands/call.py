@@ -22,7 +22,7 @@ from headwater.engine.database import Database, Value
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError, NoRoom
-from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE
+from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, MAX_ENTRY_BYTES
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
@@ -105,6 +105,7 @@ class StreamSettings:
     def __init__(self) -> None:
         self.node_max_bytes = 4096
         self.node_max_entries = 100
+        self.max_entry_bytes = MAX_ENTRY_BYTES
         self.autoclaim_scan_factor = 10
         self.dump_format = "8.8"
         self.idmp_duration_s = IDMP_DURATION_S
@@ -128,6 +129,8 @@ class Call:
         self.admission: Admission = always_admitted
         self.settings = StreamSettings()
         self.draw: Draw = always_first
+        self.spare: object = None
+        """What a command keeps of its objects for its next run."""
         self.touches = True
         """Whether commands count as use of the keys that they look up (CLIENT NO-TOUCH)."""
 

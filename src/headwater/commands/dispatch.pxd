@@ -7,6 +7,7 @@ cdef Py_ssize_t _MOST_SPELLINGS
 
 cdef class KnownCommand:
     cdef public bytes name
+    cdef public bytes typed
     cdef public object row
     cdef public str title
     cdef public object function
@@ -19,5 +20,12 @@ cdef class KnownCommand:
     cpdef KnownCommand subcommand(self, Arguments arguments)
 
 
-@cython.locals(typed=bytes, found=KnownCommand, count=Py_ssize_t)
 cpdef KnownCommand find_command(Arguments arguments)
+
+cpdef KnownCommand find_like(KnownCommand last, Arguments arguments)
+
+@cython.locals(typed=bytes, found=KnownCommand)
+cdef KnownCommand _named(Arguments arguments)
+
+@cython.locals(count=Py_ssize_t)
+cdef KnownCommand _checked(KnownCommand found, Arguments arguments)

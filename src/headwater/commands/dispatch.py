@@ -154,6 +154,8 @@ class KnownCommand:
 
     def __init__(self, name: bytes, row: CommandRow) -> None:
         self.name = name
+        self.typed = name
+        """How a client has spelled it, most likely."""
         self.row = row
         self.title = row.name
         self.function: Command | None = FUNCTIONS.get(name)
@@ -191,6 +193,18 @@ def find_command(arguments: Arguments) -> KnownCommand:
 
     Raises `CommandError` for an unknown name and for a wrong number of arguments, with Redis's texts.
     """
+    return _checked(_named(arguments), arguments)
+
+
+def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
+    """The same for a client whose last command was ``last``: most send one again and again."""
+    if last.subcommands is None and arguments.is_exactly(0, last.typed):
+        return _checked(last, arguments)
+    return find_command(arguments)
+
+
+def _named(arguments: Arguments) -> KnownCommand:
+    """The command of that name. Raises `CommandError`."""
     typed = arguments.bytes(0)
     found = _spelled.get(typed)
     if found is None:
@@ -199,6 +213,12 @@ def find_command(arguments: Arguments) -> KnownCommand:
             raise CommandError(_unknown(arguments))
         if len(_spelled) < _MOST_SPELLINGS:
             _spelled[typed] = found
+            found.typed = typed
+    return found
+
+
+def _checked(found: KnownCommand, arguments: Arguments) -> KnownCommand:
+    """The command, or its subcommand, with a number of arguments that fits."""
     count = arguments.count
     if found.subcommands is not None and count > 1:
         found = found.subcommand(arguments)

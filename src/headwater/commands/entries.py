@@ -18,9 +18,14 @@ def xadd(call: Call) -> None:
     [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the entry's
     id; nil for NOMKSTREAM and no key; for an iid that is known, the id that it has become."""
     arguments = call.arguments
-    addition = Addition(arguments.bytes(1))
+    if isinstance(call.spare, Addition):
+        addition = call.spare
+        addition.begin(arguments.bytes(1))
+    else:
+        addition = Addition(arguments.bytes(1))
+        call.spare = addition
     index = addition.take_options(arguments, 2)
-    addition.check(call.settings.node_max_entries)
+    addition.check(call.settings)
     fields = arguments.count - index - 1
     if fields < 2 or fields % 2:
         raise CommandError("ERR wrong number of arguments for 'xadd' command")

@@ -265,7 +265,7 @@ class _Settlement:
         """The ids of the new entries, each TO seeing those before it; raises as XADD does."""
         last: dict[bytes, tuple[int, int]] = {}
         for addition in self.additions:
-            addition.check(call.settings.node_max_entries)
+            addition.check(call.settings)
             stream = call.stream(addition.key)
             before = last.get(addition.key, stream.last_id if stream is not None else (0, 0))
             addition.choose_id(*before, call.now_ms)

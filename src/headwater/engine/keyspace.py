@@ -64,6 +64,18 @@ class Keyspace:
 
     # --- reading --------------------------------------------------------------------------------
 
+    def next_event_ms(self, *, expiries: bool) -> int | None:
+        """The earliest time at which something here is over, Unix ms: a delay, an iid, with
+        ``expiries`` a key; None when nothing is to come. What is empty is not asked."""
+        times = []
+        if self.due_notes:
+            times.append(self.next_due())
+        if self.expiring and expiries:
+            times.append(self.next_expiry())
+        if self.iid_deadlines.notes:
+            times.append(self.iid_deadlines.next_sweep_ms())
+        return min((at for at in times if at is not None), default=None) if times else None
+
     def next_expiry(self) -> int | None:
         """The earliest time at which a key ends, Unix ms."""
         first = self.first_expiry()

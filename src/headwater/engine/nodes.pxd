@@ -1,20 +1,21 @@
 cimport cython
 from cpython cimport array
 from headwater.memory_c cimport (
-    add_word, cut, push_word, same_part, set_word, signed_difference, u64, word_at,
+    add_word, cut, length_at, push_word, same_part, set_word, signed_difference, u64, word_at,
 )
 
 cdef Py_ssize_t _WORDS, _TAKEN, _LIVE, _SIZE
 cdef int _CR, _MINUS
 cdef Py_ssize_t MAX_ENTRY_BYTES
+cdef unsigned long _TEN
 
 
 @cython.locals(at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t)
 cpdef list elements(bytes wire)
 
-cdef Py_ssize_t _with_backlen(Py_ssize_t size)
+cdef Py_ssize_t _with_backlen(Py_ssize_t size) noexcept
 
-cpdef Py_ssize_t integer_bytes(long long value)
+cpdef Py_ssize_t integer_bytes(long long value) noexcept
 
 cpdef Py_ssize_t element_bytes(bytes value)
 
@@ -26,11 +27,8 @@ cdef Py_ssize_t _spelled_bytes(bytearray wire, Py_ssize_t start, Py_ssize_t leng
 
 cdef Py_ssize_t _long_spelled_bytes(bytes text, Py_ssize_t signs) except -1
 
-@cython.locals(length=Py_ssize_t)
-cdef Py_ssize_t _length_at(bytearray wire, Py_ssize_t at) except -1
-
 @cython.locals(size=Py_ssize_t)
-cdef Py_ssize_t _header_bytes(Py_ssize_t length)
+cdef Py_ssize_t _header_bytes(unsigned long length) noexcept
 
 
 cdef class NodeIndex:

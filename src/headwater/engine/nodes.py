@@ -34,6 +34,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import (
         add_word,
         cut,
+        length_at,
         push_word,
         same_part,
         set_word,
@@ -47,6 +48,7 @@ _LIVE = 5
 _SIZE = 6
 _CR = 13
 _MINUS = 45
+_TEN = 10
 LISTPACK_FRAME = 7
 """Header of six bytes, end mark of one."""
 
@@ -255,7 +257,7 @@ class NodeIndex:
         at = start
         while at < end:
             name = at
-            length = _length_at(wire, at)
+            length = length_at(wire, at)
             at += _header_bytes(length)
             names_size += _part_bytes(wire, at, length)
             content += length
@@ -263,7 +265,7 @@ class NodeIndex:
             if same:
                 same = same_part(names, ahead, wire, name, at - name)
                 ahead += at - name
-            length = _length_at(wire, at)
+            length = length_at(wire, at)
             at += _header_bytes(length)
             values_size += _part_bytes(wire, at, length)
             content += length
@@ -317,21 +319,11 @@ class NodeIndex:
         return low
 
 
-def _length_at(wire: bytearray, at: int) -> int:
-    """The length that the canonical header at ``at`` says."""
-    length = 0
-    at += 1
-    while wire[at] != _CR:
-        length = length * 10 + wire[at] - 48
-        at += 1
-    return length
-
-
 def _header_bytes(length: int) -> int:
     """Bytes of the header that says ``length``."""
     size = 4  # $, one digit, CR LF
-    while length >= 10:
-        length //= 10
+    while length >= _TEN:
+        length //= _TEN
         size += 1
     return size
 
@@ -340,10 +332,10 @@ def _names_of(wire: bytearray, start: int, end: int) -> bytes:
     """Every other element, as it stands."""
     found, at = bytearray(), start
     while at < end:
-        length = _length_at(wire, at)
+        length = length_at(wire, at)
         behind = at + _header_bytes(length) + length + 2
         found += wire[at:behind]
-        length = _length_at(wire, behind)
+        length = length_at(wire, behind)
         at = behind + _header_bytes(length) + length + 2
     return bytes(found)
 

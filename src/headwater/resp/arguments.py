@@ -25,7 +25,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import cut, push_word, read_id, set_word, spells, word_at
+    from headwater.memory import cut, push_word, read_id, same_part, set_word, spells, word_at
 
 INTEGER_ERROR = "ERR value is not an integer or out of range"
 ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
@@ -33,6 +33,7 @@ ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
 ROOM = bytes(8 * 16)
 """Offsets of 16 arguments, all 0: what most requests need. Offsets are written by index."""
 
+_TEN = 10
 _MAX_U64 = 2**64 - 1
 _MIN_I64 = -(2**63)
 _MAX_I64 = 2**63 - 1
@@ -101,6 +102,12 @@ class Arguments:
     def is_word(self, index: int, word: builtins.bytes) -> bool:
         """Whether argument ``index`` is ``word``, which is in upper case, in any case."""
         return spells(self.buffer, word_at(self.starts, index), word_at(self.ends, index), word)
+
+    def is_exactly(self, index: int, value: builtins.bytes) -> bool:
+        """Whether argument ``index`` is ``value``."""
+        start = word_at(self.starts, index)
+        length = word_at(self.ends, index) - start
+        return length == len(value) and same_part(value, 0, self.buffer, start, length)
 
     def is_byte(self, index: int, byte: int) -> bool:
         """Whether argument ``index`` is this one byte."""
@@ -172,8 +179,8 @@ class Arguments:
         first = word_at(self.starts, start)
         length = word_at(self.ends, start) - first
         header = 4  # $, one digit, CR LF
-        while length >= 10:
-            length //= 10
+        while length >= _TEN:
+            length //= _TEN
             header += 1
         return first - header
 

@@ -1,10 +1,10 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport put_part, resize, set_word, u64, word_at
+from headwater.memory_c cimport put_part, resize, set_word, short_bulk, u64, word_at
 from headwater.resp.arguments cimport Arguments
 
 cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO
-cdef Py_ssize_t _SHORTEST_ARGUMENT
+cdef Py_ssize_t _TEN, _KEPT_BYTES, _RESTING_BYTES
 
 
 cdef class Scanner:
@@ -29,7 +29,7 @@ cdef class Scanner:
     @cython.locals(position=Py_ssize_t, starts=array.array, ends=array.array)
     cpdef bint next(self, Arguments arguments) except -1
 
-    @cython.locals(buffer=bytearray, starts=array.array, ends=array.array, size=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t, canonical=bint, start=Py_ssize_t, end=Py_ssize_t, first=int, second=int, length=Py_ssize_t)
+    @cython.locals(buffer=bytearray, starts=array.array, ends=array.array, size=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t, canonical=bint, start=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t)
     cdef bint _bulks(self) except -1
     cdef _grow(self, Py_ssize_t used)
     @cython.locals(buffer=bytearray, position=Py_ssize_t, digit=int)

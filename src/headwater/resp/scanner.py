@@ -45,15 +45,14 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import put_part, resize, set_word, word_at
+    from headwater.memory import put_part, resize, set_word, short_bulk, word_at
 
 _CR = 0x0D
 _LF = 0x0A
 _STAR = 0x2A
 _DOLLAR = 0x24
 _ZERO = 0x30
-_SHORTEST_ARGUMENT = 6
-"""``$0 CR LF CR LF``: with fewer bytes left no argument can be whole."""
+_TEN = 10
 
 _HTTP = (b"POST", b"HOST:")
 
@@ -190,33 +189,22 @@ class Scanner:
         room = len(starts)
         canonical = self._canonical
         while index < count:
-            if position + _SHORTEST_ARGUMENT > size:
-                start = end = 0
+            # One and two digits are read at once; everything else, errors too, by _bulk_length.
+            length = short_bulk(buffer, position, size)
+            if length >= 0:
+                start = position + (4 if length < _TEN else 5)
+                end = start + length
             else:
-                # One and two digits are read here; everything else, errors too, by _header.
-                first = buffer[position + 1] - _ZERO
-                second = buffer[position + 2]
-                if buffer[position] != _DOLLAR or first < 0 or first > 9:
-                    start = end = 0
-                elif second == _CR:
-                    start = position + 4
-                    end = start + first
-                elif first > 0 and buffer[position + 3] == _CR and _ZERO <= second <= 0x39:
-                    start = position + 5
-                    end = start + first * 10 + second - _ZERO
-                else:
-                    start = end = 0
-            if start == 0:
                 self._position = position
                 length = self._bulk_length()
                 if length < 0:
                     break
                 start = self._value
                 end = start + length
-            if end + 2 > size:
-                break
-            if buffer[start - 1] != _LF or buffer[end] != _CR or buffer[end + 1] != _LF:
-                canonical = False
+                if end + 2 > size:
+                    break
+                if buffer[start - 1] != _LF or buffer[end] != _CR or buffer[end + 1] != _LF:
+                    canonical = False
             if index == room:
                 self._grow(room)
                 starts, ends = self._starts, self._ends

@@ -1,7 +1,7 @@
 cimport cython
 from headwater.clock cimport passed_ns
 from headwater.commands.call cimport Call
-from headwater.commands.dispatch cimport KnownCommand, find_command
+from headwater.commands.dispatch cimport KnownCommand, find_command, find_like
 from headwater.resp.arguments cimport Arguments
 from headwater.server.node cimport Node
 from headwater.server.observer cimport CommandFigures, Observer
@@ -18,5 +18,7 @@ cpdef invoke_again(Node node, Session session, Arguments arguments)
 
 cpdef invoke(Node node, Session session, Arguments arguments)
 
-@cython.locals(call=Call, observer=Observer, timing=bint, began="long long", took="long long", figures=CommandFigures)
-cpdef run(Node node, Session session, KnownCommand known, Arguments arguments)
+@cython.locals(call=Call, observer=Observer, timing=bint, took="long long", figures=CommandFigures)
+cpdef run(
+    Node node, Session session, KnownCommand known, Arguments arguments, long long began
+)

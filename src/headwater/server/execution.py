@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Missing, Wait
-from headwater.commands.dispatch import KnownCommand, find_command
+from headwater.commands.dispatch import KnownCommand, find_command, find_like
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.acl import permissions
@@ -33,7 +33,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # clock.pxd asks the system
-    from time import perf_counter_ns as passed_ns
+    from time import monotonic_ns as passed_ns
 
 NO_AUTH = "NOAUTH Authentication required."
 
@@ -45,8 +45,9 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     mark = len(session.outbox)
     chosen = False
     try:
-        known = find_command(arguments)
-        session.last_command = known.title
+        known = session.last
+        known = find_command(arguments) if known is None else find_like(known, arguments)
+        session.last = known
         _check_gates(session, known, arguments)
         if node.pause.active and node.pause.holds(session, known.row):
             return node.pause.postpone(session, arguments)
@@ -55,7 +56,7 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
             session.reply.simple(b"QUEUED")
             return None
         chosen = True
-        return run(node, session, known, arguments)
+        return run(node, session, known, arguments, node.began_ns)
     except CommandError as error:
         del session.outbox[mark:]
         session.queue_failed |= session.queued is not None and not chosen
@@ -96,21 +97,23 @@ def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | N
     known = find_command(arguments)
     if not session.user.unrestricted:
         permissions.check(session, known.row, arguments)
-    return run(node, session, known, arguments)
+    return run(node, session, known, arguments, passed_ns())
 
 
 def invoke(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     """Run a command that was looked at before; raises `CommandError`."""
-    return run(node, session, find_command(arguments), arguments)
+    return run(node, session, find_command(arguments), arguments, passed_ns())
 
 
-def run(node: Node, session: Session, known: KnownCommand, arguments: Arguments) -> Wait | None:
-    """Call the function of a command that was found, and count it; raises `CommandError`."""
+def run(
+    node: Node, session: Session, known: KnownCommand, arguments: Arguments, began: int
+) -> Wait | None:
+    """Call the function of a command that was found, and count it; raises `CommandError`. It has
+    begun at ``began`` (monotonic ns)."""
     call = session.call
     call.arguments = arguments
     observer = node.observer
     timing = observer.timing
-    began = passed_ns() if timing else 0
     result: Wait | Missing | None
     try:
         if known.function is None:

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.clock cimport SystemClock
+from headwater.clock cimport SystemClock, passed_ns
 from headwater.commands.call cimport Call, StreamSettings
 from headwater.engine.keyspace cimport Keyspace
 from headwater.resp.arguments cimport Arguments
@@ -9,6 +9,8 @@ from headwater.server.pausing cimport Pause
 from headwater.server.records cimport TurnRecords
 from headwater.server.session cimport Session
 from headwater.server.waiting cimport WaitingRoom
+
+cdef long long _NS_A_MS
 
 
 cdef class Node:
@@ -37,6 +39,8 @@ cdef class Node:
     cdef public long long output_ahead_bytes
     cdef public long long query_buffer_limit
     cdef SystemClock _system_clock
+    cdef long long _wall_ahead_ns
+    cdef public long long began_ns
     cdef Arguments _arguments
     cdef object _session_ids
     cdef double _began
@@ -45,11 +49,14 @@ cdef class Node:
     cdef public double _seen_deadline
     cdef public object _process_id
 
-    cdef long long _now_ms(self) except? -1
+    cpdef _run_turn(self, ready)
+    @cython.locals(session=Session)
+    cdef _serve(self, ready)
+    cdef long long _begin_command(self) except? -1
+    @cython.locals(keyspace=Keyspace)
+    cdef _do_before(self, long long now_ms)
     @cython.locals(deadline=double)
     cpdef next_deadline(self)
-    @cython.locals(keyspace=Keyspace, times=list)
-    cdef _next_wall_ms(self)
     @cython.locals(room="long long", facts_mark=Py_ssize_t)
     cpdef _drain(self, Session session)
     @cython.locals(

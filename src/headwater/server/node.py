@@ -24,7 +24,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from math import inf
-from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 from headwater.clock import Clock, SystemClock
 from headwater.engine.garbage import free
@@ -48,11 +48,23 @@ from headwater.server.sealer import Sealer
 from headwater.server.session import Session
 from headwater.server.waiting import WaitingRoom
 
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # clock.pxd asks the system
+    from time import monotonic_ns as passed_ns
+
 FREED_AT_ONCE = 5000
 """Objects of large values that are gone which a turn frees, in less than a millisecond."""
 
 SEEN_INTERVAL_S = 1.0
 """How often times of consumers that were only seen become facts (law 3)."""
+_NS_A_MS = 1_000_000
 
 
 class Node:
@@ -95,8 +107,12 @@ class Node:
         self.poisoned: NodePoisoned | None = None
         self.stopping = False
         """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
-        self._system_clock = self.clock if isinstance(self.clock, SystemClock) else None
-        """The clock once more, if it is one that compiled code can read by itself."""
+        self._system_clock = self.clock if type(self.clock) is SystemClock else None
+        """The clock once more, if it is the machine's."""
+        self._wall_ahead_ns = 0
+        """How far that one's wall time was ahead of its monotonic time when the turn began."""
+        self.began_ns = 0
+        """Monotonic ns at which the command under way began; only ever compared with such."""
         self._arguments = Arguments()
         """Those of the request that runs; what outlives it is a copy."""
         self._session_ids = itertools.count(1)
@@ -159,34 +175,24 @@ class Node:
 
     def turn(self, ready: Iterable[Session]) -> None:
         """Run every whole request of ``ready``, commit, release."""
-        self._check_process()
-        with self.lock:
-            self._check_journal()
-            self.records.turn += 1
-            try:
-                if self.keyspace.iid_deadlines.notes and self.poisoned is None:
-                    # An embedded store has nobody who ticks while it is idle.
-                    forget_iids(self.keyspace, self.records, self.clock.now_ms())
-                self._began = self.clock.monotonic()
-                if self._began >= self.pause.until:
-                    self.blocked.end_pause()
-                for session in ready:
-                    self._drain(session)
-                self._drain_resumed()
-                self._finish()
-            except BaseException as error:
-                self._break_off(error)
-                raise
+        self._run_turn(ready)
 
     def tick(self) -> None:
         """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
+        self._run_turn(None)
+
+    def _run_turn(self, ready: Iterable[Session] | None) -> None:
         self._check_process()
         with self.lock:
             self._check_journal()
             self.records.turn += 1
             self._began = self.clock.monotonic()
+            if self._system_clock is not None:
+                self._wall_ahead_ns = self._system_clock.wall_ahead_ns()
             try:
-                if self.poisoned is None:
+                if ready is not None:
+                    self._serve(ready)
+                elif self.poisoned is None:
                     self._do_what_is_due()
                 self._finish()
             except BaseException as error:
@@ -198,25 +204,13 @@ class Node:
         if self.keyspace.garbage:
             return self.clock.monotonic()
         deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
-        wall = self._next_wall_ms()
+        wall = self.keyspace.next_event_ms(expiries=self.expires_by_itself)
+        recheck = self.waiting.next_recheck() if self.waiting.count else None
+        wall = min((at for at in (wall, recheck) if at is not None), default=None)
         if wall is not None:
             ahead = max(0, wall - self.clock.now_ms()) / 1000
             deadline = min(deadline, self.clock.monotonic() + ahead)
         return None if deadline == inf else deadline
-
-    def _next_wall_ms(self) -> int | None:
-        """Unix ms at which something is due; nothing is asked that is empty."""
-        keyspace = self.keyspace
-        times = []
-        if self.waiting.count:
-            times.append(self.waiting.next_recheck())
-        if keyspace.due_notes:
-            times.append(keyspace.next_due())
-        if keyspace.expiring and self.expires_by_itself:
-            times.append(keyspace.next_expiry())
-        if keyspace.iid_deadlines.notes:
-            times.append(keyspace.iid_deadlines.next_sweep_ms())
-        return min((at for at in times if at is not None), default=None) if times else None
 
     def wrote_to(self, session: Session) -> None:
         """A session that is not being served was given output."""
@@ -245,9 +239,22 @@ class Node:
 
     # --- parts of a turn ------------------------------------------------------------------------
 
-    def _now_ms(self) -> int:
+    def _serve(self, ready: Iterable[Session]) -> None:
+        if self.keyspace.iid_deadlines.notes and self.poisoned is None:
+            # An embedded store has nobody who ticks while it is idle.
+            forget_iids(self.keyspace, self.records, self.clock.now_ms())
+        if self._began >= self.pause.until:
+            self.blocked.end_pause()
+        for session in ready:
+            self._drain(session)
+        self._drain_resumed()
+
+    def _begin_command(self) -> int:
+        """Read the clock: what it shows to the command, in Unix ms. Within a turn the machine's is read
+        once a command, for the time of day and for how long it takes."""
+        self.began_ns = passed_ns()
         if self._system_clock is not None:
-            return self._system_clock.now_ms()
+            return (self.began_ns + self._wall_ahead_ns) // _NS_A_MS
         return self.clock.now_ms()
 
     def _do_what_is_due(self) -> None:
@@ -327,15 +334,9 @@ class Node:
             session.reply.error(f"MISCONF {self.poisoned}")
             return
         call, keyspace = session.call, self.keyspace
-        call.now_ms = self._now_ms()
-        if keyspace.expiring and self.expires_by_itself:
-            expire_keys(keyspace, self.records, call.now_ms)
-        if keyspace.due_notes:
-            end_delays(keyspace, self.records, call.now_ms)
-        if keyspace.events:  # of what came before this command
-            self.pubsub.publish_events(None)
-        if keyspace.signalled:  # who waited for what is due goes before who asks now
-            self.blocked.serve_signalled()
+        call.now_ms = self._begin_command()
+        if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
+            self._do_before(call.now_ms)
         reply_mark = len(session.outbox)
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
@@ -355,6 +356,19 @@ class Node:
             self.blocked.serve_signalled()
         if self.keyspace.unseen and self._seen_deadline == inf:
             self._seen_deadline = self._began + SEEN_INTERVAL_S
+
+    def _do_before(self, now_ms: int) -> None:
+        """What stands before a command: what is over by now, and who waited for that."""
+        keyspace = self.keyspace
+        if keyspace.expiring and self.expires_by_itself:
+            expire_keys(keyspace, self.records, now_ms)
+        if keyspace.due_notes:
+            end_delays(keyspace, self.records, now_ms)
+        if keyspace.events:  # of what came before this command
+            self.pubsub.publish_events(None)
+        if keyspace.signalled:  # who waited for what is due goes before who asks now
+            self.blocked.serve_signalled()
+        self.began_ns = passed_ns()
 
     def _finish(self) -> None:
         """Commit the turn and release what it wrote."""
@@ -377,11 +391,11 @@ class Node:
 
     def _commit(self) -> None:
         latency = self.observer.latency
-        began = perf_counter_ns() if latency.threshold_ms else 0
+        began = passed_ns() if latency.threshold_ms else 0
         self.records.commit()
         if began and self.journal is not None:
             event = FSYNC_ALWAYS if self.journal.policy == "always" else WRITE
-            ms = (perf_counter_ns() - began) // 1_000_000
+            ms = (passed_ns() - began) // 1_000_000
             latency.add(event, time=self.clock.now_ms() // 1000, ms=ms)
         while self.after_commit:
             self.after_commit.pop()(self)

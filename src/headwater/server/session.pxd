@@ -1,4 +1,5 @@
 from headwater.commands.call cimport Call
+from headwater.commands.dispatch cimport KnownCommand
 from headwater.engine.database cimport WatchToken
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
@@ -26,7 +27,7 @@ cdef class Session:
     cdef public bint stalled
     cdef public double created
     cdef public double last_interaction
-    cdef public str last_command
+    cdef public KnownCommand last
     cdef public bytes name
     cdef public bytes lib_name
     cdef public bytes lib_version

@@ -11,6 +11,7 @@ from random import randrange
 from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
+from headwater.commands.dispatch import KnownCommand
 from headwater.engine.database import WatchToken
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
@@ -65,7 +66,8 @@ class Session:
         self.stalled = False
         """Requests wait until the client has taken what was answered before."""
         self.created = self.last_interaction = node.clock.monotonic()
-        self.last_command = ""
+        self.last: KnownCommand | None = None
+        """The last command that it has sent."""
         self.name = self.lib_name = self.lib_version = b""
         self.user: User = node.access.default
         self.authenticated = self.closed = False
@@ -89,6 +91,11 @@ class Session:
         """The request that CLIENT PAUSE held up, to be run before what came after it."""
         self.driver: Any = None
         """Whatever drives this session may keep its own state here."""
+
+    @property
+    def last_command(self) -> str:
+        """The name of the last command, empty before the first."""
+        return "" if self.last is None else self.last.title
 
     @property
     def resp(self) -> int:
