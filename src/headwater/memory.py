@@ -50,6 +50,11 @@ def reserve(target: bytearray, size: int) -> None:
     assert len(target) <= size
 
 
+def empty(target: bytearray, kept: int) -> None:
+    """Let ``target`` be empty; the room of ``kept`` bytes at most stays with it."""
+    target.clear()
+
+
 def cut(source: bytearray, start: int, end: int) -> bytes:
     """The bytes from ``start`` to ``end``-1, which are there."""
     assert 0 <= start <= end <= len(source)

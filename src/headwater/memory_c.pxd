@@ -9,34 +9,54 @@ ctypedef unsigned long long u64
 ctypedef unsigned int u32
 
 
+cdef extern from *:
+    """
+    /* The end of a bytearray with room for more bytes, which count as its own; NULL with an error set.
+       Whoever holds a view of it is asked, as by PyByteArray_Resize, but a buffer that is large enough
+       costs no call, and one that is not doubles: an answer of a hundred replies grows seven times. */
+    #if PY_VERSION_HEX < 0x030F0000 && !defined(Py_LIMITED_API)
+    static inline int headwater_fits(PyByteArrayObject *target, Py_ssize_t size) {
+        return target->ob_exports == 0
+            && size + (target->ob_start - target->ob_bytes) < target->ob_alloc;
+    }
+    static inline void headwater_set_size(PyByteArrayObject *target, Py_ssize_t size) {
+        Py_SET_SIZE(target, size);
+        target->ob_start[size] = 0;
+    }
+    #else
+    #define headwater_fits(target, size) 0
+    #define headwater_set_size(target, size) ((void)0)
+    #endif
+    static inline char *headwater_room(PyObject *target, Py_ssize_t more) {
+        Py_ssize_t before = PyByteArray_GET_SIZE(target), size = before + more, wanted;
+        if (!headwater_fits((PyByteArrayObject *)target, size)) {
+            wanted = before + (before < 65536 ? before : 65536);
+            if (wanted < 64) wanted = 64;
+            if (wanted > size && PyByteArray_Resize(target, wanted) < 0) return NULL;
+            if (PyByteArray_Resize(target, size) < 0) return NULL;
+        } else {
+            headwater_set_size((PyByteArrayObject *)target, size);
+        }
+        return PyByteArray_AS_STRING(target) + before;
+    }
+    static inline int headwater_empty(PyObject *target, Py_ssize_t kept) {
+        if (PyByteArray_GET_SIZE(target) <= kept && headwater_fits((PyByteArrayObject *)target, 0)) {
+            headwater_set_size((PyByteArrayObject *)target, 0);
+            return 0;
+        }
+        return PyByteArray_Resize(target, 0);
+    }
+    """
+    char *_room "headwater_room"(bytearray target, Py_ssize_t more) except NULL
+    int _empty "headwater_empty"(bytearray target, Py_ssize_t kept) except -1
+
+
 cdef extern from "Python.h":
-    ctypedef struct PyByteArrayObject:
-        Py_ssize_t ob_alloc
-        char *ob_bytes
-        char *ob_start
-        Py_ssize_t ob_exports
     void Py_SET_SIZE(object, Py_ssize_t)
 
 
-cdef inline char *_room(bytearray target, Py_ssize_t size) except NULL:
-    # The end of `target`, with room for `size` bytes more.
-    cdef Py_ssize_t at = PyByteArray_GET_SIZE(target)
-    PyByteArray_Resize(target, at + size)
-    return PyByteArray_AS_STRING(target) + at
-
-
-cdef inline char *_reserved_room(bytearray target, Py_ssize_t size) except NULL:
-    # The same where `reserve` may have been asked: PyByteArray_Resize would give back more than half.
-    cdef PyByteArrayObject *fields = <PyByteArrayObject *>target
-    cdef Py_ssize_t at = PyByteArray_GET_SIZE(target)
-    if (
-        at + size >= fields.ob_alloc or fields.ob_exports or fields.ob_start != fields.ob_bytes
-        or fields.ob_start == NULL
-    ):
-        return _room(target, size)
-    Py_SET_SIZE(target, at + size)
-    fields.ob_start[at + size] = 0
-    return fields.ob_start + at
+cdef inline int empty(bytearray target, Py_ssize_t kept) except -1:
+    return _empty(target, kept)
 
 
 cdef inline int append_bytes(bytearray target, bytes source) except -1:
@@ -263,7 +283,7 @@ cdef inline int append_entry(
     begin = _id_before(_header_before(header + 96, 42, count), ms, seq) - 4
     memcpy(begin, b"*2\r\n", 4)
     length = header + 96 - begin
-    room = _reserved_room(target, length + end - start)
+    room = _room(target, length + end - start)
     memcpy(room, begin, length)
     memcpy(room + length, PyByteArray_AS_STRING(source) + start, end - start)
     return 0

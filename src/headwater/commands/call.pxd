@@ -32,6 +32,7 @@ cdef class Call:
     cpdef admit(self, Py_ssize_t size)
     cpdef modified(self, bytes key, Py_ssize_t changes=*)
     cpdef notify(self, unsigned int kind, bytes event, bytes key, Database db=*)
+    @cython.locals(found=Stream)
     cpdef Stream stream(self, bytes key)
     cpdef Stream read_stream(self, bytes key)
     cpdef Stream create_stream(self, bytes key)

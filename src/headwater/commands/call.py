@@ -162,9 +162,10 @@ class Call:
         """The stream at ``key``, None if there is no such key; WRONGTYPE if it holds another type."""
         value = self.db.lookup(key, self.now_ms)
         if isinstance(value, Stream):
+            found: Stream = value
             if self.touches:
-                value.used_ms = self.now_ms
-            return value
+                found.used_ms = self.now_ms
+            return found
         if value is None:
             return None
         raise CommandError(WRONGTYPE)

@@ -340,7 +340,7 @@ class Driver:
             session = connection.session
             idle = now - session.last_interaction
             if idle > _RESTING_SECONDS:
-                session.scanner.rest()
+                session.rest()
             patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
             if (
                 ((session.closing or connection.ended) and idle > patience)

@@ -9,8 +9,9 @@ cdef int _READABLE, _WRITABLE
 cdef class EpollLoop(Driver):
     cdef public object _epoll
 
-    @cython.locals(ready=list, handshakes=Py_ssize_t, events=list, pair=tuple, event=int, connection=Connection)
     cpdef _on_ready(self)
+    @cython.locals(ready=list, handshakes=Py_ssize_t, events=list, pair=tuple, event=int, connection=Connection)
+    cpdef bint _one_turn(self) except -1
 
 
 cdef class ReaderLoop(Driver):

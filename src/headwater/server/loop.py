@@ -15,7 +15,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 
-from headwater.limits import HANDSHAKES_PER_TURN, MAX_EVENTS_PER_TURN
+from headwater.limits import HANDSHAKES_PER_TURN, MAX_EVENTS_PER_TURN, TURNS_A_TICK
 from headwater.server.driver import Driver
 from headwater.server.node import Node
 from headwater.server.session import Session
@@ -39,9 +39,14 @@ class EpollLoop(Driver):
         self._epoll.close()
 
     def _on_ready(self) -> None:
-        """One turn of the loop."""
-        if self._stopped:
-            return
+        """Turns, as long as there is something for one, but no more than a few: then asyncio looks at
+        its timers and at new connections."""
+        for _ in range(TURNS_A_TICK):
+            if self._stopped or not self._one_turn():
+                return
+
+    def _one_turn(self) -> bool:
+        """Serve who is ready; whether anybody was."""
         ready: list[Session] = []
         handshakes = HANDSHAKES_PER_TURN
         events = self._epoll.poll(0, MAX_EVENTS_PER_TURN)
@@ -63,6 +68,7 @@ class EpollLoop(Driver):
                 ready.append(connection.session)
         if ready:
             self.run_turn(ready)
+        return bool(ready)
 
     def _watch(self, connection: Connection) -> None:
         self._epoll.register(connection.descriptor, select.EPOLLIN)

@@ -36,7 +36,6 @@ from headwater.server import execution
 from headwater.server.acl.access import AccessControl
 from headwater.server.blocking import BlockedClients
 from headwater.server.chores import end_delays, expire_keys, forget_iids, record_seen
-from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.config import Config
 from headwater.server.latency import FSYNC_ALWAYS, WRITE
 from headwater.server.observer import Observer
@@ -62,9 +61,9 @@ if not cython.compiled:  # clock.pxd asks the system
 FREED_AT_ONCE = 5000
 """Objects of large values that are gone which a turn frees, in less than a millisecond."""
 
+_NS_A_MS = 1_000_000
 SEEN_INTERVAL_S = 1.0
 """How often times of consumers that were only seen become facts (law 3)."""
-_NS_A_MS = 1_000_000
 
 
 class Node:
@@ -108,9 +107,8 @@ class Node:
         self.stopping = False
         """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
         self._system_clock = self.clock if type(self.clock) is SystemClock else None
-        """The clock once more, if it is the machine's."""
         self._wall_ahead_ns = 0
-        """How far that one's wall time was ahead of its monotonic time when the turn began."""
+        """How far the machine's wall time was ahead of monotonic time when the turn began."""
         self.began_ns = 0
         """Monotonic ns at which the command under way began; only ever compared with such."""
         self._arguments = Arguments()
@@ -163,13 +161,7 @@ class Node:
                 return
             session.closed = True
             self.sessions.pop(session.id, None)
-            session.leave_transaction()
-            stop_monitoring(session, self)
-            self.pubsub.leave(session)
-            self.pause.forget(session)
-            if session.blocked is not None:
-                self.waiting.remove(session.blocked)
-                session.blocked = None
+            session.leave()
 
     # --- turns ----------------------------------------------------------------------------------
 
@@ -206,7 +198,8 @@ class Node:
         deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
         wall = self.keyspace.next_event_ms(expiries=self.expires_by_itself)
         recheck = self.waiting.next_recheck() if self.waiting.count else None
-        wall = min((at for at in (wall, recheck) if at is not None), default=None)
+        if recheck is not None and (wall is None or recheck < wall):
+            wall = recheck
         if wall is not None:
             ahead = max(0, wall - self.clock.now_ms()) / 1000
             deadline = min(deadline, self.clock.monotonic() + ahead)

@@ -17,6 +17,7 @@ from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.resp.scanner import Scanner
 from headwater.server.acl.access import SUPERUSER
+from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.pubsub import Subscriptions
 
 if TYPE_CHECKING:
@@ -161,6 +162,13 @@ class Session:
         """Bytes that were released and that the client has not taken yet."""
         return self.released_bytes - self.taken_bytes
 
+    def rest(self) -> None:
+        """The client has been silent for a while: room that is not used is given back."""
+        self.scanner.rest()
+        if not self.outbox and not self.released:
+            self.outbox, self.released = bytearray(), bytearray()
+            self.reply.out = self.outbox
+
     def deliver_pushes(self) -> None:
         """The command under way has its reply: what it caused for its own client follows."""
         self.outbox += self.pushes
@@ -183,3 +191,14 @@ class Session:
         self.queued_bytes = 0
         self.queue_failed = False
         self.node.keyspace.databases[0].unwatch(self.watch)
+
+    def leave(self) -> None:
+        """The client is gone: it waits for nothing, listens to nothing and watches nothing."""
+        node = self.node
+        self.leave_transaction()
+        stop_monitoring(self, node)
+        node.pubsub.leave(self)
+        node.pause.forget(self)
+        if self.blocked is not None:
+            node.waiting.remove(self.blocked)
+            self.blocked = None
