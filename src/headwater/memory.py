@@ -50,8 +50,8 @@ def reserve(target: bytearray, size: int) -> None:
     assert len(target) <= size
 
 
-def empty(target: bytearray, kept: int) -> None:
-    """Let ``target`` be empty; the room of ``kept`` bytes at most stays with it."""
+def empty(target: bytearray, _kept: int) -> None:
+    """Let ``target`` be empty; in C its room stays with it, up to so many bytes."""
     target.clear()
 
 

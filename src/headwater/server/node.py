@@ -107,8 +107,7 @@ class Node:
         self.stopping = False
         """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
         self._system_clock = self.clock if type(self.clock) is SystemClock else None
-        self._wall_ahead_ns = 0
-        """How far the machine's wall time was ahead of monotonic time when the turn began."""
+        self._wall_ahead_ns = 0  # of the machine's monotonic time, when the turn began
         self.began_ns = 0
         """Monotonic ns at which the command under way began; only ever compared with such."""
         self._arguments = Arguments()
