@@ -187,6 +187,9 @@ def test_info_tells_how_much_is_which() -> None:
     figures = dict(line.split(b":", 1) for line in text.split(b"\r\n") if b":" in line)
     sealing = store.node.keyspace.sealing
     assert int(figures[b"stream_sealed_bytes"]) == sealing.sealed_bytes > 0
-    assert int(figures[b"stream_sealed_entries_bytes"]) == sealing.sealed_size > 10_000
+    # How many blocks the thread has got to before it was stopped is its own affair.
+    assert (
+        int(figures[b"stream_sealed_entries_bytes"]) == sealing.sealed_size > sealing.sealed_bytes
+    )
     assert int(figures[b"stream_hot_bytes"]) == sealing.hot_bytes + sealing.kept_bytes
     assert figures[b"stream_compression"] == sealing.codec.encode()
