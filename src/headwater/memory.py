@@ -96,6 +96,24 @@ def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
     return True
 
 
+def read_integer(source: bytearray, start: int, end: int, words: array[int]) -> bool:
+    """Read a decimal number of at most 18 digits, no zero before others and no sign but ``-``, into two
+    words: its magnitude and whether it is negative. False for anything else, which may be a number.
+
+    >>> words = array("Q", (0, 0))
+    >>> read_integer(bytearray(b"$3 -17"), 3, 6, words), list(words)
+    (True, [17, 1])
+    """
+    assert 0 <= start <= end <= len(source)
+    assert len(words) >= 2
+    negative = source[start : start + 1] == b"-" and start < end
+    digits = source[start + negative : end]
+    if not digits.isdigit() or len(digits) > 18 or (digits[0] == 0x30 and end - start > 1):
+        return False
+    words[0], words[1] = int(digits), negative
+    return True
+
+
 # --- RESP ---------------------------------------------------------------------------------------
 
 
@@ -193,9 +211,9 @@ def append_fours(
 # --- words --------------------------------------------------------------------------------------
 
 
-def new_words(count: int) -> array[int]:
-    """So many words; they are anything."""
-    return array("Q", bytes(8 * count))
+def new_words(like: array[int], count: int) -> array[int]:
+    """So many words, in an array of the kind of ``like``; they are anything."""
+    return array(like.typecode, bytes(8 * count))
 
 
 def fit_words(words: array[int], count: int) -> None:

@@ -211,6 +211,28 @@ cdef inline bint read_id(
     return second > 0 and first + 1 + second == length
 
 
+cdef inline bint read_integer(
+    bytearray source, Py_ssize_t start, Py_ssize_t end, array.array words
+) except -1:
+    cdef const char *text
+    cdef Py_ssize_t length = end - start
+    cdef bint negative
+    cdef u64 *found
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        raise IndexError("beyond the buffer")
+    if len(words) < 2:
+        raise IndexError("beyond the words")
+    text = PyByteArray_AS_STRING(source) + start
+    found = <u64 *>words.data.as_voidptr
+    negative = length > 0 and text[0] == 45
+    if length == negative or (text[negative] == 48 and length > 1):
+        return False
+    if _decimal(text + negative, length - negative, found) != length - negative:
+        return False
+    found[1] = negative
+    return True
+
+
 cdef extern from *:
     """
     static const char headwater_pairs[] =
@@ -323,10 +345,8 @@ cdef inline int append_fours(
     return 0
 
 
-cdef inline array.array new_words(Py_ssize_t count):
-    cdef array.array made = array.array("Q")
-    array.resize(made, count)
-    return made
+cdef inline array.array new_words(array.array like, Py_ssize_t count):
+    return array.clone(like, count, False)
 
 
 cdef inline int fit_words(array.array words, Py_ssize_t count) except -1:

@@ -8,33 +8,32 @@ from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.group cimport Consumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.stream cimport Stream
-from headwater.memory_c cimport append_fours, push_word, u64, word_at
+from headwater.memory_c cimport append_fours, new_words, push_word, u64, word_at
 from headwater.resp.replies cimport ReplyWriter
 
 cdef array.array _NONE
 cdef Py_ssize_t _NO_AGE_BYTES, _ENTRY_HEADER
-cdef u64 MAX_DELIVERY_COUNT
+cdef u64 MAX_DELIVERY_COUNT, MAX_U64
+cdef tuple GREATEST
 
 
+@cython.freelist(4)
 cdef class NewEntries:
     cdef public list spans
     cdef public Py_ssize_t total
 
     @cython.locals(
-        spans=list, before=Py_ssize_t, span=Span, end=Py_ssize_t, block=EntryBlock
+        spans=list, before=Py_ssize_t, span=Span, end=Py_ssize_t, block=EntryBlock,
+        made=NewEntries,
     )
     cpdef NewEntries within(self, Share share, Py_ssize_t more)
-    @cython.locals(first=Span, last=Span)
-    cdef tuple first_and_last(self)
     @cython.locals(span=Span)
     cpdef write(self, ReplyWriter reply)
     @cython.locals(span=Span, block=EntryBlock, data=bytearray, edges=array.array)
     cdef write_four(self, ReplyWriter reply)
 
 
-@cython.locals(ids=array.array)
-cdef tuple _id_at(Span span, Py_ssize_t index)
-
+@cython.locals(made=NewEntries, ms=u64, seq=u64)
 cpdef NewEntries entries_after(Stream stream, tuple last_seen, Py_ssize_t count)
 
 
@@ -44,6 +43,7 @@ cdef class GroupRead:
     cdef public ConsumerGroup group
     cdef public bytes name
 
+    cdef of(self, Call call, bytes key, ConsumerGroup group, bytes name)
     cpdef bint plan(self, ReadLimits limits) except -1
     cpdef Py_ssize_t fact_bytes(self) except -1
     cpdef Py_ssize_t most_fact_bytes(self, ReadLimits limits) except -1
@@ -65,6 +65,7 @@ cdef class Delivery(GroupRead):
     cdef public array.array claims
     cdef public list wires
     cdef public NewEntries entries
+    cdef public Py_ssize_t new
 
     @cython.locals(share=Share, entries=NewEntries)
     cpdef bint plan(self, ReadLimits limits) except -1
@@ -80,7 +81,7 @@ cdef class Delivery(GroupRead):
     )
     cdef bint _take(self, Py_ssize_t at, Share share) except -1
     @cython.locals(
-        group=ConsumerGroup, now_ms="long long", consumer=Consumer, total=Py_ssize_t,
+        group=ConsumerGroup, now_ms="long long", consumer=Consumer, entries=NewEntries,
         read="long long", number=Py_ssize_t, wire=bytes,
     )
     cpdef give(self, ReplyWriter reply)

@@ -16,7 +16,7 @@ from headwater.engine.facts import HEADROOM
 from headwater.engine.group import Consumer, ConsumerGroup
 from headwater.engine.stream import Stream
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
-from headwater.model import id_after
+from headwater.model import MAX_U64, id_after
 from headwater.resp.replies import ReplyWriter
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_fours, push_word, word_at
+    from headwater.memory import append_fours, new_words, push_word, word_at
 
 _NONE = array("Q")
 """No claims; nothing is ever added to it."""
@@ -43,11 +43,11 @@ _NO_AGE_BYTES = len(b":0\r\n:0\r\n")
 
 
 class NewEntries:
-    """Neighbouring live entries of a stream."""
+    """Neighbouring live entries of a stream; from `entries_after`, `newest_entry`."""
 
-    def __init__(self, spans: list[Span], total: int) -> None:
-        self.spans = spans
-        self.total = total
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.total = 0
 
     def within(self, share: Share, more: int) -> NewEntries:
         """As many of them as there is a share for, each ``more`` bytes longer in the reply."""
@@ -63,11 +63,9 @@ class NewEntries:
                 end += 1
             if end > span.first:
                 spans.append(Span(block, span.first, end))
-        return NewEntries(spans, share.taken - before)
-
-    def first_and_last(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        first, last = self.spans[0], self.spans[-1]
-        return _id_at(first, first.first), _id_at(last, last.end - 1)
+        made = NewEntries()
+        made.spans, made.total = spans, share.taken - before
+        return made
 
     def write(self, reply: ReplyWriter) -> None:
         reply.array(self.total)
@@ -82,30 +80,31 @@ class NewEntries:
             append_fours(reply.out, data, edges, span.first, span.end, span.stop())
 
 
-def _id_at(span: Span, index: int) -> tuple[int, int]:
-    ids = span.block.known_ids()
-    return word_at(ids, 2 * index), word_at(ids, 2 * index + 1)
-
-
 def entries_after(stream: Stream, last_seen: tuple[int, int], count: int) -> NewEntries:
     """Entries past ``last_seen``, at most ``count`` (-1: all)."""
-    if last_seen >= stream.last_id:
-        return NewEntries([], 0)
-    spans, total = stream.log.spans(id_after(last_seen[0], last_seen[1]), GREATEST, count)
-    return NewEntries(spans, total)
+    made = NewEntries()
+    ms, seq = last_seen[0], last_seen[1]
+    if ms < stream.last_ms or (ms == stream.last_ms and seq < stream.last_seq):
+        if seq < MAX_U64:
+            seq += 1
+        else:
+            ms, seq = ms + 1, 0
+        made.spans, made.total = stream.log.spans((ms, seq), GREATEST, count)
+    return made
 
 
 def newest_entry(stream: Stream) -> NewEntries:
     """The last live entry; the stream has one."""
-    last = stream.log.last()
-    spans, total = stream.log.spans(last, last)
-    return NewEntries(spans, total)
+    made, last = NewEntries(), stream.log.last()
+    made.spans, made.total = stream.log.spans(last, last)
+    return made
 
 
 class GroupRead:
     """What `Delivery` and `History` share: the consumer, made when the command is admitted."""
 
-    def __init__(self, call: Call, key: bytes, group: ConsumerGroup, name: bytes) -> None:
+    def of(self, call: Call, key: bytes, group: ConsumerGroup, name: bytes) -> None:
+        """Be a read of this consumer of ``group``, which is one of the stream at ``key``."""
         self.call = call
         self.key = key
         self.group = group
@@ -163,40 +162,36 @@ def meet_consumer(call: Call, group: ConsumerGroup, name: bytes) -> Consumer:
 class Delivery(GroupRead):
     """``>``: idle entries first when CLAIM is given (``claim_ms`` ≥ 0), then new ones."""
 
-    def __init__(
-        self,
-        call: Call,
-        key: bytes,
-        group: ConsumerGroup,
-        name: bytes,
-        noack: bool,
-        claim_ms: int,
-    ) -> None:
-        GroupRead.__init__(self, call, key, group, name)
-        self.noack = noack
-        self.claim_ms = claim_ms
+    def __init__(self) -> None:
+        self.noack = False
+        self.claim_ms = -1
         self.claims = _NONE
         """Four words for each idle or released entry that CLAIM takes: ms, seq, idle time and
         deliveries, as they were before the claim."""
         self.wires: list[bytes] = []
         """The entries that these are of."""
-        self.entries = NewEntries([], 0)
+        self.entries: NewEntries | None = None
+        """The new ones; None where there is none."""
+        self.new = 0
+        """How many these are."""
 
     def plan(self, limits: ReadLimits) -> bool:
-        share = Share(limits, self.key)
+        share = limits.share(self.key)
         if self.claim_ms >= 0 and self.group.pel.length:
             self._claim(share)
         if not share.full():
             entries = entries_after(self.group.stream, self.group.last_id, share.left())
-            self.entries = entries.within(share, _NO_AGE_BYTES if self.claim_ms >= 0 else 0)
+            if entries.total:
+                entries = entries.within(share, _NO_AGE_BYTES if self.claim_ms >= 0 else 0)
+                self.entries, self.new = entries, entries.total
         share.close()
-        return bool(self.wires) or self.entries.total > 0
+        return len(self.wires) + self.new > 0
 
     def fact_bytes(self) -> int:
         size = self.consumer_bytes()
         if self.wires:
             size += HEADROOM + len(self.wires) * RECORD_BYTES
-        return size + HEADROOM if self.entries.total else size
+        return size + HEADROOM if self.new else size
 
     def most_fact_bytes(self, limits: ReadLimits) -> int:
         claims = 0
@@ -211,7 +206,7 @@ class Delivery(GroupRead):
         An entry that is gone from the stream is passed over and stays pending.
         """
         group = self.group
-        self.claims = array("Q")
+        self.claims = new_words(_NONE, 0)
         for entry_id in group.released:
             if not self._take(group.pel.find(entry_id[0], entry_id[1]), share):
                 return
@@ -245,26 +240,27 @@ class Delivery(GroupRead):
         consumer = group.consumers[self.name]
         if self.wires:
             group.own(consumer, self._claimed_records(), now_ms, now_ms)
-        if self.entries.total:
-            first, last = self.entries.first_and_last()
-            total = self.entries.total
-            read = group.entries_read_after(self.entries.spans, total)
-            group.deliver(consumer, now_ms, first, last, total, read, self.noack)
+        entries = self.entries
+        if entries is not None:
+            read = group.entries_read_after(entries.spans, self.new)
+            group.deliver_spans(consumer, now_ms, entries.spans, self.new, read, self.noack)
         self.call.keyspace.dirty += 1
         if self.claim_ms < 0:
-            self.entries.write(reply)
+            assert entries is not None, "a read that gives nothing is not given"
+            entries.write(reply)
             return
-        reply.array(len(self.wires) + self.entries.total)
+        reply.array(len(self.wires) + self.new)
         for number, wire in enumerate(self.wires):
             reply.array(4)
             reply.raw(wire[_ENTRY_HEADER:])
             reply.integer(word_at(self.claims, 4 * number + 2))
             reply.integer(word_at(self.claims, 4 * number + 3))
-        self.entries.write_four(reply)
+        if entries is not None:
+            entries.write_four(reply)
 
     def _claimed_records(self) -> array[int]:
         """The claims as `ConsumerGroup.own` takes them."""
-        records = array("Q")
+        records = new_words(_NONE, 0)
         for base in range(0, 4 * len(self.wires), 4):
             push_word(records, word_at(self.claims, base))
             push_word(records, word_at(self.claims, base + 1))
@@ -304,11 +300,8 @@ def _gone_size(entry_id: tuple[int, int]) -> int:
 class History(GroupRead):
     """The consumer's own pending entries past an id; always shown, never blocks."""
 
-    def __init__(
-        self, call: Call, key: bytes, group: ConsumerGroup, name: bytes, after: tuple[int, int]
-    ) -> None:
-        GroupRead.__init__(self, call, key, group, name)
-        self.after = after
+    def __init__(self) -> None:
+        self.after = (0, 0)
         self.ids = array("Q")
         """Of what is shown, two words each."""
         self.wires: list[bytes | None] = []
@@ -318,7 +311,7 @@ class History(GroupRead):
 
     def plan(self, limits: ReadLimits) -> bool:
         """Settle what is given. False only when the reply is full already."""
-        share = Share(limits, self.key)
+        share = limits.share(self.key)
         if share.full():
             return False
         consumer = self.group.consumers.get(self.name)

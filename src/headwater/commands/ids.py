@@ -60,7 +60,7 @@ def id_list(arguments: Arguments, start: int, end: int) -> list[tuple[int, int]]
 
 def id_words(arguments: Arguments, start: int, end: int) -> array[int]:
     """The same as words side by side, two an id: no object for each."""
-    ids = new_words(2 * (end - start))
+    ids = new_words(arguments.starts, 2 * (end - start))
     for index in range(start, end):
         arguments.find_id(index, 0)
         set_word(ids, 2 * (index - start), arguments.ms)

@@ -1,3 +1,9 @@
+cimport cython
+
+cdef Py_ssize_t _BULK_FRAME
+
+
+@cython.freelist(4)
 cdef class ReadLimits:
     cdef public Py_ssize_t count
     cdef public Py_ssize_t maxcount
@@ -5,9 +11,12 @@ cdef class ReadLimits:
     cdef public Py_ssize_t entries
     cdef public Py_ssize_t size
 
+    @cython.locals(share=Share)
+    cpdef Share share(self, bytes key)
     cpdef Py_ssize_t most(self) except? -1
 
 
+@cython.freelist(4)
 cdef class Share:
     cdef public ReadLimits limits
     cdef public Py_ssize_t most
@@ -15,6 +24,7 @@ cdef class Share:
     cdef public Py_ssize_t taken
     cdef public Py_ssize_t size
 
+    cdef begin(self, ReadLimits limits, bytes key)
     cpdef Py_ssize_t left(self) except? -1
     cpdef bint full(self) except -1
     cpdef add(self, Py_ssize_t size)

@@ -16,12 +16,18 @@ _BULK_FRAME = len(b"$\r\n\r\n")
 class ReadLimits:
     """The bounds of one command, -1 for none, and what it has given so far."""
 
-    def __init__(self, count: int, maxcount: int, maxsize: int) -> None:
-        self.count = count
-        self.maxcount = maxcount
-        self.maxsize = maxsize
+    def __init__(self) -> None:
+        self.count = -1
+        self.maxcount = -1
+        self.maxsize = -1
         self.entries = 0
         self.size = 0
+
+    def share(self, key: bytes) -> Share:
+        """What the next stream, at ``key``, may give."""
+        share = Share()
+        share.begin(self, key)
+        return share
 
     def most(self) -> int:
         """How many entries the next stream may give by their number; -1 for all."""
@@ -32,10 +38,11 @@ class ReadLimits:
 
 
 class Share:
-    """What one stream may give, and what it gives; `close` when that is settled.
+    """What one stream may give, and what it gives, from `ReadLimits.share`; `close` when that is settled.
 
-    >>> limits = ReadLimits(-1, 3, 40)
-    >>> share = Share(limits, b"orders")
+    >>> limits = ReadLimits()
+    >>> limits.maxcount, limits.maxsize = 3, 40
+    >>> share = limits.share(b"orders")
     >>> share.left(), share.full()
     (3, False)
     >>> share.add(30)
@@ -43,11 +50,17 @@ class Share:
     (2, True)
     """
 
-    def __init__(self, limits: ReadLimits, key: bytes) -> None:
+    def __init__(self) -> None:
+        self.most = -1
+        self.maxsize = -1
+        self.taken = 0
+        self.size = 0
+
+    def begin(self, limits: ReadLimits, key: bytes) -> None:
+        """Be the share of the stream at ``key``."""
         self.limits = limits
         self.most = limits.most()
         self.maxsize = limits.maxsize
-        self.taken = 0
         self.size = limits.size
         if self.maxsize >= 0:
             self.size += len(key) + len(str(len(key))) + _BULK_FRAME

@@ -14,6 +14,7 @@ cdef int _GREATER, _DOLLAR, _PLUS
 cdef u64 MAX_U64
 
 
+@cython.freelist(4)
 cdef class ReadOptions:
     cdef public Py_ssize_t count
     cdef public long long block_ms
@@ -28,12 +29,14 @@ cdef class ReadOptions:
     cdef bint _grouped
     cdef long long _now_ms
 
-    @cython.locals(count="long long")
+    @cython.locals(index=Py_ssize_t, more=Py_ssize_t)
+    cdef read(self, Arguments arguments, long long now_ms, bint grouped)
     cdef Py_ssize_t _option(
         self, Arguments arguments, Py_ssize_t index, Py_ssize_t more
     ) except -1
     @cython.locals(rest=Py_ssize_t)
     cdef _keys(self, Arguments arguments, Py_ssize_t start)
+    @cython.locals(limits=ReadLimits)
     cdef ReadLimits limits(self)
     @cython.locals(at=Py_ssize_t)
     cdef list keys(self, Arguments arguments)
@@ -52,7 +55,8 @@ cdef list _within(ReadLimits limits, list found)
 
 @cython.locals(
     arguments=Arguments, options=ReadOptions, keys=list, reads=list, number=Py_ssize_t,
-    key=bytes, group=ConsumerGroup, limits=ReadLimits, given=bint,
+    key=bytes, group=ConsumerGroup, limits=ReadLimits, given=bint, delivery=Delivery,
+    history=History,
 )
 cpdef xreadgroup(Call call)
 

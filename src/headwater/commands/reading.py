@@ -22,12 +22,12 @@ from headwater.commands.delivery import (
     entries_after,
     newest_entry,
 )
-from headwater.commands.read_limits import ReadLimits, Share
+from headwater.commands.read_limits import ReadLimits
 from headwater.commands.timeouts import milliseconds
 from headwater.engine.group import ConsumerGroup
 from headwater.errors import CommandError
 from headwater.model import MAX_U64
-from headwater.resp.arguments import Arguments
+from headwater.resp.arguments import INTEGER_ERROR, Arguments
 from headwater.resp.replies import ReplyWriter
 
 _GREATER, _DOLLAR, _PLUS = b">$+"
@@ -55,7 +55,7 @@ _MEANINGLESS = (
 class ReadOptions:
     """What stands before STREAMS, and where the keys and ids stand."""
 
-    def __init__(self, arguments: Arguments, now_ms: int, grouped: bool) -> None:
+    def __init__(self) -> None:
         self.count = -1
         self.block_ms = -1
         self.claim_ms = -1
@@ -66,8 +66,12 @@ class ReadOptions:
         self.consumer = b""
         self.keys_at = 0
         self.streams = 0
-        self._grouped = grouped
-        self._now_ms = now_ms
+        self._grouped = False
+        self._now_ms = 0
+
+    def read(self, arguments: Arguments, now_ms: int, grouped: bool) -> None:
+        """Take those of an XREAD, or of an XREADGROUP (``grouped``). Raises `CommandError`."""
+        self._grouped, self._now_ms = grouped, now_ms
         index = 1
         while index < arguments.count:
             more = arguments.count - 1 - index
@@ -85,8 +89,9 @@ class ReadOptions:
     def _option(self, arguments: Arguments, index: int, more: int) -> int:
         """Read the option at ``index``, behind which ``more`` arguments stand; the index behind it."""
         if more and arguments.is_word(index, b"COUNT"):
-            count = arguments.integer(index + 1)
-            self.count = count if count > 0 else -1
+            if not arguments.find_integer(index + 1):
+                raise CommandError(INTEGER_ERROR)
+            self.count = arguments.number if arguments.number > 0 else -1
             return index + 2
         if more >= 2 and arguments.is_word(index, b"GROUP"):
             self._only_grouped("GROUP")
@@ -97,9 +102,9 @@ class ReadOptions:
             return index + 2
         if more and arguments.is_word(index, b"CLAIM"):
             self._only_grouped("CLAIM")
-            self.claim_ms = arguments.integer(
-                index + 1, error="ERR min-idle-time is not an integer or out of range"
-            )
+            if not arguments.find_integer(index + 1):
+                raise CommandError("ERR min-idle-time is not an integer or out of range")
+            self.claim_ms = arguments.number
             if self.claim_ms < 0:
                 raise CommandError("ERR min-idle-time must be a positive integer")
             return index + 2
@@ -126,7 +131,9 @@ class ReadOptions:
         self.keys_at, self.streams = start, rest // 2
 
     def limits(self) -> ReadLimits:
-        return ReadLimits(self.count, self.maxcount, self.maxsize)
+        limits = ReadLimits()
+        limits.count, limits.maxcount, limits.maxsize = self.count, self.maxcount, self.maxsize
+        return limits
 
     def keys(self, arguments: Arguments) -> list[bytes]:
         return [arguments.bytes(self.keys_at + at) for at in range(self.streams)]
@@ -147,7 +154,8 @@ def xread(call: Call) -> Wait | None:
     """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key [key …] id [id …] → entries
     after the ids."""
     arguments, reply = call.arguments, call.reply
-    options = ReadOptions(arguments, call.now_ms, False)
+    options = ReadOptions()
+    options.read(arguments, call.now_ms, False)
     keys = options.keys(arguments)
     frozen: dict[int, bytes] = {}
     found: list[tuple[bytes, NewEntries]] = []
@@ -199,7 +207,7 @@ def _within(
     """What the bounds of the whole reply leave of each stream; none is empty."""
     kept: list[tuple[bytes, NewEntries]] = []
     for key, entries in found:
-        share = Share(limits, key)
+        share = limits.share(key)
         left = entries.within(share, 0)
         share.close()
         if left.total:
@@ -212,7 +220,8 @@ def xreadgroup(call: Call) -> Wait | None:
     [CLAIM min-idle] [NOACK] STREAMS key [key …] id [id …] → new entries (``>``), idle ones (CLAIM),
     or the consumer's history."""
     arguments = call.arguments
-    options = ReadOptions(arguments, call.now_ms, True)
+    options = ReadOptions()
+    options.read(arguments, call.now_ms, True)
     keys = options.keys(arguments)
     reads: list[GroupRead] = []
     claim_ms = options.claim_ms
@@ -220,11 +229,16 @@ def xreadgroup(call: Call) -> Wait | None:
         group = _group_of(call, key, options)
         at = options.id_at(number)
         if _asks_for_new(arguments, at):
-            reads.append(Delivery(call, key, group, options.consumer, options.noack, claim_ms))
+            delivery = Delivery()
+            delivery.of(call, key, group, options.consumer)
+            delivery.noack, delivery.claim_ms = options.noack, claim_ms
+            reads.append(delivery)
         else:
             claim_ms = -1
-            after = (arguments.ms, arguments.seq)
-            reads.append(History(call, key, group, options.consumer, after))
+            history = History()
+            history.of(call, key, group, options.consumer)
+            history.after = (arguments.ms, arguments.seq)
+            reads.append(history)
     limits = options.limits()
     if options.streams > 1 and len(set(keys)) < options.streams:
         given = _give_in_turn(call, reads, limits)

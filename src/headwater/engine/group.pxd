@@ -42,9 +42,16 @@ cdef class ConsumerGroup:
     )
     cpdef long long entries_read_after(self, list spans, long long count) except? -1
     cpdef see(self, Consumer consumer, long long now_ms)
-    @cython.locals(spans=list, span=Span)
+    @cython.locals(spans=list)
     cpdef deliver(
         self, Consumer consumer, long long time, tuple first, tuple last, Py_ssize_t count,
+        long long entries_read, bint noack,
+    )
+    @cython.locals(
+        before=tuple, first=tuple, span=Span, ids=array.array, at=Py_ssize_t, last=Py_ssize_t
+    )
+    cpdef deliver_spans(
+        self, Consumer consumer, long long time, list spans, Py_ssize_t count,
         long long entries_read, bint noack,
     )
     @cython.locals(
@@ -73,7 +80,7 @@ cdef class ConsumerGroup:
     @cython.locals(at=Py_ssize_t)
     cdef _disown(self, u64 ms, u64 seq, u64 time, u64 count)
     @cython.locals(
-        pel=PendingList, end=Py_ssize_t, behind=Py_ssize_t, owner=u64, consumer=Consumer,
+        pel=PendingList, end=Py_ssize_t, same=Py_ssize_t, owner=u64, consumer=Consumer,
         one=Py_ssize_t,
     )
     cdef _leave_run(self, Py_ssize_t at, Py_ssize_t count)

@@ -123,11 +123,13 @@ class ConsumerGroup:
         stream = self.stream
         read, last, done = self.entries_read, self.last_id, 0
         for span in spans:
-            ids = span.block.known_ids()
+            ids: array[int] | None = None
             for at in range(span.first, span.end):
                 counted = read != UNKNOWN and not stream.has_tombstone_from(last[0], last[1])
                 if counted and last >= stream.log.first():
                     return min(read + count - done, MAX_ENTRIES_COUNT)
+                if ids is None:
+                    ids = span.block.known_ids()
                 last = (word_at(ids, 2 * at), word_at(ids, 2 * at + 1))
                 read = stream.entries_read_at(last)
                 done += 1
@@ -184,17 +186,38 @@ class ConsumerGroup:
         entries_read: int,
         noack: bool,
     ) -> None:
-        """Give the ``count`` live entries from ``first`` to ``last``, all past ``last_id``, to
+        """`deliver_spans` of the ``count`` live entries from ``first`` to ``last``."""
+        spans, total = self.stream.log.spans(first, last)
+        assert total == count, f"{total} entries between {first} and {last}, not {count}"
+        self.deliver_spans(consumer, time, spans, count, entries_read, noack)
+
+    def deliver_spans(
+        self,
+        consumer: Consumer,
+        time: int,
+        spans: list[Span],
+        count: int,
+        entries_read: int,
+        noack: bool,
+    ) -> None:
+        """Give ``spans``, neighbouring live entries, ``count`` in all and all past ``last_id``, to
         ``consumer`` for the first time. With ``noack`` nothing becomes pending."""
         self._seen(consumer, time, consumer.active_time if noack else time)
-        self.last_id = last
+        before, first = self.last_id, None
+        for span in spans:
+            ids = span.block.known_ids()
+            at, last = 2 * span.first, 2 * span.end - 2
+            if first is None:
+                first = (word_at(ids, at), word_at(ids, at + 1))
+            self.last_id = (word_at(ids, last), word_at(ids, last + 1))
+            if not noack:
+                self._add(consumer, ids, span.first, span.end, time)
+        assert first is not None, "nothing was delivered"
+        assert first > before, f"{first} was delivered before {before}"
         self.entries_read = entries_read
-        if not noack:
-            spans, total = self.stream.log.spans(first, last)
-            assert total == count, f"{total} entries between {first} and {last}, not {count}"
-            for span in spans:
-                self._add(consumer, span.block.known_ids(), span.first, span.end, time)
-        self.facts.delivered(self.gid, consumer.cid, time, first, last, count, entries_read, noack)
+        self.facts.delivered(
+            self.gid, consumer.cid, time, first, self.last_id, count, entries_read, noack
+        )
 
     def acknowledge(self, ids: array[int]) -> None:
         """Forget these pending entries, whoever owns them; each is named once."""
@@ -326,16 +349,14 @@ class ConsumerGroup:
         """Take ``count`` records of one block off whoever has them."""
         pel, end = self.pel, at + count
         while at < end:
-            owner, behind = pel.owner(at), at + 1
-            while behind < end and pel.owner(behind) == owner:
-                behind += 1
+            owner, same = pel.owner(at), pel.same_owner(at, end - at)
             if owner:
                 consumer = self.by_cid[owner]
-                consumer.pending -= behind - at
+                consumer.pending -= same
             else:
-                for one in range(at, behind):
+                for one in range(at, at + same):
                     self._leave_unowned(pel.id(one))
-            at = behind
+            at += same
 
     def _leave(self, at: int) -> None:
         """Take the record at ``at`` off its consumer, the zone or the delayed."""

@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.pending_block cimport PendingBlock
-from headwater.memory_c cimport remove_words, set_word, u64, word_at
+from headwater.memory_c cimport copy_words, remove_words, u64, word_at
 
 cdef Py_ssize_t _WORDS, _SHIFT, _MASK
 cdef u64 _BIG
@@ -39,7 +39,10 @@ cdef class PendingList:
     @cython.locals(number=Py_ssize_t, block=PendingBlock)
     cdef bint ends_before(self, u64 ms, u64 seq) except -1
     cdef Py_ssize_t same_ids(self, Py_ssize_t at, array.array ids, Py_ssize_t start) except -1
-    @cython.locals(kept=Py_ssize_t, at=Py_ssize_t, ms=u64, seq=u64)
+    cdef Py_ssize_t same_owner(self, Py_ssize_t at, Py_ssize_t most) except -1
+    @cython.locals(
+        kept=Py_ssize_t, number=Py_ssize_t, total=Py_ssize_t, at=Py_ssize_t, same=Py_ssize_t
+    )
     cpdef keep_pending(self, array.array ids)
     cpdef tuple id(self, Py_ssize_t at)
     cpdef u64 ms(self, Py_ssize_t at) except? 0

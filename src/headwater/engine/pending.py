@@ -30,7 +30,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import remove_words, set_word, word_at
+    from headwater.memory import copy_words, remove_words, word_at
 
 NOBODY = 0
 """Owner of a released or delayed entry."""
@@ -75,6 +75,12 @@ class PendingList:
 
     def find(self, ms: int, seq: int) -> int:
         """The position of ``ms-seq``, or `NOWHERE`."""
+        number = self._near
+        if number < len(self.blocks):
+            block = self.blocks[number]
+            found = block.find_next(ms, seq)
+            if found >= 0:
+                return (number << _SHIFT) | found
         number = self._block_of(ms, seq)
         if number == len(self.blocks):
             return -1
@@ -171,16 +177,24 @@ class PendingList:
         on, of two words each."""
         return self.block_at(at).same_ids(at & _MASK, ids, start)
 
+    def same_owner(self, at: int, most: int) -> int:
+        """How many of ``most`` records from ``at`` on, all of one block, have the owner of the first."""
+        return self.block_at(at).same_owner(at & _MASK, most)
+
     def keep_pending(self, ids: array[int]) -> None:
         """Take out of ``ids``, two words each, those that are not in the list."""
-        kept = 0
-        for at in range(0, len(ids), 2):
-            ms, seq = word_at(ids, at), word_at(ids, at + 1)
-            if self.find(ms, seq) >= 0:
-                set_word(ids, kept, ms)
-                set_word(ids, kept + 1, seq)
-                kept += 2
-        remove_words(ids, kept, len(ids) - kept)
+        kept, number, total = 0, 0, len(ids) // 2
+        while number < total:
+            at = self.find(word_at(ids, 2 * number), word_at(ids, 2 * number + 1))
+            same = 1
+            if at >= 0:
+                same = self.same_ids(at, ids, number)
+                if kept < number:
+                    copy_words(ids, 2 * kept, ids, 2 * number, 2 * same)
+                kept += same
+            number += same
+        if kept < total:
+            remove_words(ids, 2 * kept, 2 * (total - kept))
 
     # --- reading --------------------------------------------------------------------------------
 

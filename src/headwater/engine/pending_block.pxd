@@ -1,9 +1,10 @@
 cimport cython
 from cpython cimport array
 from headwater.memory_c cimport (
-    copy_words, fit_words, put_records, set_word, u64, word_at,
+    copy_words, fit_words, new_words, put_records, set_word, u64, word_at,
 )
 
+cdef array.array _LIKE
 cdef Py_ssize_t _WORDS, _LEAST_ROOM
 cdef u64 _OWNER_BITS, MAX_U64
 
@@ -27,6 +28,8 @@ cdef class PendingBlock:
     @cython.locals(at=Py_ssize_t)
     cdef bint is_at(self, Py_ssize_t number, u64 ms, u64 seq) except -1
     @cython.locals(number=Py_ssize_t)
+    cdef Py_ssize_t find_next(self, u64 ms, u64 seq) except -2
+    @cython.locals(number=Py_ssize_t)
     cdef Py_ssize_t find(self, u64 ms, u64 seq) except -2
     @cython.locals(
         low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, found=u64, words=array.array
@@ -35,6 +38,8 @@ cdef class PendingBlock:
     @cython.locals(same=Py_ssize_t, most=Py_ssize_t, at=Py_ssize_t, given=Py_ssize_t)
     cdef Py_ssize_t same_ids(self, Py_ssize_t number, array.array ids, Py_ssize_t start) except -1
     cpdef u64 owner(self, Py_ssize_t number) except? 0
+    @cython.locals(same=Py_ssize_t, owner=u64)
+    cdef Py_ssize_t same_owner(self, Py_ssize_t number, Py_ssize_t most) except -1
     @cython.locals(at=Py_ssize_t)
     cpdef Py_ssize_t first_of(self, u64 owner, Py_ssize_t number) except -2
     cpdef bint all_delivered_after(self, long long time) except -1

@@ -33,8 +33,9 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import copy_words, fit_words, put_records, set_word, word_at
+    from headwater.memory import copy_words, fit_words, new_words, put_records, set_word, word_at
 
+_LIKE = array("Q")
 _WORDS = 4
 _LEAST_ROOM = 4
 """Records that the smallest block has room for; it grows fourfold."""
@@ -51,7 +52,7 @@ class PendingBlock:
     """Records of one block; see the drawing above. A record's number is good until the next change."""
 
     def __init__(self) -> None:
-        self.words: array[int] = array("Q")
+        self.words: array[int] = new_words(_LIKE, 0)
         self.head = 0
         self.end = 0
         self.min_time = MAX_U64
@@ -93,13 +94,20 @@ class PendingBlock:
         at = _WORDS * number
         return word_at(self.words, at) == ms and word_at(self.words, at + 1) == seq
 
-    def find(self, ms: int, seq: int) -> int:
-        """Number of the record of ``ms-seq``, or -1."""
+    def find_next(self, ms: int, seq: int) -> int:
+        """Number of the record of ``ms-seq`` if that stands behind the last one that was found, or
+        -1."""
         number = self._near
         if not self.is_at(number, ms, seq):
-            number = self.lower_bound(ms, seq)
-            if not self.is_at(number, ms, seq):
-                return -1
+            return -1
+        self._near = number + 1
+        return number
+
+    def find(self, ms: int, seq: int) -> int:
+        """Number of the record of ``ms-seq``, or -1."""
+        number = self.lower_bound(ms, seq)
+        if not self.is_at(number, ms, seq):
+            return -1
         self._near = number + 1
         return number
 
@@ -132,6 +140,13 @@ class PendingBlock:
 
     def owner(self, number: int) -> int:
         return word_at(self.words, _WORDS * number + 3) >> 32
+
+    def same_owner(self, number: int, most: int) -> int:
+        """How many of ``most`` records from ``number`` on have the owner of the first."""
+        same, owner = 1, self.owner(number)
+        while same < most and word_at(self.words, _WORDS * (number + same) + 3) >> 32 == owner:
+            same += 1
+        return same
 
     def first_of(self, owner: int, number: int) -> int:
         """Number of the first record from ``number`` on that ``owner`` owns, or -1."""

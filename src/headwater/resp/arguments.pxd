@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport cut, push_word, read_id, same_part, set_word, spells, u64, word_at
+from headwater.memory_c cimport cut, push_word, read_id, read_integer, same_part, set_word, spells, u64, word_at
 
 cdef unsigned long _TEN
 
@@ -13,6 +13,7 @@ cdef class Arguments:
     cdef public bint canonical
     cdef public u64 ms
     cdef public u64 seq
+    cdef public long long number
     cdef array.array _found
 
     cpdef bytes bytes(self, Py_ssize_t index)
@@ -22,6 +23,8 @@ cdef class Arguments:
     cpdef bint is_exactly(self, Py_ssize_t index, bytes value) except -1
     @cython.locals(start=Py_ssize_t)
     cpdef bint is_byte(self, Py_ssize_t index, int byte) except -1
+    @cython.locals(found=array.array)
+    cpdef bint find_integer(self, Py_ssize_t index) except -1
     @cython.locals(found=array.array)
     cpdef int find_id(self, Py_ssize_t index, u64 missing_seq) except -1
     @cython.locals(index=Py_ssize_t)

@@ -25,7 +25,16 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import cut, push_word, read_id, same_part, set_word, spells, word_at
+    from headwater.memory import (
+        cut,
+        push_word,
+        read_id,
+        read_integer,
+        same_part,
+        set_word,
+        spells,
+        word_at,
+    )
 
 INTEGER_ERROR = "ERR value is not an integer or out of range"
 ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
@@ -60,6 +69,8 @@ class Arguments:
         """Every length header of the request is spelled as we would spell it."""
         self.ms = self.seq = 0
         """What `find_id` found."""
+        self.number = 0
+        """What `find_integer` found."""
         self._found = array("Q", (0, 0, 0))
 
     @classmethod
@@ -124,12 +135,25 @@ class Arguments:
 
         Anything else gives ``default`` when there is one, else `CommandError` with ``error``.
         """
-        value = parse_integer(self.bytes(index))
-        if value is not None:
-            return value
+        if self.find_integer(index):
+            return self.number
         if default is not None:
             return default
         raise CommandError(error)
+
+    def find_integer(self, index: int) -> bool:
+        """The same put into ``number``, without an object for it; False if the argument is none."""
+        found = self._found
+        if read_integer(self.buffer, word_at(self.starts, index), word_at(self.ends, index), found):
+            self.number = word_at(found, 0)
+            if word_at(found, 1):
+                self.number = -self.number
+            return True
+        value = parse_integer(self.bytes(index))
+        if value is None:
+            return False
+        self.number = value
+        return True
 
     def id(
         self, index: int, *, missing_seq: int = 0, strict: bool = True, error: str = ID_ERROR
