@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater import limits
 from headwater.commands.footprint import footprint
 from headwater.server.config import Config
 from headwater.testing.node import LocalClient, LocalStore
@@ -63,12 +64,20 @@ CASES: dict[str, tuple[Fill, int]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_key_takes_what_is_told(case: str) -> None:
+SEALED = {"sealed entries": (entries(12_000), 1), "sealed and pending": (delivered(12_000), 1)}
+
+
+@pytest.mark.parametrize("case", [*CASES, *SEALED])
+def test_a_key_takes_what_is_told(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a store that has everything that it needs for keys of this kind
-    fill, count = CASES[case]
-    config = Config(port=0, appendonly=False)
-    client = LocalStore(config=config, journaled=False).client()
+    fill, count = (CASES | SEALED)[case]
+    if case in SEALED:  # by turns, because the thread's share is chance
+        monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
+        monkeypatch.setattr(limits, "STREAM_HOT_BYTES", 0)
+    config = Config(port=0, appendonly=False, slowlog_log_slower_than=-1)
+    store = LocalStore(config=config, journaled=False)
+    store.node.sealer.stop()
+    client = store.client()
     fill(client, "before")
     keys = [f"key{number}" for number in range(count)]
 
@@ -85,6 +94,7 @@ def test_a_key_takes_what_is_told(case: str) -> None:
         tracemalloc.stop()
 
     # Then they take what is told of them, by a sample and by all of it
+    assert (store.node.keyspace.sealing.sealed_count > 0) == (case in SEALED)
     for samples in ((), ("SAMPLES", 0)):
         told = 0
         for key in keys:

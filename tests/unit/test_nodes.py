@@ -215,3 +215,28 @@ def test_an_empty_tree_has_its_root_and_one_key_two_nodes() -> None:
     body = bytearray(wire(b"a", b"b"))
     index.add(5, 0, body, 0, len(body), True)
     assert index.radix_tree_nodes() == 2
+
+
+def test_the_first_of_many_nodes_goes_without_moving_the_others() -> None:
+    # Given ten nodes with field names of their own
+    nodes = Nodes(max_entries=1)
+    for number in range(10):
+        nodes.add(b"f%d" % number, b"v")
+    # When the first go, one by one or together
+    nodes.index.drop(1, 0)
+    nodes.index.trim_through(4, 0, 3)
+    # Then those that are left are counted from the first of them
+    assert nodes.lives() == [1] * 6
+    assert nodes.index.first(0) == (5, 0)
+    assert elements(nodes.index.names_of(0)) == [b"f4"]
+    assert nodes.index.gone == 4
+    # And so in a copy, which has no place for what is gone
+    copy = nodes.index.copy()
+    assert copy.gone == 0
+    assert (len(copy), copy.first(0), elements(copy.names_of(5))) == (6, (5, 0), [b"f9"])
+    # And what is gone takes no more place than what is there
+    nodes.index.trim_through(6, 0, 2)
+    assert (nodes.index.gone, len(nodes.index), nodes.index.first(0)) == (0, 4, (7, 0))
+    nodes.index.trim_through(10, 0, 4)
+    assert nodes.add(b"f", b"v")
+    assert nodes.lives() == [1]

@@ -193,3 +193,14 @@ def test_info_tells_how_much_is_which() -> None:
     )
     assert int(figures[b"stream_hot_bytes"]) == sealing.hot_bytes + sealing.kept_bytes
     assert figures[b"stream_compression"] == sealing.codec.encode()
+    # And MEMORY's figures are the same
+    stats = client("MEMORY", "STATS")
+    assert isinstance(stats, list)
+    streams = stats[stats.index(b"streams") + 1]
+    assert streams == [
+        *(b"hot", sealing.hot_bytes + sealing.kept_bytes),
+        *(b"sealed", sealing.sealed_bytes),
+        *(b"sealed.as.written", sealing.sealed_size),
+    ]
+    parts = [int(figures[b"used_memory_" + name]) for name in (b"overhead", b"dataset")]
+    assert sum(parts) == int(figures[b"used_memory"])

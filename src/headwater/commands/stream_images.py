@@ -72,7 +72,7 @@ def _nodes(stream: Stream) -> list[NodeImage]:
                 wire = cut(data, block.start(at), block.start(at + 1))
                 entries.append(EntryImage(entry_id, tuple(elements(_fields(wire, entry_id)))))
         if not entries or entries[0].id != first:
-            names = elements(nodes.names[number])
+            names = elements(nodes.names_of(number))
             opened = tuple(part for name in names for part in (name, b""))
             entries.insert(0, EntryImage(first, opened, live=False))
         found.append(NodeImage(first, entries))

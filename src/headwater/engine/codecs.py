@@ -49,7 +49,12 @@ def make_codec(name: str) -> Codec:
     zstandard = import_module("zstandard")
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
     decompressor = zstandard.ZstdDecompressor()
-    return Codec(ZSTD, compressor.compress, decompressor.decompress)
+
+    def compress(data: bytearray) -> bytes:
+        # What it gives holds the room of the longest result that was possible; a copy does not.
+        return bytes(memoryview(compressor.compress(data)))
+
+    return Codec(ZSTD, compress, decompressor.decompress)
 
 
 def has_zstd() -> bool:

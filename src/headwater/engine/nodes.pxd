@@ -34,10 +34,12 @@ cdef Py_ssize_t _header_bytes(unsigned long length) noexcept
 cdef class NodeIndex:
     cdef public array.array _words
     cdef public list names
+    cdef public Py_ssize_t gone
     cdef bytearray _source
     cdef Py_ssize_t _start, _end, _content, _pairs, _names_size, _values_size
     cdef bint _same
 
+    cdef Py_ssize_t _at(self, Py_ssize_t node)
     cpdef u64 taken(self, Py_ssize_t node) except? 0
     @cython.locals(at=Py_ssize_t, taken=u64, live=u64, rest=u64)
     cpdef Py_ssize_t size(self, Py_ssize_t node) except -1

@@ -156,6 +156,9 @@ class NodeIndex:
         """Seven a node: first ms and seq, last ms and seq, entries taken, entries alive, bytes."""
         self.names: list[bytes] = []
         """Field names that each node was opened with, in RESP; nodes with the same names share them."""
+        self.gone = 0
+        """Nodes in front, less than half, that are gone and still take their place: a trim of the
+        first of many must not move all others."""
         # What `opens` found of the entry at these bytes, for `add` to use.
         self._source: bytearray | None = None
         self._start = self._end = 0
@@ -166,32 +169,42 @@ class NodeIndex:
         self._same = False  # the names are those of the newest node
 
     def __len__(self) -> int:
-        return len(self._words) // _WORDS
+        return len(self._words) // _WORDS - self.gone
 
     def copy(self) -> NodeIndex:
         """The same nodes."""
         made = NodeIndex()
-        made._words, made.names = self._words[:], list(self.names)
+        made._words, made.names = self._words[self.gone * _WORDS :], self.names[self.gone :]
         return made
 
+    def _at(self, node: int) -> int:
+        """Where the words of a node begin."""
+        return (self.gone + node) * _WORDS
+
     def live(self, node: int) -> int:
-        return self._words[node * _WORDS + _LIVE]
+        return self._words[self._at(node) + _LIVE]
 
     def taken(self, node: int) -> int:
         """How many entries the node took, alive or not."""
-        return word_at(self._words, node * _WORDS + _TAKEN)
+        return word_at(self._words, self._at(node) + _TAKEN)
 
     def first(self, node: int) -> tuple[int, int]:
         """Id that the node was opened with, alive or not."""
-        return self._words[node * _WORDS], self._words[node * _WORDS + 1]
+        at = self._at(node)
+        return self._words[at], self._words[at + 1]
 
     def last(self, node: int) -> tuple[int, int]:
         """Id of the last entry that the node took, alive or not."""
-        return self._words[node * _WORDS + 2], self._words[node * _WORDS + 3]
+        at = self._at(node)
+        return self._words[at + 2], self._words[at + 3]
+
+    def names_of(self, node: int) -> bytes:
+        """The field names that the node was opened with, in RESP."""
+        return self.names[self.gone + node]
 
     def size(self, node: int) -> int:
         """Bytes of the listpack that Redis would hold."""
-        at = node * _WORDS
+        at = self._at(node)
         taken, live = word_at(self._words, at + _TAKEN), word_at(self._words, at + _LIVE)
         rest = word_at(self._words, at + _SIZE)
         return rest + integer_bytes(live) + integer_bytes(taken - live)
@@ -200,7 +213,7 @@ class NodeIndex:
         self, wire: bytearray, start: int, end: int, max_bytes: int, max_entries: int
     ) -> bool:
         """Whether an entry of these fields would start a new node; 0 lifts a bound."""
-        newest = len(self.names) - 1
+        newest = len(self.names) - 1 - self.gone
         self._source = None
         if newest < 0:
             return True
@@ -238,7 +251,7 @@ class NodeIndex:
     def _open(self, ms: int, seq: int, wire: bytearray, start: int, end: int) -> None:
         words = self._words
         newest = len(self.names) - 1
-        if newest >= 0 and self.last(newest) >= (ms, seq):
+        if newest >= 0 and self.last(newest - self.gone) >= (ms, seq):
             # Only after XSETID went back below entries that are gone: ranges of nodes stay apart.
             before = id_before(ms, seq)
             set_word(words, newest * _WORDS + 2, before[0])
@@ -279,22 +292,33 @@ class NodeIndex:
     def drop(self, ms: int, seq: int, *, stays: bool = False) -> None:
         """A live entry went away; its node ``stays`` when it was its last (rule 2)."""
         node = self._node_of(ms, seq)
-        self._words[node * _WORDS + _LIVE] -= 1
-        if self._words[node * _WORDS + _LIVE] == 0 and not stays:
-            del self._words[node * _WORDS : (node + 1) * _WORDS]
-            del self.names[node]
+        at = self._at(node)
+        self._words[at + _LIVE] -= 1
+        if self._words[at + _LIVE] == 0 and not stays:
+            if node == 0:
+                self._leave(1)
+            else:
+                del self._words[at : at + _WORDS]
+                del self.names[self.gone + node]
 
     def trim_through(self, ms: int, seq: int, gone: int) -> None:
         """The ``gone`` live entries up to ``ms-seq`` went away, and all nodes that end there."""
         node = 0
         words = self._words
         while node < len(self) and self.last(node) <= (ms, seq):
-            gone -= words[node * _WORDS + _LIVE]
+            gone -= words[self._at(node) + _LIVE]
             node += 1
         if gone:
-            words[node * _WORDS + _LIVE] -= gone
-        del words[: node * _WORDS]
-        del self.names[:node]
+            words[self._at(node) + _LIVE] -= gone
+        self._leave(node)
+
+    def _leave(self, nodes: int) -> None:
+        """So many of the first are gone."""
+        self.gone += nodes
+        if 2 * self.gone >= len(self.names):
+            del self._words[: self.gone * _WORDS]
+            del self.names[: self.gone]
+            self.gone = 0
 
     def radix_tree_nodes(self) -> int:
         """Nodes of the compressed radix tree that Redis would keep over the first ids (XINFO)."""
@@ -310,7 +334,7 @@ class NodeIndex:
         low, high = 0, len(self) - 1
         while low < high:
             middle = (low + high) // 2
-            at = middle * _WORDS + 2
+            at = self._at(middle) + 2
             found = word_at(words, at)
             if found < ms or (found == ms and word_at(words, at + 1) < seq):
                 low = middle + 1

@@ -128,6 +128,8 @@ def _memory(node: Node) -> Facts:
     rss, peak = resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     sealing = node.keyspace.sealing
+    buffers = client_bytes(node) + len(node.records.facts.data)
+    dataset = max(0, rss - STARTUP_BYTES - buffers)
     return {
         "used_memory": rss,
         "used_memory_human": human(rss),
@@ -136,6 +138,10 @@ def _memory(node: Node) -> Facts:
         "used_memory_peak": max(peak, rss),
         "used_memory_peak_human": human(max(peak, rss)),
         "used_memory_peak_perc": f"{100 * rss / max(peak, rss):.2f}%",
+        "used_memory_overhead": rss - dataset,
+        "used_memory_startup": STARTUP_BYTES,
+        "used_memory_dataset": dataset,
+        "used_memory_dataset_perc": f"{100 * dataset / max(1, rss - STARTUP_BYTES):.2f}%",
         "stream_hot_bytes": sealing.hot_bytes + sealing.kept_bytes,
         "stream_sealed_bytes": sealing.sealed_bytes,
         "stream_sealed_entries_bytes": sealing.sealed_size,
@@ -151,10 +157,7 @@ def _memory(node: Node) -> Facts:
         "maxmemory_human": "0B",
         "maxmemory_policy": node.config.get("maxmemory-policy"),
         "mem_fragmentation_ratio": "1.00",
-        "mem_clients_normal": sum(
-            len(one.scanner.buffer) + len(one.released) + one.unsent
-            for one in node.sessions.values()
-        ),
+        "mem_clients_normal": client_bytes(node),
         "mem_aof_buffer": len(node.records.facts.data),
         "mem_allocator": "python",
         "active_defrag_running": 0,
@@ -276,3 +279,15 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def client_bytes(node: Node) -> int:
+    """What clients have sent that has not run, and been answered that they have not taken."""
+    return sum(
+        len(one.scanner.buffer) + len(one.outbox) + len(one.released) + one.unsent
+        for one in node.sessions.values()
+    )
+
+
+STARTUP_BYTES = resident_bytes()
+"""What the process held before it had a store; embedded, that is the program around it."""

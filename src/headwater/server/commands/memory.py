@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
 from headwater.commands.help import write_help
+from headwater.engine.codecs import NONE
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.server.info import human, resident_bytes
+from headwater.server.info import STARTUP_BYTES, client_bytes, human, resident_bytes
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -72,18 +73,17 @@ def memory_stats(call: Call, session: Session, node: Node) -> None:
 def _figures(node: Node) -> dict[str, Figure]:
     total = resident_bytes()
     peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-    clients = sum(
-        len(one.scanner.buffer) + len(one.outbox) + len(one.released) + one.unsent
-        for one in node.sessions.values()
-    )
+    clients, facts = client_bytes(node), len(node.records.facts.data)
+    dataset = max(0, total - STARTUP_BYTES - clients - facts)
     figures: dict[str, Figure] = {
         "peak.allocated": peak,
         "total.allocated": total,
+        "startup.allocated": STARTUP_BYTES,
         "replication.backlog": 0,
         "clients.slaves": 0,
         "clients.normal": clients,
         "cluster.links": 0,
-        "aof.buffer": len(node.records.facts.data),
+        "aof.buffer": facts,
     }
     keys = 0
     for db in node.keyspace.databases:
@@ -93,8 +93,17 @@ def _figures(node: Node) -> dict[str, Figure]:
                 "overhead.hashtable.main": sys.getsizeof(db.values) + SLOT_BYTES * len(db.values),
                 "overhead.hashtable.expires": sys.getsizeof(db.expiries),
             }
+    sealing = node.keyspace.sealing
+    figures["streams"] = {
+        "hot": sealing.hot_bytes + sealing.kept_bytes,
+        "sealed": sealing.sealed_bytes,
+        "sealed.as.written": sealing.sealed_size,
+    }
+    figures["overhead.total"] = total - dataset
     figures["keys.count"] = keys
-    figures["keys.bytes-per-key"] = total // keys if keys else 0
+    figures["keys.bytes-per-key"] = dataset // keys if keys else 0
+    figures["dataset.bytes"] = dataset
+    figures["dataset.percentage"] = 100 * dataset / max(1, total - STARTUP_BYTES)
     figures["peak.percentage"] = 100 * total / peak
     return figures
 
@@ -113,9 +122,21 @@ def memory_doctor(call: Call, session: Session, node: Node) -> None:
     else:
         text = (
             f"The process holds {human(total)}, about as much as at its peak. MEMORY USAGE tells what "
-            "a key takes; XTRIM with MAXLEN or MINID makes streams shorter.\n"
+            "a key takes; XTRIM with MAXLEN or MINID makes streams shorter.\n" + _of_entries(node)
         )
     call.reply.verbatim(text.encode())
+
+
+def _of_entries(node: Node) -> str:
+    """How much of the streams is compressed, and what to do for more."""
+    sealing = node.keyspace.sealing
+    hot = human(sealing.hot_bytes + sealing.kept_bytes)
+    if sealing.codec == NONE:
+        return f"{hot} of entries are as they were written; stream-compression is none.\n"
+    return (
+        f"{hot} of entries are as they were written, {human(sealing.sealed_size)} are compressed to "
+        f"{human(sealing.sealed_bytes)}; with less stream-hot-bytes more would be.\n"
+    )
 
 
 def memory_purge(call: Call, session: Session, node: Node) -> None:

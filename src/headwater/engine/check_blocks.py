@@ -1,0 +1,91 @@
+"""The part of `headwater.engine.check` that looks into blocks of entries: a sealed one is opened, and
+has to say what one that is as it was written says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headwater.engine.entry_block import EntryBlock
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.nodes import elements
+from headwater.engine.sealing import SEALED
+
+
+def block_faults(block: EntryBlock) -> Iterator[str]:
+    """What is wrong with one block."""
+    dead = block.dead if block.dead is not None else bytes(block.count)
+    edges, ids, data = block.edges(), block.known_ids(), block.entries()
+    there = len(edges)  # A closed block keeps the bytes of what was at its end.
+    if not (len(ids) == 2 * there and len(dead) == block.count <= there) or not (
+        block.closed or block.count == there
+    ):
+        yield f"{block.count} entries, {there} offsets, {len(ids)} id halves"
+        return
+    alive = [at for at in range(block.count) if block.lives(at)]
+    if block.live != len(alive) or not alive:
+        yield f"{block.live} entries are said to live, {len(alive)} do"
+        return
+    if alive[0] != block.head or alive[-1] != block.count - 1:
+        yield f"it lives from {alive[0]} to {alive[-1]}, not from its head to its end"
+    if (ids[2 * block.count - 2], ids[2 * block.count - 1]) != (block.last_ms, block.last_seq):
+        yield f"its last id is said to be {block.last_ms}-{block.last_seq}"
+    if block.first() != (ids[2 * block.head], ids[2 * block.head + 1]):
+        yield f"its first id is said to be {block.first()}"
+    yield from _packed(block) if block.packed is not None else _written(block, alive)
+    if len(data) > block.sealing.block_bytes and there > 1:
+        yield f"{len(data)} bytes in {there} entries are too many for one block"
+    for at in alive:
+        if not _well_written(block, at):
+            yield f"entry {at} is not the reply that it should be"
+
+
+def _written(block: EntryBlock, alive: list[int]) -> Iterator[str]:
+    """What only a block that is as it was written has."""
+    living = sum(block.start(at + 1) - block.start(at) for at in alive)
+    dead_bytes = len(block.data) - living
+    if block.dead_bytes != dead_bytes or 2 * dead_bytes > len(block.data):
+        yield f"{block.dead_bytes} bytes are said to be dead, {dead_bytes} of {len(block.data)} are"
+    if block.books == SEALED or (block.closed and block.room):
+        yield f"it is in the books as {block.books}, with room for {block.room} bytes"
+
+
+def _packed(block: EntryBlock) -> Iterator[str]:
+    """What only a sealed block has."""
+    if block.data or block.ids or block.offsets or block.room or not block.closed:
+        yield "it is sealed and has bytes of its own"
+    if block.books != SEALED or block.count - block.head > 2 * block.live:
+        yield f"{block.live} of {block.count - block.head} entries live, in the books {block.books}"
+
+
+def _well_written(block: EntryBlock, at: int) -> bool:
+    """The bytes of an entry are its id and fields and nothing else."""
+    ids = block.known_ids()
+    wire = bytes(block.entries()[block.start(at) : block.start(at + 1)])
+    name = b"%d-%d" % (ids[2 * at], ids[2 * at + 1])
+    head = b"*2\r\n$%d\r\n%b\r\n*" % (len(name), name)
+    if not wire.startswith(head):
+        return False
+    count, _, fields = wire[len(head) :].partition(b"\r\n")
+    try:
+        found = elements(fields)
+    except ValueError:
+        return False
+    written = b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in found)
+    return written == fields and bool(found) and b"%d" % len(found) == count and len(found) % 2 == 0
+
+
+def book_faults(keyspace: Keyspace) -> Iterator[str]:
+    """Every block is in the books of what stays, of what may be sealed or of what is."""
+    sums = [0, 0, 0]
+    sealed_size = 0
+    blocks = {id(block): block for s in keyspace.streams.values() for block in s.log.blocks}
+    for block in blocks.values():
+        sums[block.books] += block.booked
+        sealed_size += block.packed.size if block.packed is not None else 0
+    sealing = keyspace.sealing
+    found = [sealing.kept_bytes, sealing.hot_bytes, sealing.sealed_bytes]
+    if any(least > more for least, more in zip(sums, found, strict=True)):
+        yield f"blocks of {sums} bytes, kept, hot and sealed, are in the books as {found}"
+    if sealed_size > sealing.sealed_size:
+        yield f"{sealed_size} bytes are sealed, {sealing.sealed_size} in the books"
