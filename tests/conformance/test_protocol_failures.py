@@ -10,6 +10,7 @@ import pytest
 
 from headwater.commands import dispatch
 from headwater.commands.call import Call
+from headwater.resp.arguments import Arguments
 from headwater.server.config import Config
 from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread
@@ -78,7 +79,8 @@ def test_a_node_that_breaks_ends_the_server_and_answers_nothing(
     def broken(call: Call) -> None:
         raise ZeroDivisionError(f"with {call.arguments.values()}")
 
-    monkeypatch.setitem(dispatch.FUNCTIONS, b"XLEN", broken)
+    xlen = dispatch.find_command(Arguments.of(b"XLEN", b"s"))
+    monkeypatch.setattr(xlen, "function", broken)
     with server_thread() as server:
         with connected(server.port) as other:
             assert other.ask("PING") == b"+PONG\r\n"
