@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-EXTRAS := spark,delta,demo,lua,zstd,dev
+EXTRAS := spark,delta,demo,lua,dev
 ARGS ?=
 
 SOURCES := $(shell find src -name '*.py' -o -name '*.pxd' 2>/dev/null)

@@ -71,11 +71,10 @@ def spells(source: bytearray, start: int, end: int, word: bytes) -> bool:
     return source[start:end].upper() == word
 
 
-def same_part(one: bytes, at: int, other: bytearray, start: int, length: int) -> bool:
-    """Whether ``length`` bytes of ``one`` from ``at`` on are those of ``other`` from ``start`` on;
-    False when ``one`` is too short."""
-    assert 0 <= start <= len(other) - length
-    return 0 <= at <= len(one) - length and one[at : at + length] == other[start : start + length]
+def is_part(value: bytes, source: bytearray, start: int, end: int) -> bool:
+    """Whether the bytes from ``start`` to ``end``-1, which are there, are ``value``."""
+    assert 0 <= start <= end <= len(source)
+    return source[start:end] == value
 
 
 def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
@@ -117,29 +116,43 @@ def read_integer(source: bytearray, start: int, end: int, words: array[int]) -> 
 # --- RESP ---------------------------------------------------------------------------------------
 
 
-def short_bulk(source: bytearray, at: int, end: int) -> int:
-    """The length of the bulk string at ``at`` if it has one or two digits, is canonical and whole
-    before ``end``; -1 for any other, which has to be looked at more closely.
+_HEADERS = tuple(b"$%d" % length for length in range(513))
+"""By the length of the value."""
 
-    >>> short_bulk(bytearray(b"$3\\r\\ntea\\r\\n"), 0, 9), short_bulk(bytearray(b"$03\\r\\ntea\\r\\n"), 0, 10)
-    (3, -1)
+
+def scan_bulks(
+    source: bytearray,
+    at: int,
+    end: int,
+    starts: array[int],
+    ends: array[int],
+    first: int,
+    count: int,
+) -> int:
+    """Find bulk strings from ``at`` on, one after another, as long as they are short, canonical and
+    whole before ``end``: where their values start and end goes into ``starts`` and ``ends`` at number
+    ``first`` and following, below ``count``. How many are there then; the next has to be looked at
+    more closely.
+
+    >>> starts, ends = array("Q", (0, 0, 0)), array("Q", (0, 0, 0))
+    >>> scan_bulks(bytearray(b"$3\\r\\ntea\\r\\n$1\\r\\n5\\r\\n$03\\r\\ntea\\r\\n"), 0, 26, starts, ends, 0, 3)
+    2
+    >>> list(starts), list(ends)
+    ([4, 13, 0], [7, 14, 0])
     """
     assert 0 <= at <= end <= len(source)
-    header, cr, _ = bytes(source[at : min(end, at + 5)]).partition(b"\r\n")
-    digits = header[1:]
-    if header[:1] != b"$" or not cr or not digits.isdigit():
-        return -1
-    if len(digits) > 2 or (len(digits) == 2 and digits[0] == 48):
-        return -1
-    start = at + len(header) + 2
-    stop = start + int(digits)
-    return int(digits) if stop + 2 <= end and source[stop : stop + 2] == b"\r\n" else -1
-
-
-def length_at(source: bytearray, at: int) -> int:
-    """The length that the canonical header of a bulk string at ``at`` says."""
-    assert 0 <= at < len(source)
-    return int(source[at + 1 : source.index(b"\r", at)])
+    assert 0 <= first <= count <= min(len(starts), len(ends))
+    # One call cuts all lines; a value that holds CR LF is none of them, and is looked at closely.
+    lines = source[at : min(end, at + 512)].split(b"\r\n", 2 * (count - first))
+    for number in range(0, len(lines) - 2, 2):
+        header, length = lines[number], len(lines[number + 1])
+        if header != _HEADERS[length]:
+            break
+        starts[first] = at = at + len(header) + 2
+        ends[first] = at = at + length
+        at += 2
+        first += 1
+    return first
 
 
 def append_id(target: bytearray, ms: int, seq: int) -> None:

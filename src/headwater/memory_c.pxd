@@ -51,6 +51,20 @@ cdef extern from *:
     int _empty "headwater_empty"(bytearray target, Py_ssize_t kept) except -1
 
 
+cdef extern from *:
+    """
+    /* Raises IndexError, out of the way of those who check. */
+    #if defined(__GNUC__)
+    __attribute__((cold, noinline, unused))
+    #endif
+    static int headwater_beyond(const char *what) {
+        PyErr_SetString(PyExc_IndexError, what);
+        return -1;
+    }
+    """
+    int beyond "headwater_beyond"(const char *what) except -1
+
+
 cdef extern from "Python.h":
     void Py_SET_SIZE(object, Py_ssize_t)
 
@@ -70,7 +84,7 @@ cdef inline int append_part(
 ) except -1:
     cdef char *room
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     room = _room(target, end - start)
     memcpy(room, PyByteArray_AS_STRING(source) + start, end - start)
     return 0
@@ -80,9 +94,9 @@ cdef inline int put_part(
     bytearray target, Py_ssize_t at, bytearray source, Py_ssize_t start, Py_ssize_t end
 ) except -1:
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     if not 0 <= at <= PyByteArray_GET_SIZE(target) - (end - start):
-        raise IndexError("beyond the target")
+        beyond(b"beyond the target")
     memmove(PyByteArray_AS_STRING(target) + at, PyByteArray_AS_STRING(source) + start, end - start)
     return 0
 
@@ -95,7 +109,7 @@ cdef inline int resize(bytearray target, Py_ssize_t size) except -1:
 cdef inline int reserve(bytearray target, Py_ssize_t size) except -1:
     cdef Py_ssize_t held = PyByteArray_GET_SIZE(target)
     if held > size:
-        raise IndexError("no such reserve")
+        beyond(b"no such reserve")
     PyByteArray_Resize(target, size)
     Py_SET_SIZE(target, held)
     PyByteArray_AS_STRING(target)[held] = 0
@@ -104,7 +118,7 @@ cdef inline int reserve(bytearray target, Py_ssize_t size) except -1:
 
 cdef inline bytes cut(bytearray source, Py_ssize_t start, Py_ssize_t end):
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(source) + start, end - start)
 
 
@@ -113,7 +127,7 @@ cdef inline bint spells(bytearray source, Py_ssize_t start, Py_ssize_t end, byte
     cdef unsigned char byte
     cdef const unsigned char *here
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     if end - start != PyBytes_GET_SIZE(word):
         return False
     here = <const unsigned char *>PyByteArray_AS_STRING(source) + start
@@ -126,51 +140,55 @@ cdef inline bint spells(bytearray source, Py_ssize_t start, Py_ssize_t end, byte
     return True
 
 
-cdef inline bint same_part(
-    bytes one, Py_ssize_t at, bytearray other, Py_ssize_t start, Py_ssize_t length
+cdef inline bint is_part(
+    bytes value, bytearray source, Py_ssize_t start, Py_ssize_t end
 ) except -1:
-    if not (0 <= start and 0 <= length and start <= PyByteArray_GET_SIZE(other) - length):
-        raise IndexError("beyond the buffer")
-    if at < 0 or at > PyBytes_GET_SIZE(one) - length:
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        beyond(b"beyond the buffer")
+    if end - start != PyBytes_GET_SIZE(value):
         return False
-    return memcmp(PyBytes_AS_STRING(one) + at, PyByteArray_AS_STRING(other) + start, length) == 0
+    return memcmp(PyBytes_AS_STRING(value), PyByteArray_AS_STRING(source) + start, end - start) == 0
 
 
-cdef inline Py_ssize_t short_bulk(bytearray source, Py_ssize_t at, Py_ssize_t end) except -2:
+cdef inline Py_ssize_t scan_bulks(
+    bytearray source, Py_ssize_t at, Py_ssize_t end, array.array starts, array.array ends,
+    Py_ssize_t first, Py_ssize_t count,
+) except -1:
     cdef const char *text
-    cdef Py_ssize_t length, header
+    cdef const char *stop
+    cdef const char *begin
+    cdef const char *here
+    cdef Py_ssize_t length
+    cdef u64 *start_at
+    cdef u64 *end_at
     if not 0 <= at <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
-    if end - at < 6:
-        return -1
-    text = PyByteArray_AS_STRING(source) + at
-    length = text[1] - 48
-    if text[0] != 36 or length < 0 or length > 9:
-        return -1
-    header = 4
-    if text[2] != 13:
-        if length == 0 or text[2] < 48 or text[2] > 57 or text[3] != 13:
-            return -1
-        length = length * 10 + text[2] - 48
-        header = 5
-    if end - at < header + length + 2:
-        return -1
-    if text[header - 1] != 10 or text[header + length] != 13 or text[header + length + 1] != 10:
-        return -1
-    return length
-
-
-cdef inline Py_ssize_t length_at(bytearray source, Py_ssize_t at) except -1:
-    # A canonical header; the end of the buffer ends it whatever stands there.
-    cdef const char *text = PyByteArray_AS_STRING(source)
-    cdef Py_ssize_t size = PyByteArray_GET_SIZE(source), length = 0
-    if not 0 <= at < size:
-        raise IndexError("beyond the buffer")
-    at += 1
-    while at < size and 48 <= text[at] <= 57:
-        length = length * 10 + text[at] - 48
-        at += 1
-    return length
+        beyond(b"beyond the buffer")
+    if not (0 <= first <= count <= len(starts) and count <= len(ends)):
+        beyond(b"beyond the words")
+    begin = PyByteArray_AS_STRING(source)
+    text, stop = begin + at, begin + end
+    start_at, end_at = <u64 *>starts.data.as_voidptr, <u64 *>ends.data.as_voidptr
+    while first < count and stop - text >= 6 and text[0] == 36:
+        length = text[1] - 48
+        here = text + 2
+        if length < 0 or length > 9:
+            break
+        while 48 <= here[0] <= 57 and length and here - text < 5:
+            length = length * 10 + (here[0] - 48)
+            here += 1
+            if here + 1 >= stop:
+                break
+        if here + 1 >= stop or here[0] != 13 or here[1] != 10 or length + 2 > stop - here - 2:
+            break
+        here += 2
+        if here[length] != 13 or here[length + 1] != 10:
+            break
+        start_at[first] = here - begin
+        text = here + length
+        end_at[first] = text - begin
+        text += 2
+        first += 1
+    return first
 
 
 cdef inline Py_ssize_t _decimal(const char *text, Py_ssize_t length, u64 *value) noexcept:
@@ -193,9 +211,9 @@ cdef inline bint read_id(
     cdef Py_ssize_t length = end - start, first, second
     cdef u64 *found
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     if len(words) < 3:
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     text = PyByteArray_AS_STRING(source) + start
     found = <u64 *>words.data.as_voidptr
     first = _decimal(text, length, found)
@@ -219,9 +237,9 @@ cdef inline bint read_integer(
     cdef bint negative
     cdef u64 *found
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     if len(words) < 2:
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     text = PyByteArray_AS_STRING(source) + start
     found = <u64 *>words.data.as_voidptr
     negative = length > 0 and text[0] == 45
@@ -254,20 +272,36 @@ cdef extern from *:
         }
         return (int)(end - at);
     }
+    /* The same of the milliseconds of an id, which are most often those of the last id: they are kept,
+       in the last bytes of a room that has as many before them. Whoever asks holds the GIL. */
+    static unsigned long long headwater_last_ms = 0;
+    static char headwater_last_digits[24] = "                       0";
+    static int headwater_last_count = 1;
+    static inline int headwater_ms_digits(char *end, unsigned long long ms) {
+        if (ms != headwater_last_ms) {
+            headwater_last_count = headwater_digits(headwater_last_digits + 24, ms);
+            headwater_last_ms = ms;
+        }
+        memcpy(end - 24, headwater_last_digits, 24);
+        return headwater_last_count;
+    }
     """
     # The decimal of `value`, its last digit before `end`; how many digits.
     int _digits "headwater_digits"(char *end, u64 value) noexcept
+    # The same; 24 bytes before `end` may be overwritten.
+    int _ms_digits "headwater_ms_digits"(char *end, u64 ms) noexcept
 
 
 cdef inline char *_id_before(char *end, u64 ms, u64 seq) noexcept:
-    # $15 CR LF 1526569498055-0 CR LF, its last byte before `end`; where it begins.
+    # $15 CR LF 1526569498055-0 CR LF, its last byte before `end`; where it begins. It may write 50 bytes
+    # before `end`.
     cdef char *begin = end - 2
     cdef int length
     begin[0], begin[1] = 13, 10
     length = _digits(begin, seq)
     begin -= length + 1
     begin[0] = 45
-    length += 1 + _digits(begin, ms)
+    length += 1 + _ms_digits(begin, ms)
     begin = end - 2 - length - 2
     begin[0], begin[1] = 13, 10
     begin -= _digits(begin, length) + 1
@@ -276,9 +310,9 @@ cdef inline char *_id_before(char *end, u64 ms, u64 seq) noexcept:
 
 
 cdef inline int append_id(bytearray target, u64 ms, u64 seq) except -1:
-    cdef char text[64]
-    cdef char *begin = _id_before(text + 64, ms, seq)
-    cdef Py_ssize_t count = text + 64 - begin
+    cdef char text[96]
+    cdef char *begin = _id_before(text + 96, ms, seq)
+    cdef Py_ssize_t count = text + 96 - begin
     memcpy(_room(target, count), begin, count)
     return 0
 
@@ -301,7 +335,7 @@ cdef inline int append_entry(
     cdef char *room
     cdef Py_ssize_t length
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     begin = _id_before(_header_before(header + 96, 42, count), ms, seq) - 4
     memcpy(begin, b"*2\r\n", 4)
     length = header + 96 - begin
@@ -327,15 +361,15 @@ cdef inline int append_fours(
     cdef char *room
     cdef const char *bytes_at = PyByteArray_AS_STRING(source)
     if not (0 <= first < end <= len(offsets) and stop <= PyByteArray_GET_SIZE(source)):
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     begin = offsets.data.as_uints[first]
     if not begin <= stop:
-        raise IndexError("beyond the buffer")
+        beyond(b"beyond the buffer")
     room = _room(target, stop - begin + 8 * (end - first))
     for at in range(first, end):
         behind = offsets.data.as_uints[at + 1] if at + 1 < end else stop
         if not begin + 4 <= behind <= stop:
-            raise IndexError("no entry")
+            beyond(b"no entry")
         memcpy(room, bytes_at + begin, behind - begin)
         room[1] = 52  # 4 for 2
         room += behind - begin
@@ -351,7 +385,7 @@ cdef inline array.array new_words(array.array like, Py_ssize_t count):
 
 cdef inline int fit_words(array.array words, Py_ssize_t count) except -1:
     if count < 0:
-        raise IndexError("no room")
+        beyond(b"no room")
     array.resize(words, count)
     return 0
 
@@ -360,9 +394,9 @@ cdef inline int copy_words(
     array.array target, Py_ssize_t at, array.array source, Py_ssize_t start, Py_ssize_t count
 ) except -1:
     if not (0 <= count and 0 <= start <= len(source) - count):
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     if not 0 <= at <= len(target) - count:
-        raise IndexError("beyond the target")
+        beyond(b"beyond the target")
     memmove(
         <u64 *>target.data.as_voidptr + at, <u64 *>source.data.as_voidptr + start,
         count * sizeof(u64),
@@ -378,9 +412,9 @@ cdef inline int put_records(
     cdef const u64 *entry_id
     cdef Py_ssize_t number
     if not (0 <= count and 0 <= first <= len(ids) // 2 - count):
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     if not 0 <= at <= len(records) // 4 - count:
-        raise IndexError("beyond the records")
+        beyond(b"beyond the records")
     record = <u64 *>records.data.as_voidptr + 4 * at
     entry_id = <const u64 *>ids.data.as_voidptr + 2 * first
     for number in range(count):
@@ -392,20 +426,20 @@ cdef inline int put_records(
 
 cdef inline u64 word_at(array.array words, Py_ssize_t at) except? 0:
     if not 0 <= at < len(words):
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     return (<u64 *>words.data.as_voidptr)[at]
 
 
 cdef inline int set_word(array.array words, Py_ssize_t at, u64 value) except -1:
     if not 0 <= at < len(words):
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     (<u64 *>words.data.as_voidptr)[at] = value
     return 0
 
 
 cdef inline int add_word(array.array words, Py_ssize_t at, u64 more) except -1:
     if not 0 <= at < len(words):
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     (<u64 *>words.data.as_voidptr)[at] += more
     return 0
 
@@ -425,7 +459,7 @@ cdef inline int insert_words(array.array words, Py_ssize_t at, Py_ssize_t count)
     cdef Py_ssize_t size = len(words)
     cdef u64 *first
     if not (0 <= at <= size and count >= 0):
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     array.resize_smart(words, size + count)
     first = <u64 *>words.data.as_voidptr + at
     memmove(first + count, first, (size - at) * sizeof(u64))
@@ -436,7 +470,7 @@ cdef inline int remove_words(array.array words, Py_ssize_t at, Py_ssize_t count)
     cdef Py_ssize_t size = len(words)
     cdef u64 *first
     if not (0 <= at and count >= 0 and at <= size - count):
-        raise IndexError("beyond the words")
+        beyond(b"beyond the words")
     first = <u64 *>words.data.as_voidptr + at
     memmove(first, first + count, (size - at - count) * sizeof(u64))
     array.resize_smart(words, size - count)
@@ -445,7 +479,7 @@ cdef inline int remove_words(array.array words, Py_ssize_t at, Py_ssize_t count)
 
 cdef inline u32 offset_at(array.array offsets, Py_ssize_t at) except? 0:
     if not 0 <= at < len(offsets):
-        raise IndexError("beyond the offsets")
+        beyond(b"beyond the offsets")
     return offsets.data.as_uints[at]
 
 
@@ -493,13 +527,13 @@ cdef inline int put_words(bytearray target, array.array words) except -1:
 
 cdef inline int set_u32(bytearray target, Py_ssize_t at, u32 value) except -1:
     if not 0 <= at <= PyByteArray_GET_SIZE(target) - 4:
-        raise IndexError("beyond the target")
+        beyond(b"beyond the target")
     _little(<unsigned char *>PyByteArray_AS_STRING(target) + at, value, 4)
     return 0
 
 
 cdef inline int set_u64(bytearray target, Py_ssize_t at, u64 value) except -1:
     if not 0 <= at <= PyByteArray_GET_SIZE(target) - 8:
-        raise IndexError("beyond the target")
+        beyond(b"beyond the target")
     _little(<unsigned char *>PyByteArray_AS_STRING(target) + at, value, 8)
     return 0

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headwater.commands import events
 from headwater.server.config import Config
+from headwater.server.node import Node
+from headwater.server.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore
 from tests.conformance.endpoints import Command, Connection
@@ -46,17 +48,17 @@ def together(history: Sequence[Command]) -> Iterator[list[Command]]:
         yield held
 
 
-class _Recorder(list[Any]):
-    """Takes down events, whoever empties the list afterwards."""
+def take_events(node: Node) -> list[bytes]:
+    """From now on the events of a node, as they are published, are added to what this gives."""
+    taken: list[bytes] = []
+    publish = node.pubsub.publish_events
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.taken: list[bytes] = []
+    def take(executing: Session | None) -> None:
+        taken.extend(key + b": " + event for _db, event, key in node.keyspace.events)
+        publish(executing)
 
-    def append(self, item: tuple[int, bytes, bytes]) -> None:
-        super().append(item)
-        _db, event, key = item
-        self.taken.append(key + b": " + event)
+    node.pubsub.publish_events = take  # type: ignore[method-assign]
+    return taken
 
 
 def of_headwater(
@@ -66,17 +68,17 @@ def of_headwater(
     store = LocalStore(
         clock=ManualClock(now_ms), config=Config(port=0, appendonly=False), journaled=False
     )
-    keyspace, client, recorder = store.node.keyspace, store.client(), _Recorder()
+    keyspace, client, taken = store.node.keyspace, store.client(), take_events(store.node)
     keyspace.notified = sum(events.LETTERS[letter] for letter in letters)
-    keyspace.events = recorder
     found = []
     for commands in together(history):
-        before, recorder.taken = keyspace.dirty, []
+        before = keyspace.dirty
+        taken.clear()
         for command in commands:
             client.send(*command)
             while client.reply() is None:
                 store.advance(store.seconds_ahead())
-        found.append(Effects(tuple(recorder.taken), keyspace.dirty - before))
+        found.append(Effects(tuple(taken), keyspace.dirty - before))
     return found
 
 

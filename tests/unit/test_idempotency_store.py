@@ -14,6 +14,7 @@ from headwater.server import chores
 from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
+from tests.conformance.side_effects import take_events
 
 OK = Simple(b"OK")
 
@@ -146,32 +147,20 @@ def test_what_counts_as_a_change(store: LocalStore, client: LocalClient) -> None
     assert counted == [1, 1, 1, 0, 1, 1, 0, 0, 0]
 
 
-class Heard(list[tuple[int, bytes, bytes]]):
-    """Events, with all that there ever were."""
-
-    def __init__(self) -> None:
-        self.all: list[bytes] = []
-
-    def append(self, event: tuple[int, bytes, bytes]) -> None:
-        self.all.append(event[1])
-        super().append(event)
-
-
 def test_a_hit_is_no_event_and_neither_is_configuring(
     store: LocalStore, client: LocalClient
 ) -> None:
-    heard = Heard()
-    keyspace = store.node.keyspace
-    keyspace.notified, keyspace.events = events.ALL, heard
+    heard = take_events(store.node)
+    store.node.keyspace.notified = events.ALL
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
-    assert heard.all == [b"xadd"]
+    assert heard == [b"s: xadd"]
     client("XADD", "s", "IDMP", "p", "1", "MAXLEN", "0", "*", "a", "1")
     client("XCFGSET", "s", "IDMP-MAXSIZE", "5")
     client("XIDMPRECORD", "s", "p", "1", f"{START_MS}-0")
     store.advance(100)
-    assert heard.all == [b"xadd"]
+    assert heard == [b"s: xadd"]
     client("XADD", "s", "IDMP", "p", "1", "MAXLEN", "1", "*", "a", "1")
-    assert heard.all == [b"xadd", b"xadd", b"xtrim"]
+    assert heard == [b"s: xadd", b"s: xadd", b"s: xtrim"]
 
 
 def test_a_hit_needs_room_for_its_count_too(store: LocalStore, client: LocalClient) -> None:

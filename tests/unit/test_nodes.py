@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.nodes import NodeIndex, element_bytes, elements, integer_bytes
+from headwater.engine.nodes import NodeIndex, elements
+from headwater.engine.weights import element_bytes, integer_bytes
 
 ID = tuple[int, int]
 

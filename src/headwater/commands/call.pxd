@@ -6,6 +6,9 @@ from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 
 
+cdef Py_ssize_t _KEPT_KEY_BYTES
+
+
 cdef class StreamSettings:
     cdef public Py_ssize_t node_max_bytes
     cdef public Py_ssize_t node_max_entries
@@ -28,6 +31,10 @@ cdef class Call:
     cdef public object draw
     cdef public object spare
     cdef public bint touches
+    cdef bytes _key
+
+    @cython.locals(key=bytes)
+    cpdef bytes key(self, Py_ssize_t index)
 
     cpdef admit(self, Py_ssize_t size)
     cpdef modified(self, bytes key, Py_ssize_t changes=*)

@@ -90,6 +90,9 @@ def always_admitted(_size: int) -> str | None:
     return None
 
 
+_KEPT_KEY_BYTES = 256
+"""A client does not keep a longer key in memory after its command."""
+
 Draw = Callable[[int], int]
 """Draws a number below another, each as likely: chance is the server's to give, like time."""
 
@@ -131,8 +134,19 @@ class Call:
         self.draw: Draw = always_first
         self.spare: object = None
         """What a command keeps of its objects for its next run."""
+        self._key = b""
         self.touches = True
         """Whether commands count as use of the keys that they look up (CLIENT NO-TOUCH)."""
+
+    def key(self, index: int) -> bytes:
+        """Argument ``index``, a key, as bytes: for a client that names the same one again and again
+        the same object."""
+        key = self._key
+        if not self.arguments.is_exactly(index, key):
+            key = self.arguments.bytes(index)
+            if len(key) <= _KEPT_KEY_BYTES:
+                self._key = key
+        return key
 
     def admit(self, size: int) -> None:
         """Make sure that the journal can take ``size`` more bytes of facts, an upper bound.

@@ -7,6 +7,7 @@ cdef Py_ssize_t _MOST_SPELLINGS
 
 cdef class KnownCommand:
     cdef public bytes name
+    cdef public Py_ssize_t number
     cdef public bytes typed
     cdef public object row
     cdef public str title

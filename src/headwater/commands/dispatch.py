@@ -6,6 +6,7 @@ function stands under its container's name and its own, ``XGROUP|CREATE``, as Re
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from headwater.commands import (
@@ -154,6 +155,8 @@ class KnownCommand:
 
     def __init__(self, name: bytes, row: CommandRow) -> None:
         self.name = name
+        self.number = next(_numbers)
+        """One of `KNOWN_COUNT`."""
         self.typed = name
         """How a client has spelled it, most likely."""
         self.row = row
@@ -182,7 +185,10 @@ class KnownCommand:
         return found
 
 
+_numbers = itertools.count()
 _known = {name: KnownCommand(name, row) for name, row in COMMANDS.items()}
+KNOWN_COUNT = next(_numbers)
+"""How many commands and subcommands there are."""
 _spelled: dict[bytes, KnownCommand] = {}
 """The same by names as clients spell them, in whatever case."""
 _MOST_SPELLINGS = 1024

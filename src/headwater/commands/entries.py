@@ -20,9 +20,9 @@ def xadd(call: Call) -> None:
     arguments = call.arguments
     if isinstance(call.spare, Addition):
         addition = call.spare
-        addition.begin(arguments.bytes(1))
+        addition.begin(call.key(1))
     else:
-        addition = Addition(arguments.bytes(1))
+        addition = Addition(call.key(1))
         call.spare = addition
     index = addition.take_options(arguments, 2)
     addition.check(call.settings)
@@ -50,7 +50,7 @@ def xadd(call: Call) -> None:
 
 def xlen(call: Call) -> None:
     """XLEN key → number of entries, 0 if there is no such key."""
-    stream = call.read_stream(call.arguments.bytes(1))
+    stream = call.read_stream(call.key(1))
     call.reply.integer(0 if stream is None else stream.length)
 
 
@@ -74,7 +74,7 @@ def _range(call: Call, start_at: int, end_at: int, backward: bool) -> None:
             raise CommandError(SYNTAX)
         count = max(0, arguments.integer(index + 1))
         index += 2
-    stream = call.read_stream(arguments.bytes(1))
+    stream = call.read_stream(call.key(1))
     if stream is None:
         reply.array(0)
         return

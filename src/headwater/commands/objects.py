@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from headwater.commands.call import Call
 from headwater.commands.help import write_lines
 from headwater.engine.database import Value
-from headwater.engine.nodes import LISTPACK_FRAME, element_bytes
 from headwater.engine.stream import Stream
+from headwater.engine.weights import LISTPACK_FRAME, element_bytes
 from headwater.errors import CommandError
 from headwater.resp.arguments import parse_integer
 

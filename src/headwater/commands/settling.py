@@ -43,7 +43,7 @@ _NUMIDS_MATCH = "ERR number of IDs doesn't match numids"
 def xack(call: Call) -> None:
     """XACK key group id [id …] → how many were pending and are no longer."""
     arguments = call.arguments
-    stream = call.read_stream(arguments.bytes(1))
+    stream = call.read_stream(call.key(1))
     group = None if stream is None else stream.groups.get(arguments.bytes(2))
     if group is None:
         call.reply.integer(0)

@@ -45,7 +45,7 @@ def make_codec(name: str) -> Codec:
         return Codec(ZLIB, lambda data: zlib.compress(data, _LEVEL), _inflate)
     assert name == ZSTD, name
     if not has_zstd():
-        raise ValueError("zstd needs the package zstandard: pip install 'headwater[zstd]'")
+        raise ValueError("zstd needs the package zstandard: pip install zstandard")
     zstandard = import_module("zstandard")
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
     decompressor = zstandard.ZstdDecompressor()

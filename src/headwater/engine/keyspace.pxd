@@ -1,10 +1,12 @@
 from headwater.engine.facts cimport FactBuffer
+from headwater.engine.nodes cimport Weighing
 from headwater.engine.sealing cimport Sealing
 
 
 cdef class Keyspace:
     cdef public FactBuffer facts
     cdef public Sealing sealing
+    cdef public Weighing weighing
     cdef public list databases
     cdef public dict streams
     cdef public dict groups
@@ -21,7 +23,7 @@ cdef class Keyspace:
     cdef public list garbage
     cdef public object iid_deadlines
     cdef public unsigned int notified
-    cdef public object events
+    cdef public list events
 
     cpdef note_seen(self, Py_ssize_t gid, Py_ssize_t cid)
     cpdef forget_seen(self, Py_ssize_t gid, Py_ssize_t cid)

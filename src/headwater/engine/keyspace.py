@@ -12,6 +12,7 @@ from headwater.engine.database import Database
 from headwater.engine.facts import ALL_DATABASES, FactBuffer
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Deadlines
+from headwater.engine.nodes import Weighing
 from headwater.engine.sealing import Sealing
 from headwater.engine.stream import Stream
 from headwater.limits import DATABASES, SMALL_GARBAGE
@@ -30,6 +31,8 @@ class Keyspace:
         self.facts = facts if facts is not None else FactBuffer()
         self.sealing = Sealing()
         """What of all streams stays as it was written, and what is compressed."""
+        self.weighing = Weighing()
+        """What nodes take of the entry that is being added."""
         self.databases = [Database(self, index) for index in range(DATABASES)]
         self.streams: dict[int, Stream] = {}
         self.groups: dict[int, ConsumerGroup] = {}

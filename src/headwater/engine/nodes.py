@@ -19,6 +19,14 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.engine.weights import (
+    CONTENT,
+    LISTPACK_FRAME,
+    NAMES_SIZE,
+    PAIRS,
+    VALUES_SIZE,
+    WORDS,
+)
 from headwater.limits import MAX_ENTRY_BYTES
 from headwater.model import id_before
 
@@ -30,27 +38,14 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import (
-        add_word,
-        cut,
-        length_at,
-        push_word,
-        same_part,
-        set_word,
-        signed_difference,
-        word_at,
-    )
+if not cython.compiled:  # memory_c.pxd and weights_c.pxd have them in C
+    from headwater.engine.weights import integer_bytes, weigh
+    from headwater.memory import add_word, push_word, set_word, signed_difference, word_at
 
 _WORDS = 7
 _TAKEN = 4
 _LIVE = 5
 _SIZE = 6
-_CR = 13
-_MINUS = 45
-_TEN = 10
-LISTPACK_FRAME = 7
-"""Header of six bytes, end mark of one."""
 
 
 def elements(wire: bytes) -> list[bytes]:
@@ -69,74 +64,19 @@ def elements(wire: bytes) -> list[bytes]:
     return found
 
 
-def _with_backlen(size: int) -> int:
-    """An element's bytes with those that say how to step back over it; the bounds are Redis's, one
-    below what its seven bits a byte would allow."""
-    if size < 128:
-        return size + 1
-    if size < 16383:
-        return size + 2
-    if size < 2097151:
-        return size + 3
-    return size + 4 if size < 268435455 else size + 5
+class Weighing:
+    """What was found of the last entry that was looked at: what `NodeIndex.opens` has weighed, `add`
+    need not weigh again. One serves all streams of a keyspace."""
 
-
-def integer_bytes(value: int) -> int:
-    """Bytes of a listpack element that holds the integer ``value``, backlen included."""
-    if 0 <= value <= 127:
-        return 2
-    if -4096 <= value <= 4095:
-        return 3
-    if -32768 <= value <= 32767:
-        return 4
-    if -8388608 <= value <= 8388607:
-        return 5
-    return 6 if -2147483648 <= value <= 2147483647 else 10
-
-
-def element_bytes(value: bytes) -> int:
-    """Bytes of a listpack element that holds ``value``: compact where it spells an integer."""
-    return _part_bytes(bytearray(value), 0, len(value))
-
-
-def _part_bytes(wire: bytearray, start: int, length: int) -> int:
-    """The same for ``length`` bytes of ``wire`` from ``start`` on."""
-    if 0 < length <= 20 and 48 <= wire[start + length - 1] <= 57:
-        first = wire[start]
-        if 48 <= first <= 57 or first == _MINUS:
-            size = _spelled_bytes(wire, start, length)
-            if size:
-                return size
-    if length < 64:
-        return _with_backlen(length + 1)
-    return _with_backlen(length + 2 if length < 4096 else length + 5)
-
-
-def _spelled_bytes(wire: bytearray, start: int, length: int) -> int:
-    """Bytes of the integer that a text spells as Redis would print it; 0 when it spells none."""
-    at, end, value = start, start + length, 0
-    if wire[at] == _MINUS:
-        at += 1
-    if wire[at] == 48 and length > 1:
-        return 0
-    if end - at > 18:
-        return _long_spelled_bytes(cut(wire, start, end), at - start)
-    while at < end:
-        digit = wire[at] - 48
-        if digit < 0 or digit > 9:
-            return 0
-        value = value * 10 + digit
-        at += 1
-    return integer_bytes(-value if wire[start] == _MINUS else value)
-
-
-def _long_spelled_bytes(text: bytes, signs: int) -> int:
-    """The same for 19 digits or more, behind ``signs`` bytes of sign: some are no 64-bit integers."""
-    if text[signs:].isdigit():
-        number = int(text)
-        if -(2**63) <= number < 2**63:
-            return integer_bytes(number)
-    return 0
+    def __init__(self) -> None:
+        self.index: NodeIndex | None = None
+        """Whose newest names the entry's were compared with; None when there is nothing to use."""
+        self.wire: bytearray | None = None
+        self.start = self.end = 0
+        self.words: array[int] = array("Q", bytes(8 * WORDS))
+        """See `headwater.engine.weights.weigh`."""
+        self.same = False
+        """The entry has those names."""
 
 
 class NodeIndex:
@@ -151,7 +91,7 @@ class NodeIndex:
     (1, 1, (5, 0))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, weighing: Weighing | None = None) -> None:
         self._words: array[int] = array("Q")
         """Seven a node: first ms and seq, last ms and seq, entries taken, entries alive, bytes."""
         self.names: list[bytes] = []
@@ -159,21 +99,14 @@ class NodeIndex:
         self.gone = 0
         """Nodes in front, less than half, that are gone and still take their place: a trim of the
         first of many must not move all others."""
-        # What `opens` found of the entry at these bytes, for `add` to use.
-        self._source: bytearray | None = None
-        self._start = self._end = 0
-        self._content = 0  # bytes of names and values
-        self._pairs = 0
-        self._names_size = 0  # in a listpack
-        self._values_size = 0
-        self._same = False  # the names are those of the newest node
+        self._weighing = weighing if weighing is not None else Weighing()
 
     def __len__(self) -> int:
         return len(self._words) // _WORDS - self.gone
 
     def copy(self) -> NodeIndex:
         """The same nodes."""
-        made = NodeIndex()
+        made = NodeIndex(self._weighing)
         made._words, made.names = self._words[self.gone * _WORDS :], self.names[self.gone :]
         return made
 
@@ -213,26 +146,33 @@ class NodeIndex:
         self, wire: bytearray, start: int, end: int, max_bytes: int, max_entries: int
     ) -> bool:
         """Whether an entry of these fields would start a new node; 0 lifts a bound."""
+        self._weighing.index = None
         newest = len(self.names) - 1 - self.gone
-        self._source = None
         if newest < 0:
             return True
-        if max_entries and self.taken(newest) >= max_entries:
+        if max_entries and word_at(self._words, self._at(newest) + _TAKEN) >= max_entries:
             return True
-        most = min(max_bytes, MAX_ENTRY_BYTES) if max_bytes else MAX_ENTRY_BYTES
-        self._weigh(wire, start, end)
-        return self.size(newest) + self._content >= most
+        most = max_bytes if 0 < max_bytes < MAX_ENTRY_BYTES else MAX_ENTRY_BYTES
+        return self.size(newest) + word_at(self._weigh(wire, start, end).words, CONTENT) >= most
 
     def add(
         self, ms: int, seq: int, wire: bytearray, start: int, end: int, opens_node: bool
     ) -> None:
         """An entry was appended; its fields are the bytes of ``wire`` from ``start`` to ``end``-1."""
-        if wire is not self._source or start != self._start or end != self._end:
+        found = self._weighing
+        if (
+            found.index is not self
+            or found.wire is not wire
+            or found.start != start
+            or found.end != end
+        ):
             self._weigh(wire, start, end)
-        self._source = None
+        found.index = found.wire = None
+        pairs, names_size = word_at(found.words, PAIRS), word_at(found.words, NAMES_SIZE)
         words = self._words
         if opens_node:
-            self._open(ms, seq, wire, start, end)
+            names = self.names[len(self.names) - 1] if found.same else _names_of(wire, start, end)
+            self._open(ms, seq, names, LISTPACK_FRAME + integer_bytes(pairs) + 2 + names_size)
         base = len(words) - _WORDS
         if not opens_node:
             set_word(words, base + 2, ms)
@@ -241,14 +181,14 @@ class NodeIndex:
             add_word(words, base + _LIVE, 1)
         size = 2 + integer_bytes(signed_difference(ms, word_at(words, base)))
         size += integer_bytes(signed_difference(seq, word_at(words, base + 1)))
-        size += self._values_size
-        parts = 3 + self._pairs
-        if not self._same:
-            size += self._names_size + integer_bytes(self._pairs)
-            parts += self._pairs + 1
+        size += word_at(found.words, VALUES_SIZE)
+        parts = 3 + pairs
+        if not found.same and not opens_node:
+            size += names_size + integer_bytes(pairs)
+            parts += pairs + 1
         add_word(words, base + _SIZE, size + integer_bytes(parts))
 
-    def _open(self, ms: int, seq: int, wire: bytearray, start: int, end: int) -> None:
+    def _open(self, ms: int, seq: int, names: bytes, size: int) -> None:
         words = self._words
         newest = len(self.names) - 1
         if newest >= 0 and self.last(newest - self.gone) >= (ms, seq):
@@ -256,38 +196,17 @@ class NodeIndex:
             before = id_before(ms, seq)
             set_word(words, newest * _WORDS + 2, before[0])
             set_word(words, newest * _WORDS + 3, before[1])
-        for word in (ms, seq, ms, seq, 1, 1):
+        for word in (ms, seq, ms, seq, 1, 1, size):
             push_word(words, word)
-        push_word(words, LISTPACK_FRAME + integer_bytes(self._pairs) + 2 + self._names_size)
-        self.names.append(self.names[newest] if self._same else _names_of(wire, start, end))
-        self._same = True
+        self.names.append(names)
 
-    def _weigh(self, wire: bytearray, start: int, end: int) -> None:
-        """What an entry of these fields would take, in one pass."""
+    def _weigh(self, wire: bytearray, start: int, end: int) -> Weighing:
+        """Look at an entry of these fields."""
+        found = self._weighing
         names = self.names[len(self.names) - 1] if self.names else b""
-        ahead = content = pairs = names_size = values_size = 0
-        same = True
-        at = start
-        while at < end:
-            name = at
-            length = length_at(wire, at)
-            at += _header_bytes(length)
-            names_size += _part_bytes(wire, at, length)
-            content += length
-            at += length + 2
-            if same:
-                same = same_part(names, ahead, wire, name, at - name)
-                ahead += at - name
-            length = length_at(wire, at)
-            at += _header_bytes(length)
-            values_size += _part_bytes(wire, at, length)
-            content += length
-            at += length + 2
-            pairs += 1
-        self._source, self._start, self._end = wire, start, end
-        self._content, self._pairs = content, pairs
-        self._names_size, self._values_size = names_size, values_size
-        self._same = same and ahead == len(names) and pairs > 0
+        found.same = weigh(wire, start, end, names, found.words)
+        found.index, found.wire, found.start, found.end = self, wire, start, end
+        return found
 
     def drop(self, ms: int, seq: int, *, stays: bool = False) -> None:
         """A live entry went away; its node ``stays`` when it was its last (rule 2)."""
@@ -343,24 +262,16 @@ class NodeIndex:
         return low
 
 
-def _header_bytes(length: int) -> int:
-    """Bytes of the header that says ``length``."""
-    size = 4  # $, one digit, CR LF
-    while length >= _TEN:
-        length //= _TEN
-        size += 1
-    return size
-
-
 def _names_of(wire: bytearray, start: int, end: int) -> bytes:
     """Every other element, as it stands."""
     found, at = bytearray(), start
     while at < end:
-        length = length_at(wire, at)
-        behind = at + _header_bytes(length) + length + 2
-        found += wire[at:behind]
-        length = length_at(wire, behind)
-        at = behind + _header_bytes(length) + length + 2
+        for named in (True, False):
+            stop = wire.index(b"\r", at)
+            behind = stop + 4 + int(wire[at + 1 : stop])
+            if named:
+                found += wire[at:behind]
+            at = behind
     return bytes(found)
 
 

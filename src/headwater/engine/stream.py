@@ -37,7 +37,7 @@ class Stream:
         self.key = key
         self.sid = sid
         self.log = EntryLog(keyspace.sealing)
-        self.nodes = NodeIndex()
+        self.nodes = NodeIndex(keyspace.weighing)
         self.last_ms = self.last_seq = 0
         self.max_deleted_id = (0, 0)
         self.max_trimmed_id = (0, 0)

@@ -1,8 +1,8 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport cut, push_word, read_id, read_integer, same_part, set_word, spells, u64, word_at
-
-cdef unsigned long _TEN
+from headwater.memory_c cimport (
+    cut, is_part, push_word, read_id, read_integer, set_word, spells, u64, word_at,
+)
 
 
 cdef class Arguments:
@@ -19,7 +19,6 @@ cdef class Arguments:
     cpdef bytes bytes(self, Py_ssize_t index)
     cpdef bytes token(self, Py_ssize_t index)
     cpdef bint is_word(self, Py_ssize_t index, bytes word) except -1
-    @cython.locals(start=Py_ssize_t, length=Py_ssize_t)
     cpdef bint is_exactly(self, Py_ssize_t index, bytes value) except -1
     @cython.locals(start=Py_ssize_t)
     cpdef bint is_byte(self, Py_ssize_t index, int byte) except -1
@@ -31,6 +30,5 @@ cdef class Arguments:
     cpdef int add_ids(self, Py_ssize_t start, Py_ssize_t end, array.array ids) except -1
     cpdef bytes wire(self, Py_ssize_t start, Py_ssize_t end)
     cpdef int make_canonical(self) except -1
-    @cython.locals(first=Py_ssize_t, length="unsigned long", header=Py_ssize_t)
     cpdef Py_ssize_t wire_start(self, Py_ssize_t start) except -1
     cpdef Py_ssize_t wire_end(self, Py_ssize_t end) except -1

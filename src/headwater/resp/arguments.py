@@ -27,10 +27,10 @@ else:
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import (
         cut,
+        is_part,
         push_word,
         read_id,
         read_integer,
-        same_part,
         set_word,
         spells,
         word_at,
@@ -42,7 +42,6 @@ ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
 ROOM = bytes(8 * 16)
 """Offsets of 16 arguments, all 0: what most requests need. Offsets are written by index."""
 
-_TEN = 10
 _MAX_U64 = 2**64 - 1
 _MIN_I64 = -(2**63)
 _MAX_I64 = 2**63 - 1
@@ -116,9 +115,7 @@ class Arguments:
 
     def is_exactly(self, index: int, value: builtins.bytes) -> bool:
         """Whether argument ``index`` is ``value``."""
-        start = word_at(self.starts, index)
-        length = word_at(self.ends, index) - start
-        return length == len(value) and same_part(value, 0, self.buffer, start, length)
+        return is_part(value, self.buffer, word_at(self.starts, index), word_at(self.ends, index))
 
     def is_byte(self, index: int, byte: int) -> bool:
         """Whether argument ``index`` is this one byte."""
@@ -189,7 +186,7 @@ class Arguments:
             push_word(ids, self.seq)
 
     def wire(self, start: int, end: int) -> builtins.bytes:
-        """Arguments ``start`` to ``end``-1 in RESP, headers included; ``start < end``."""
+        """Arguments ``start`` to ``end``-1 in RESP, headers included; ``0 < start < end``."""
         self.make_canonical()
         return cut(self.buffer, self.wire_start(start), self.wire_end(end))
 
@@ -199,14 +196,9 @@ class Arguments:
             self.encode(self.values())
 
     def wire_start(self, start: int) -> int:
-        """Where the header of argument ``start`` begins; the request is canonical."""
-        first = word_at(self.starts, start)
-        length = word_at(self.ends, start) - first
-        header = 4  # $, one digit, CR LF
-        while length >= _TEN:
-            length //= _TEN
-            header += 1
-        return first - header
+        """Where the header of argument ``start`` begins, behind the CR LF of the one before it; not for
+        argument 0."""
+        return word_at(self.ends, start - 1) + 2
 
     def wire_end(self, end: int) -> int:
         """Behind the CR LF of argument ``end``-1."""

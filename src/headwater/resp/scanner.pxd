@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport put_part, resize, set_word, short_bulk, u64, word_at
+from headwater.memory_c cimport put_part, resize, scan_bulks, set_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 
 cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO
@@ -29,10 +29,15 @@ cdef class Scanner:
     @cython.locals(position=Py_ssize_t, starts=array.array, ends=array.array)
     cpdef bint next(self, Arguments arguments) except -1
 
-    @cython.locals(buffer=bytearray, starts=array.array, ends=array.array, size=Py_ssize_t, position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t, canonical=bint, start=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t)
+    @cython.locals(
+        buffer=bytearray, starts=array.array, ends=array.array, size=Py_ssize_t,
+        position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t,
+        canonical=bint, found=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t,
+    )
     cdef bint _bulks(self) except -1
+    cdef _refusal(self, str text)
     cdef _grow(self, Py_ssize_t used)
-    @cython.locals(buffer=bytearray, position=Py_ssize_t, digit=int)
+    @cython.locals(buffer=bytearray, position=Py_ssize_t, stop=Py_ssize_t, first=int, second=int, line_end=Py_ssize_t)
     cdef bint _begin_request(self) except -1
     cdef Py_ssize_t _bulk_length(self) except -2
     cdef Py_ssize_t _line_end(self, int mark, str too_big) except -2

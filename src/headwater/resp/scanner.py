@@ -45,7 +45,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import put_part, resize, set_word, short_bulk, word_at
+    from headwater.memory import put_part, resize, scan_bulks, set_word, word_at
 
 _CR = 0x0D
 _LF = 0x0A
@@ -153,23 +153,19 @@ class Scanner:
         """
         if self._error is not None:
             raise ProtocolError(self._error)
-        try:
-            while self._count == 0:
-                position = self._position
-                if position >= self._size:
-                    return False
-                if self.buffer[position] != _STAR:
-                    if not self._inline(arguments):
-                        return False
-                    if arguments.count:
-                        return True
-                elif not self._begin_request():
-                    return False
-            if not self._bulks():
+        while self._count == 0:
+            position = self._position
+            if position >= self._size:
                 return False
-        except ProtocolError as error:
-            self._error = str(error)
-            raise
+            if self.buffer[position] != _STAR:
+                if not self._inline(arguments):
+                    return False
+                if arguments.count:
+                    return True
+            elif not self._begin_request():
+                return False
+        if not self._bulks():
+            return False
         # The arrays change places, so that these arguments stay whole while the next are scanned.
         starts, ends = arguments.starts, arguments.ends
         arguments.buffer = self.buffer
@@ -181,6 +177,11 @@ class Scanner:
         self._count = self._index = 0
         return True
 
+    def _refusal(self, text: str) -> ProtocolError:
+        """The error of this call of `next` and of all that follow."""
+        self._error = text
+        return ProtocolError(text)
+
     def _bulks(self) -> bool:
         """Scan arguments until the request is whole (True) or its bytes end (False)."""
         buffer, starts, ends = self.buffer, self._starts, self._ends
@@ -189,22 +190,22 @@ class Scanner:
         room = len(starts)
         canonical = self._canonical
         while index < count:
-            # One and two digits are read at once; everything else, errors too, by _bulk_length.
-            length = short_bulk(buffer, position, size)
-            if length >= 0:
-                start = position + (4 if length < _TEN else 5)
-                end = start + length
-            else:
-                self._position = position
-                length = self._bulk_length()
-                if length < 0:
-                    break
-                start = self._value
-                end = start + length
-                if end + 2 > size:
-                    break
-                if buffer[start - 1] != _LF or buffer[end] != _CR or buffer[end + 1] != _LF:
-                    canonical = False
+            # Most are read at once; everything else, errors too, by _bulk_length.
+            found = scan_bulks(buffer, position, size, starts, ends, index, min(count, room))
+            if found > index:
+                position = word_at(ends, found - 1) + 2
+                index = found
+                continue
+            self._position = position
+            length = self._bulk_length()
+            if length < 0:
+                break
+            start = self._value
+            end = start + length
+            if end + 2 > size:
+                break
+            if buffer[start - 1] != _LF or buffer[end] != _CR or buffer[end + 1] != _LF:
+                canonical = False
             if index == room:
                 self._grow(room)
                 starts, ends = self._starts, self._ends
@@ -226,21 +227,28 @@ class Scanner:
     def _begin_request(self) -> bool:
         """Read ``*count``; False when the line is not whole. A count below 1 is no request."""
         buffer, position = self.buffer, self._position
-        if position + 4 <= self._size and buffer[position + 2] == _CR:
-            digit = buffer[position + 1] - _ZERO
-            if 0 < digit <= 9:  # what most requests have, at a third of the cost
-                self._canonical = buffer[position + 3] == _LF
-                self._position = self._searched = position + 4
-                self._count = digit
+        if position + 5 <= self._size:
+            # One and two digits are what most requests have, at a third of the cost.
+            stop = position + 2
+            first, second = buffer[position + 1] - _ZERO, buffer[stop] - _ZERO
+            if 0 <= second <= 9 and self.authenticated:
+                stop += 1
+                second += first * _TEN
+            else:
+                second = first
+            if 0 < first <= 9 and buffer[stop] == _CR:
+                self._canonical = buffer[stop + 1] == _LF
+                self._position = self._searched = stop + 2
+                self._count = second
                 return True
         line_end = self._line_end(_CR, "Protocol error: too big mbulk count string")
         if line_end < 0 or line_end + 2 > self._size:
             return False
         count = _strict_length(buffer[position + 1 : line_end])
         if count is None or count > MAX_ARGUMENTS:
-            raise ProtocolError("Protocol error: invalid multibulk length")
+            raise self._refusal("Protocol error: invalid multibulk length")
         if count > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
-            raise ProtocolError("Protocol error: unauthenticated multibulk length")
+            raise self._refusal("Protocol error: unauthenticated multibulk length")
         self._canonical = buffer[line_end + 1] == _LF
         self._position = self._searched = line_end + 2
         if count > 0:
@@ -258,12 +266,12 @@ class Scanner:
         if self.buffer[self._position] != _DOLLAR:
             got = self.buffer[self._position : self._position + 1]
             text = got.decode("utf-8", "surrogateescape")
-            raise ProtocolError(f"Protocol error: expected '$', got '{text}'")
+            raise self._refusal(f"Protocol error: expected '$', got '{text}'")
         length = _strict_length(self.buffer[self._position + 1 : line_end])
         if length is None or length < 0 or length > self.max_bulk_bytes:
-            raise ProtocolError("Protocol error: invalid bulk length")
+            raise self._refusal("Protocol error: invalid bulk length")
         if length > MAX_BULK_BYTES_BEFORE_AUTH and not self.authenticated:
-            raise ProtocolError("Protocol error: unauthenticated bulk length")
+            raise self._refusal("Protocol error: unauthenticated bulk length")
         self._value = line_end + 2
         return length
 
@@ -278,7 +286,7 @@ class Scanner:
         length = (found if found >= 0 else self._size) - position
         longest = MAX_INLINE_BYTES if self.authenticated else MAX_INLINE_BYTES_BEFORE_AUTH
         if length > longest:
-            raise ProtocolError(too_big)
+            raise self._refusal(too_big)
         # The mark is found again when the byte behind it is awaited.
         self._searched = found if found >= 0 else self._size
         return found
@@ -291,12 +299,15 @@ class Scanner:
         line_end = self._line_end(_LF, "Protocol error: too big inline request")
         if line_end < 0:
             return False
-        words = split(bytes(self.buffer[self._position : line_end]))
+        try:
+            words = split(bytes(self.buffer[self._position : line_end]))
+        except ProtocolError as error:
+            raise self._refusal(str(error)) from None
         if words and words[0].upper() in _HTTP:
             # A browser can be made to send these to a local port; what follows may be commands.
-            raise ProtocolError("Protocol error: this is no web server (HTTP request refused)")
+            raise self._refusal("Protocol error: this is no web server (HTTP request refused)")
         if len(words) > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
-            raise ProtocolError("Protocol error: unauthenticated multibulk length")
+            raise self._refusal("Protocol error: unauthenticated multibulk length")
         self._begin = self._position = self._searched = line_end + 1
         arguments.count = 0
         if words:

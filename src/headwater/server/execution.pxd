@@ -8,7 +8,7 @@ from headwater.server.observer cimport CommandFigures, Observer
 from headwater.server.session cimport Session
 
 
-@cython.locals(mark=Py_ssize_t, chosen=bint, known=KnownCommand)
+@cython.locals(mark=Py_ssize_t, chosen=KnownCommand, known=KnownCommand)
 cpdef execute(Node node, Session session, Arguments arguments)
 
 cdef _check_gates(Session session, KnownCommand known, Arguments arguments)
@@ -18,7 +18,16 @@ cpdef invoke_again(Node node, Session session, Arguments arguments)
 
 cpdef invoke(Node node, Session session, Arguments arguments)
 
-@cython.locals(call=Call, observer=Observer, timing=bint, took="long long", figures=CommandFigures)
 cpdef run(
+    Node node, Session session, KnownCommand known, Arguments arguments, long long began
+)
+
+@cython.locals(took="long long")
+cdef _failed(
+    Node node, Session session, KnownCommand known, Arguments arguments, long long began, error
+)
+
+@cython.locals(call=Call, observer=Observer, timing=bint, took="long long", figures=CommandFigures)
+cdef _run(
     Node node, Session session, KnownCommand known, Arguments arguments, long long began
 )

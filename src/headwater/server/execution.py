@@ -43,7 +43,7 @@ _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"R
 def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     """Choose the function and call it; an error becomes the reply."""
     mark = len(session.outbox)
-    chosen = False
+    chosen: KnownCommand | None = None
     try:
         known = session.last
         known = find_command(arguments) if known is None else find_like(known, arguments)
@@ -55,12 +55,14 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
             session.queue(arguments)
             session.reply.simple(b"QUEUED")
             return None
-        chosen = True
-        return run(node, session, known, arguments, node.began_ns)
+        chosen = known
+        return _run(node, session, known, arguments, node.began_ns)
     except CommandError as error:
         del session.outbox[mark:]
-        session.queue_failed |= session.queued is not None and not chosen
-        if not chosen:
+        if chosen is not None:
+            _failed(node, session, chosen, arguments, node.began_ns, error)
+        else:
+            session.queue_failed |= session.queued is not None
             error = _rejected(node, session, arguments, error)
         session.reply.error(str(error))
         return None
@@ -110,31 +112,53 @@ def run(
 ) -> Wait | None:
     """Call the function of a command that was found, and count it; raises `CommandError`. It has
     begun at ``began`` (monotonic ns)."""
+    try:
+        return _run(node, session, known, arguments, began)
+    except CommandError as error:
+        _failed(node, session, known, arguments, began, error)
+        raise
+
+
+def _failed(
+    node: Node,
+    session: Session,
+    known: KnownCommand,
+    arguments: Arguments,
+    began: int,
+    error: CommandError,
+) -> None:
+    """A command that was found has ended with an error."""
+    took = passed_ns() - began if node.observer.timing else 0
+    if node.keyspace.events:  # it may have missed a key
+        node.pubsub.publish_events(session)
+    node.observer.failed(session, known.name, arguments, took, error)
+
+
+def _run(
+    node: Node, session: Session, known: KnownCommand, arguments: Arguments, began: int
+) -> Wait | None:
+    """As `run`, without counting a failure."""
     call = session.call
     call.arguments = arguments
     observer = node.observer
     timing = observer.timing
     result: Wait | Missing | None
-    try:
-        if known.function is None:
-            result = SERVER_FUNCTIONS[known.name](call, session, node)
-        else:
-            result = known.function(call)
-    except CommandError as error:
-        took = passed_ns() - began if timing else 0
-        if node.keyspace.events:  # a command that fails may have missed a key
-            node.pubsub.publish_events(session)
-        observer.failed(session, known.name, arguments, took, error)
-        raise
+    if known.function is None:
+        result = SERVER_FUNCTIONS[known.name](call, session, node)
+    else:
+        result = known.function(call)
     if node.keyspace.events:
         node.pubsub.publish_events(session)
-    took = passed_ns() - began if timing else 0
+    took = 0
+    if timing:
+        node.ended_ns = passed_ns()
+        took = node.ended_ns - began
     if result is not None:
         assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
         if call.may_block:
             observer.blocks(session, known.name, arguments, took)
             return result
-    figures = observer.figures_of(known.name)
+    figures = observer.figures_of(known)
     figures.calls += 1
     if timing:
         figures.nanoseconds += took

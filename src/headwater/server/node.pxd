@@ -41,6 +41,7 @@ cdef class Node:
     cdef SystemClock _system_clock
     cdef long long _wall_ahead_ns
     cdef public long long began_ns
+    cdef public long long ended_ns
     cdef Arguments _arguments
     cdef object _session_ids
     cdef double _began

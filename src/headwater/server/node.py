@@ -110,14 +110,14 @@ class Node:
         self._wall_ahead_ns = 0  # of the machine's monotonic time, when the turn began
         self.began_ns = 0
         """Monotonic ns at which the command under way began; only ever compared with such."""
+        self.ended_ns = 0
+        """The same of the end of the last one if it was timed and the next follows at once, else 0."""
         self._arguments = Arguments()
         """Those of the request that runs; what outlives it is a copy."""
         self._session_ids = itertools.count(1)
         self._began = 0.0
         """Monotonic seconds at which the turn began."""
         self.output_ahead_bytes = self.query_buffer_limit = 0
-        """What a client may have in line before its next request runs, and what it may send ahead;
-        the configuration's."""
         self.sealer = Sealer(self)
         self.adopt_limits()
         self._changed: dict[Session, None] = {}
@@ -242,9 +242,10 @@ class Node:
         self._drain_resumed()
 
     def _begin_command(self) -> int:
-        """Read the clock: what it shows to the command, in Unix ms. Within a turn the machine's is read
-        once a command, for the time of day and for how long it takes."""
-        self.began_ns = passed_ns()
+        """What the clock shows to the command, in Unix ms. Within a turn the machine's is read once a
+        command, for the time of day and for how long it takes: one begins when the last has ended."""
+        self.began_ns = self.ended_ns or passed_ns()
+        self.ended_ns = 0
         if self._system_clock is not None:
             return (self.began_ns + self._wall_ahead_ns) // _NS_A_MS
         return self.clock.now_ms()
@@ -296,6 +297,7 @@ class Node:
         room = self.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
         session.stalled = False
         facts_mark = len(self.records.facts.data)
+        self.ended_ns = 0
         try:
             if session.postponed is not None:
                 postponed, session.postponed = session.postponed, None
@@ -332,10 +334,8 @@ class Node:
         reply_mark = len(session.outbox)
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
-        try:
-            wait = execution.execute(self, session, arguments)
-        finally:
-            self.records.seal(facts_mark, call.now_ms)
+        wait = execution.execute(self, session, arguments)
+        self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
             self.blocked.block(session, wait)
         if silent and session.reply_mode != "on":

@@ -1,4 +1,5 @@
 cimport cython
+from headwater.commands.dispatch cimport KnownCommand
 from headwater.resp.arguments cimport Arguments
 
 
@@ -12,6 +13,7 @@ cdef class CommandFigures:
 
 cdef class Observer:
     cdef public object commands
+    cdef list _numbered
     cdef public dict errors
     cdef public object slowlog
     cdef public object latency
@@ -21,4 +23,5 @@ cdef class Observer:
     cdef public bint tracks
     cdef public object expired_before
 
-    cpdef CommandFigures figures_of(self, bytes name)
+    @cython.locals(figures=CommandFigures)
+    cpdef CommandFigures figures_of(self, KnownCommand known)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
 from headwater.commands.table import COMMANDS, CommandRow
 from headwater.errors import CommandError
 from headwater.limits import MAX_ERROR_CODES
@@ -48,6 +49,8 @@ class Observer:
     def __init__(self, config: Config) -> None:
         self.commands: defaultdict[bytes, CommandFigures] = defaultdict(CommandFigures)
         """By full upper-case name, ``CONFIG|SET``."""
+        self._numbered: list[CommandFigures | None] = [None] * KNOWN_COUNT
+        """The same by the numbers of the commands, of those that were asked for."""
         self.errors: dict[str, int] = {}
         """Error replies by their first word."""
         self.slowlog = SlowLog()
@@ -85,9 +88,12 @@ class Observer:
 
     # --- commands -------------------------------------------------------------------------------
 
-    def figures_of(self, name: bytes) -> CommandFigures:
+    def figures_of(self, known: KnownCommand) -> CommandFigures:
         """The figures of a command, made when they are first asked for."""
-        return self.commands[name]
+        figures = self._numbered[known.number]
+        if figures is None:
+            figures = self._numbered[known.number] = self.commands[known.name]
+        return figures
 
     def look(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """A command of ``session`` has ended; tell everyone whom it concerns."""
@@ -162,6 +168,7 @@ class Observer:
         """CONFIG RESETSTAT; ``expired`` keys were counted so far."""
         self.expired_before = expired
         self.commands.clear()
+        self._numbered = [None] * KNOWN_COUNT
         self.errors.clear()
 
     def commands_processed(self) -> int:

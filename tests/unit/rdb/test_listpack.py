@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.nodes import element_bytes
+from headwater.engine.weights import element_bytes
 from headwater.rdb.listpack import Element, backlen, read, spelled, write
 from headwater.rdb.payload import BadPayload
 

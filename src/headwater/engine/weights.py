@@ -1,0 +1,100 @@
+"""What Redis's listpacks would take for our entries: its node bounds count these bytes.
+
+Compiled modules take `weigh` and `integer_bytes` from ``weights_c.pxd``; plain Python takes the twins
+below, as it does those of `headwater.memory`.
+
+Source: Redis, listpack.c (lpEncodeGetType, lpEncodeBacklenBytes) and t_stream.c (streamAppendItem).
+"""
+
+from __future__ import annotations
+
+from array import array
+
+LISTPACK_FRAME = 7
+"""Header of six bytes, end mark of one."""
+
+CONTENT, PAIRS, NAMES_SIZE, VALUES_SIZE = range(4)
+"""The words that `weigh` fills in."""
+
+WORDS = 4
+
+
+def integer_bytes(value: int) -> int:
+    """Bytes of a listpack element that holds the integer ``value``, backlen included."""
+    if 0 <= value <= 127:
+        return 2
+    if -4096 <= value <= 4095:
+        return 3
+    if -32768 <= value <= 32767:
+        return 4
+    if -8388608 <= value <= 8388607:
+        return 5
+    return 6 if -2147483648 <= value <= 2147483647 else 10
+
+
+def element_bytes(value: bytes | bytearray) -> int:
+    """Bytes of a listpack element that holds ``value``: compact where it spells an integer as Redis
+    would print it.
+
+    >>> element_bytes(b"12"), element_bytes(b"tea")
+    (2, 5)
+    """
+    length = len(value)
+    if 0 < length <= 20 and value[-1] <= 57:
+        digits = value[1:] if value[0] == 45 else value
+        if digits.isdigit() and (digits[0] != 48 or length == 1):
+            number = int(value)
+            if -(2**63) <= number < 2**63:
+                return integer_bytes(number)
+    if length < 64:
+        return _with_backlen(length + 1)
+    return _with_backlen(length + 2 if length < 4096 else length + 5)
+
+
+def _with_backlen(size: int) -> int:
+    """An element's bytes with those that say how to step back over it; the bounds are Redis's, one
+    below what its seven bits a byte would allow."""
+    if size < 128:
+        return size + 1
+    if size < 16383:
+        return size + 2
+    if size < 2097151:
+        return size + 3
+    return size + 4 if size < 268435455 else size + 5
+
+
+def weigh(wire: bytearray, start: int, end: int, names: bytes, found: array[int]) -> bool:
+    """Look at an entry's fields and values, canonical RESP from ``start`` to ``end``-1: whether its
+    field names are ``names``, which are RESP as well.
+
+    Into ``found`` go the bytes of all fields and values, how many pairs they are, and what the names
+    and the values take in a listpack.
+
+    >>> found = array("Q", bytes(8 * WORDS))
+    >>> weigh(bytearray(b"$4\\r\\nitem\\r\\n$2\\r\\n12\\r\\n"), 0, 18, b"$4\\r\\nitem\\r\\n", found)
+    True
+    >>> list(found)
+    [6, 1, 6, 2]
+    """
+    assert 0 <= start <= end <= len(wire)
+    content = names_size = values_size = pairs = ahead = 0
+    same = True
+    at = start
+    while at < end:
+        stop = wire.index(b"\r", at)
+        value = stop + 2 + int(wire[at + 1 : stop])
+        names_size += element_bytes(wire[stop + 2 : value])
+        content += value - stop - 2
+        if same:
+            same = names.startswith(wire[at : value + 2], ahead)
+            ahead += value + 2 - at
+        stop = wire.index(b"\r", value + 3)
+        at = stop + 2 + int(wire[value + 3 : stop])
+        values_size += element_bytes(wire[stop + 2 : at])
+        content += at - stop - 2
+        at += 2
+        pairs += 1
+    assert at == end
+    found[CONTENT], found[PAIRS] = content, pairs
+    found[NAMES_SIZE], found[VALUES_SIZE] = names_size, values_size
+    return same and ahead == len(names) and pairs > 0
