@@ -11,6 +11,7 @@ cdef Py_ssize_t HEADROOM
 cdef unsigned int STREAM
 
 
+@cython.final
 @cython.freelist(8)
 cdef class Addition:
     cdef public bytes key
@@ -43,3 +44,9 @@ cdef class Addition:
     cpdef Py_ssize_t fact_bytes(self, Stream stream) except -1
     @cython.locals(settings=StreamSettings, wire=bytearray, opens=bint)
     cpdef int add(self, Call call, Stream stream) except -1
+
+
+@cython.locals(
+    arguments=Arguments, addition=Addition, index=Py_ssize_t, fields=Py_ssize_t, stream=Stream
+)
+cpdef xadd(Call call)

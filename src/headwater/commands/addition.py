@@ -99,8 +99,8 @@ class Addition:
 
     def take_fields(self, arguments: Arguments, first: int, behind: int) -> None:
         """The fields and values are arguments ``first`` to ``behind``-1, as the client encoded them."""
-        arguments.make_canonical()
-        self.start, self.end = arguments.wire_start(first), arguments.wire_end(behind)
+        arguments.find_wire(first, behind)
+        self.start, self.end = arguments.wire_start, arguments.wire_end
         self.pairs = (behind - first) // 2
 
     def check(self, settings: StreamSettings) -> None:
@@ -163,3 +163,38 @@ class Addition:
         call.notify(STREAM, b"xadd", self.key)
         if self.trim is not None and self.trim.apply(stream):
             call.notify(STREAM, b"xtrim", self.key)
+
+
+def xadd(call: Call) -> None:
+    """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO pid | IDMP pid iid]
+    [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the entry's
+    id; nil for NOMKSTREAM and no key; for an iid that is known, the id that it has become."""
+    arguments = call.arguments
+    if isinstance(call.spare, Addition):
+        addition = call.spare
+        addition.begin(call.key(1))
+    else:
+        addition = Addition(call.key(1))
+        call.spare = addition
+    index = addition.take_options(arguments, 2)
+    addition.check(call.settings)
+    fields = arguments.count - index - 1
+    if fields < 2 or fields % 2:
+        raise CommandError("ERR wrong number of arguments for 'xadd' command")
+    addition.check_id()
+    stream = call.stream(addition.key)
+    if stream is None and not addition.makes_stream:
+        call.reply.nil()
+        return
+    if addition.iid is not None:
+        addition.iid.choose(arguments, index + 1)
+        if stream is not None and addition.iid.repeats(call, stream):
+            return
+    addition.take_fields(arguments, index + 1, arguments.count)
+    if stream is not None:
+        addition.choose_id(stream.last_ms, stream.last_seq, call.now_ms)
+    else:
+        addition.choose_id(0, 0, call.now_ms)
+    call.admit(addition.fact_bytes(stream))
+    addition.add(call, stream)
+    call.reply.id(addition.ms, addition.seq)

@@ -2,6 +2,7 @@ cimport cython
 from headwater.engine.database cimport Database
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.stream cimport Stream
+from headwater.memory_c cimport cut, is_part, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 
@@ -9,6 +10,7 @@ from headwater.resp.replies cimport ReplyWriter
 cdef Py_ssize_t _KEPT_KEY_BYTES
 
 
+@cython.final
 cdef class StreamSettings:
     cdef public Py_ssize_t node_max_bytes
     cdef public Py_ssize_t node_max_entries
@@ -19,6 +21,7 @@ cdef class StreamSettings:
     cdef public object idmp_maxsize
 
 
+@cython.final
 cdef class Call:
     cdef public Keyspace keyspace
     cdef public Database db
@@ -33,7 +36,7 @@ cdef class Call:
     cdef public bint touches
     cdef bytes _key
 
-    @cython.locals(key=bytes)
+    @cython.locals(arguments=Arguments, key=bytes, start=Py_ssize_t, end=Py_ssize_t)
     cpdef bytes key(self, Py_ssize_t index)
 
     cpdef admit(self, Py_ssize_t size)

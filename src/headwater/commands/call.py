@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.commands.events import MISSED
 from headwater.engine.database import Database, Value
@@ -25,6 +25,17 @@ from headwater.errors import CommandError, NoRoom
 from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, MAX_ENTRY_BYTES
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import cut, is_part, word_at
 
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 SYNTAX = "ERR syntax error"
@@ -141,9 +152,10 @@ class Call:
     def key(self, index: int) -> bytes:
         """Argument ``index``, a key, as bytes: for a client that names the same one again and again
         the same object."""
-        key = self._key
-        if not self.arguments.is_exactly(index, key):
-            key = self.arguments.bytes(index)
+        arguments, key = self.arguments, self._key
+        start, end = word_at(arguments.starts, index), word_at(arguments.ends, index)
+        if not is_part(key, arguments.buffer, start, end):
+            key = cut(arguments.buffer, start, end)
             if len(key) <= _KEPT_KEY_BYTES:
                 self._key = key
         return key

@@ -17,6 +17,7 @@ cdef u64 MAX_DELIVERY_COUNT, MAX_U64
 cdef tuple GREATEST
 
 
+@cython.final
 @cython.freelist(4)
 cdef class NewEntries:
     cdef public list spans
@@ -59,6 +60,7 @@ cdef class GroupRead:
 cpdef Consumer meet_consumer(Call call, ConsumerGroup group, bytes name)
 
 
+@cython.final
 cdef class Delivery(GroupRead):
     cdef public bint noack
     cdef public long long claim_ms
@@ -94,6 +96,7 @@ cdef class Delivery(GroupRead):
 cpdef u64 counted_once_more(u64 deliveries)
 
 
+@cython.final
 cdef class History(GroupRead):
     cdef public tuple after
     cdef public array.array ids

@@ -1,10 +1,12 @@
 cimport cython
+from headwater.memory_c cimport is_part, word_at
 from headwater.resp.arguments cimport Arguments
 
 cdef dict _known, _spelled
 cdef Py_ssize_t _MOST_SPELLINGS
 
 
+@cython.final
 cdef class KnownCommand:
     cdef public bytes name
     cdef public Py_ssize_t number

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from headwater.commands import (
+    addition,
     databases,
     deleting,
     dumping,
@@ -35,10 +37,21 @@ from headwater.commands.values import counters, hashes, lists, sets, strings
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import is_part, word_at
+
 Command = Callable[[Call], Wait | Missing | None]
 
 FUNCTIONS: dict[bytes, Command] = {
-    b"XADD": entries.xadd,
+    b"XADD": addition.xadd,
     b"XREADGROUP": reading.xreadgroup,
     b"XACK": settling.xack,
     b"XSETTLE": settling.xsettle,
@@ -204,7 +217,9 @@ def find_command(arguments: Arguments) -> KnownCommand:
 
 def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
     """The same for a client whose last command was ``last``: most send one again and again."""
-    if last.subcommands is None and arguments.is_exactly(0, last.typed):
+    if last.subcommands is None and is_part(
+        last.typed, arguments.buffer, word_at(arguments.starts, 0), word_at(arguments.ends, 0)
+    ):
         return _checked(last, arguments)
     return find_command(arguments)
 

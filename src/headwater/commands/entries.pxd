@@ -1,5 +1,4 @@
 cimport cython
-from headwater.commands.addition cimport Addition
 from headwater.commands.call cimport Call
 from headwater.engine.entry_block cimport Span
 from headwater.engine.entry_log cimport EntryLog
@@ -7,11 +6,6 @@ from headwater.engine.stream cimport Stream
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 
-
-@cython.locals(
-    arguments=Arguments, addition=Addition, index=Py_ssize_t, fields=Py_ssize_t, stream=Stream
-)
-cpdef xadd(Call call)
 
 @cython.locals(stream=Stream)
 cpdef xlen(Call call)

@@ -1,51 +1,15 @@
-"""XADD, XLEN, XRANGE, XREVRANGE, XDEL, XSETID, XSPLIT: the entries of a stream.
+"""XLEN, XRANGE, XREVRANGE, XDEL, XSETID, XSPLIT: the entries of a stream.
 
 Source: Redis's command pages and t_stream.c; docs/guide/streams.md for XSPLIT.
 """
 
 from __future__ import annotations
 
-from headwater.commands.addition import Addition
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
 from headwater.commands.events import STREAM
 from headwater.commands.ids import id_list, range_end, range_start
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.errors import CommandError
-
-
-def xadd(call: Call) -> None:
-    """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO pid | IDMP pid iid]
-    [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the entry's
-    id; nil for NOMKSTREAM and no key; for an iid that is known, the id that it has become."""
-    arguments = call.arguments
-    if isinstance(call.spare, Addition):
-        addition = call.spare
-        addition.begin(call.key(1))
-    else:
-        addition = Addition(call.key(1))
-        call.spare = addition
-    index = addition.take_options(arguments, 2)
-    addition.check(call.settings)
-    fields = arguments.count - index - 1
-    if fields < 2 or fields % 2:
-        raise CommandError("ERR wrong number of arguments for 'xadd' command")
-    addition.check_id()
-    stream = call.stream(addition.key)
-    if stream is None and not addition.makes_stream:
-        call.reply.nil()
-        return
-    if addition.iid is not None:
-        addition.iid.choose(arguments, index + 1)
-        if stream is not None and addition.iid.repeats(call, stream):
-            return
-    addition.take_fields(arguments, index + 1, arguments.count)
-    if stream is not None:
-        addition.choose_id(stream.last_ms, stream.last_seq, call.now_ms)
-    else:
-        addition.choose_id(0, 0, call.now_ms)
-    call.admit(addition.fact_bytes(stream))
-    addition.add(call, stream)
-    call.reply.id(addition.ms, addition.seq)
 
 
 def xlen(call: Call) -> None:

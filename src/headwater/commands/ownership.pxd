@@ -13,6 +13,7 @@ from headwater.resp.replies cimport ReplyWriter
 cdef long long MAX_DELIVERY_COUNT
 
 
+@cython.final
 cdef class ClaimOptions:
     cdef public long long time
     cdef public long long count

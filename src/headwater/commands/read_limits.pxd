@@ -3,6 +3,7 @@ cimport cython
 cdef Py_ssize_t _BULK_FRAME
 
 
+@cython.final
 @cython.freelist(4)
 cdef class ReadLimits:
     cdef public Py_ssize_t count
@@ -16,6 +17,7 @@ cdef class ReadLimits:
     cpdef Py_ssize_t most(self) except? -1
 
 
+@cython.final
 @cython.freelist(4)
 cdef class Share:
     cdef public ReadLimits limits

@@ -14,6 +14,7 @@ cdef int _GREATER, _DOLLAR, _PLUS
 cdef u64 MAX_U64
 
 
+@cython.final
 @cython.freelist(4)
 cdef class ReadOptions:
     cdef public Py_ssize_t count

@@ -13,6 +13,7 @@ cdef class _Plan:
     cdef public bint stays
 
 
+@cython.final
 cdef class Trim:
     cdef public long long maxlen
     cdef public tuple minid

@@ -2,11 +2,13 @@ cimport cython
 from headwater.engine.keyspace cimport Keyspace
 
 
+@cython.final
 cdef class WatchToken:
     cdef public bint broken
     cdef public list keys
 
 
+@cython.final
 cdef class Database:
     cdef public Keyspace keyspace
     cdef public Py_ssize_t index

@@ -8,6 +8,7 @@ cdef Py_ssize_t _WORDS, _SLACK, _MOST_COVERED
 cdef long long _NO_TIME
 
 
+@cython.final
 cdef class DeliveryOrder:
     cdef public PendingList pel
     cdef public array.array times
@@ -44,6 +45,7 @@ cdef class DeliveryOrder:
     cdef Py_ssize_t next_in(self, Py_ssize_t run, Py_ssize_t at) except -2
 
 
+@cython.final
 cdef class DeliveryWalk:
     cdef DeliveryOrder _order
     cdef Py_ssize_t _run

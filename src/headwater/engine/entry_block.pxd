@@ -11,6 +11,7 @@ cdef array.array _NO_IDS
 cdef array.array _NO_OFFSETS
 
 
+@cython.final
 cdef class EntryBlock:
     cdef object __weakref__
     cdef public Sealing sealing
@@ -58,6 +59,7 @@ cdef class EntryBlock:
     cpdef bint outweighed(self) except -1
 
 
+@cython.final
 cdef class Span:
     cdef public EntryBlock block
     cdef public Py_ssize_t first

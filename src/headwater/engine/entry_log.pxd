@@ -10,6 +10,7 @@ cdef Py_ssize_t ENTRY_HEADER_BYTES
 cdef Py_ssize_t _FIRST_ROOM
 
 
+@cython.final
 cdef class EntryLog:
     cdef public list blocks
     cdef public Py_ssize_t length

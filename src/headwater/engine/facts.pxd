@@ -5,6 +5,7 @@ from headwater.memory_c cimport (
 )
 
 
+@cython.final
 cdef class FactBuffer:
     cdef public bytearray data
     cdef public bint muted

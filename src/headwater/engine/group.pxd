@@ -9,6 +9,7 @@ from headwater.engine.stream cimport Stream
 from headwater.memory_c cimport u64, word_at
 
 
+@cython.final
 cdef class Consumer:
     cdef public Py_ssize_t cid
     cdef public bytes name
@@ -17,6 +18,7 @@ cdef class Consumer:
     cdef public Py_ssize_t pending
 
 
+@cython.final
 cdef class ConsumerGroup:
     cdef public Stream stream
     cdef public Keyspace keyspace

@@ -1,8 +1,10 @@
+cimport cython
 from headwater.engine.facts cimport FactBuffer
 from headwater.engine.nodes cimport Weighing
 from headwater.engine.sealing cimport Sealing
 
 
+@cython.final
 cdef class Keyspace:
     cdef public FactBuffer facts
     cdef public Sealing sealing

@@ -12,6 +12,7 @@ cdef Py_ssize_t CONTENT, PAIRS, NAMES_SIZE, VALUES_SIZE, WORDS
 cpdef list elements(bytes wire)
 
 
+@cython.final
 cdef class Weighing:
     cdef NodeIndex index
     cdef bytearray wire
@@ -20,6 +21,7 @@ cdef class Weighing:
     cdef bint same
 
 
+@cython.final
 cdef class NodeIndex:
     cdef public array.array _words
     cdef public list names
@@ -28,9 +30,10 @@ cdef class NodeIndex:
 
     cdef Py_ssize_t _at(self, Py_ssize_t node)
     cpdef u64 taken(self, Py_ssize_t node) except? 0
-    @cython.locals(at=Py_ssize_t, taken=u64, live=u64, rest=u64)
     cpdef Py_ssize_t size(self, Py_ssize_t node) except -1
-    @cython.locals(newest=Py_ssize_t, most=Py_ssize_t)
+    @cython.locals(taken=u64, live=u64, rest=u64)
+    cdef Py_ssize_t _size_at(self, Py_ssize_t at) except -1
+    @cython.locals(newest=Py_ssize_t, at=Py_ssize_t, most=Py_ssize_t)
     cpdef bint opens(
         self, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t max_bytes,
         Py_ssize_t max_entries,

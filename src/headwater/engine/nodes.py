@@ -137,7 +137,9 @@ class NodeIndex:
 
     def size(self, node: int) -> int:
         """Bytes of the listpack that Redis would hold."""
-        at = self._at(node)
+        return self._size_at(self._at(node))
+
+    def _size_at(self, at: int) -> int:
         taken, live = word_at(self._words, at + _TAKEN), word_at(self._words, at + _LIVE)
         rest = word_at(self._words, at + _SIZE)
         return rest + integer_bytes(live) + integer_bytes(taken - live)
@@ -150,10 +152,11 @@ class NodeIndex:
         newest = len(self.names) - 1 - self.gone
         if newest < 0:
             return True
-        if max_entries and word_at(self._words, self._at(newest) + _TAKEN) >= max_entries:
+        at = self._at(newest)
+        if max_entries and word_at(self._words, at + _TAKEN) >= max_entries:
             return True
         most = max_bytes if 0 < max_bytes < MAX_ENTRY_BYTES else MAX_ENTRY_BYTES
-        return self.size(newest) + word_at(self._weigh(wire, start, end).words, CONTENT) >= most
+        return self._size_at(at) + word_at(self._weigh(wire, start, end).words, CONTENT) >= most
 
     def add(
         self, ms: int, seq: int, wire: bytearray, start: int, end: int, opens_node: bool

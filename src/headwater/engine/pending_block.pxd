@@ -9,6 +9,7 @@ cdef Py_ssize_t _WORDS, _LEAST_ROOM
 cdef u64 _OWNER_BITS, MAX_U64
 
 
+@cython.final
 @cython.freelist(16)
 cdef class PendingBlock:
     cdef public array.array words

@@ -2,6 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.packing_c cimport index_entries
 
+@cython.final
 cdef class Packed:
     cdef public str codec
     cdef public bytes wire
@@ -14,6 +15,7 @@ cdef class Packed:
     cdef public array.array offsets
 
 
+@cython.final
 cdef class Sealing:
     cdef public Py_ssize_t block_bytes
     cdef public Py_ssize_t least

@@ -9,6 +9,7 @@ from headwater.memory_c cimport u64
 cdef long long MAX_ENTRIES_COUNT
 
 
+@cython.final
 cdef class Stream:
     cdef public Keyspace keyspace
     cdef public Database db

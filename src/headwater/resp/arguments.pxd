@@ -1,10 +1,11 @@
 cimport cython
 from cpython cimport array
 from headwater.memory_c cimport (
-    cut, is_part, push_word, read_id, read_integer, set_word, spells, u64, word_at,
+    cut, push_word, read_id, read_integer, set_word, spells, u64, word_at,
 )
 
 
+@cython.final
 cdef class Arguments:
     cdef public bytearray buffer
     cdef public array.array starts
@@ -14,12 +15,13 @@ cdef class Arguments:
     cdef public u64 ms
     cdef public u64 seq
     cdef public long long number
+    cdef public Py_ssize_t wire_start
+    cdef public Py_ssize_t wire_end
     cdef array.array _found
 
     cpdef bytes bytes(self, Py_ssize_t index)
     cpdef bytes token(self, Py_ssize_t index)
     cpdef bint is_word(self, Py_ssize_t index, bytes word) except -1
-    cpdef bint is_exactly(self, Py_ssize_t index, bytes value) except -1
     @cython.locals(start=Py_ssize_t)
     cpdef bint is_byte(self, Py_ssize_t index, int byte) except -1
     @cython.locals(found=array.array)
@@ -28,7 +30,4 @@ cdef class Arguments:
     cpdef int find_id(self, Py_ssize_t index, u64 missing_seq) except -1
     @cython.locals(index=Py_ssize_t)
     cpdef int add_ids(self, Py_ssize_t start, Py_ssize_t end, array.array ids) except -1
-    cpdef bytes wire(self, Py_ssize_t start, Py_ssize_t end)
-    cpdef int make_canonical(self) except -1
-    cpdef Py_ssize_t wire_start(self, Py_ssize_t start) except -1
-    cpdef Py_ssize_t wire_end(self, Py_ssize_t end) except -1
+    cpdef int find_wire(self, Py_ssize_t start, Py_ssize_t end) except -1

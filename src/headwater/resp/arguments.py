@@ -3,7 +3,7 @@
 Rule 1. No object is made for an argument until a command asks for it.
 Rule 2. The offsets hold only until the buffer's owner takes more input; what must outlive that
         (a queued command, a blocked client) is a `copy`.
-Rule 3. `wire` gives arguments as the client encoded them; a request with a length header that is
+Rule 3. `find_wire` finds arguments as the client encoded them; a request with a length header that is
         not canonical (``$003``) is encoded anew first, so stored bytes are always canonical.
 """
 
@@ -27,7 +27,6 @@ else:
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import (
         cut,
-        is_part,
         push_word,
         read_id,
         read_integer,
@@ -53,7 +52,8 @@ class Arguments:
     >>> arguments = Arguments.of(b"xadd", b"orders", b"5-1", b"item", b"tea")
     >>> arguments.token(0), arguments.integer(2, default=-1), arguments.id(2)
     (b'XADD', -1, (5, 1))
-    >>> arguments.wire(3, 5)
+    >>> arguments.find_wire(3, 5)
+    >>> bytes(arguments.buffer[arguments.wire_start : arguments.wire_end])
     b'$4\\r\\nitem\\r\\n$3\\r\\ntea\\r\\n'
     """
 
@@ -70,6 +70,8 @@ class Arguments:
         """What `find_id` found."""
         self.number = 0
         """What `find_integer` found."""
+        self.wire_start = self.wire_end = 0
+        """What `find_wire` found."""
         self._found = array("Q", (0, 0, 0))
 
     @classmethod
@@ -112,10 +114,6 @@ class Arguments:
     def is_word(self, index: int, word: builtins.bytes) -> bool:
         """Whether argument ``index`` is ``word``, which is in upper case, in any case."""
         return spells(self.buffer, word_at(self.starts, index), word_at(self.ends, index), word)
-
-    def is_exactly(self, index: int, value: builtins.bytes) -> bool:
-        """Whether argument ``index`` is ``value``."""
-        return is_part(value, self.buffer, word_at(self.starts, index), word_at(self.ends, index))
 
     def is_byte(self, index: int, byte: int) -> bool:
         """Whether argument ``index`` is this one byte."""
@@ -185,24 +183,14 @@ class Arguments:
             push_word(ids, self.ms)
             push_word(ids, self.seq)
 
-    def wire(self, start: int, end: int) -> builtins.bytes:
-        """Arguments ``start`` to ``end``-1 in RESP, headers included; ``0 < start < end``."""
-        self.make_canonical()
-        return cut(self.buffer, self.wire_start(start), self.wire_end(end))
-
-    def make_canonical(self) -> None:
-        """Encode the request anew where a client has spelled a header in a way of its own (rule 3)."""
+    def find_wire(self, start: int, end: int) -> None:
+        """Put into ``wire_start`` and ``wire_end`` where arguments ``start`` to ``end``-1 stand in the
+        buffer as the client encoded them, headers included; ``0 < start < end``. A request in which a
+        header is spelled in a way of its own is encoded anew first (rule 3)."""
         if not self.canonical:
             self.encode(self.values())
-
-    def wire_start(self, start: int) -> int:
-        """Where the header of argument ``start`` begins, behind the CR LF of the one before it; not for
-        argument 0."""
-        return word_at(self.ends, start - 1) + 2
-
-    def wire_end(self, end: int) -> int:
-        """Behind the CR LF of argument ``end``-1."""
-        return word_at(self.ends, end - 1) + 2
+        self.wire_start = word_at(self.ends, start - 1) + 2  # behind the CR LF of the one before
+        self.wire_end = word_at(self.ends, end - 1) + 2
 
 
 def parse_integer(text: bytes) -> int | None:

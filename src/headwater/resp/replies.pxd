@@ -1,9 +1,11 @@
+cimport cython
 from headwater.memory_c cimport append_bytes, append_header, append_id, append_part, u64
 
 cdef int _INTEGER, _BULK, _ARRAY, _MAP
 cdef bytes _CRLF
 
 
+@cython.final
 cdef class ReplyWriter:
     cdef public bytearray out
     cdef public int resp

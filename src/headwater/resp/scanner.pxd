@@ -5,8 +5,10 @@ from headwater.resp.arguments cimport Arguments
 
 cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO
 cdef Py_ssize_t _TEN, _KEPT_BYTES, _RESTING_BYTES
+cdef array.array _NO_OFFSETS
 
 
+@cython.final
 cdef class Scanner:
     cdef public bytearray buffer
     cdef public bint authenticated
@@ -26,17 +28,16 @@ cdef class Scanner:
     cdef int _empty(self) except -1
     @cython.locals(starts=array.array, ends=array.array, index=Py_ssize_t)
     cdef int _drop(self, Py_ssize_t dropped) except -1
-    @cython.locals(position=Py_ssize_t, starts=array.array, ends=array.array)
+    @cython.locals(position=Py_ssize_t)
     cpdef bint next(self, Arguments arguments) except -1
 
     @cython.locals(
         buffer=bytearray, starts=array.array, ends=array.array, size=Py_ssize_t,
-        position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t,
+        position=Py_ssize_t, index=Py_ssize_t, count=Py_ssize_t, room=Py_ssize_t, more=array.array,
         canonical=bint, found=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t,
     )
-    cdef bint _bulks(self) except -1
+    cdef bint _bulks(self, Arguments arguments) except -1
     cdef _refusal(self, str text)
-    cdef _grow(self, Py_ssize_t used)
     @cython.locals(buffer=bytearray, position=Py_ssize_t, stop=Py_ssize_t, first=int, second=int, line_end=Py_ssize_t)
     cdef bint _begin_request(self) except -1
     cdef Py_ssize_t _bulk_length(self) except -2

@@ -62,6 +62,9 @@ is silent (`Scanner.rest`)."""
 _RESTING_BYTES = 1024
 
 
+_NO_OFFSETS: array[int] = array("Q")
+
+
 class Scanner:
     """One client's input.
 
@@ -90,8 +93,8 @@ class Scanner:
         self._count = 0  # arguments that the request announced; 0 between requests
         self._index = 0  # of the argument whose header stands at _position
         self._canonical = True
-        self._starts: array[int] = array("Q", ROOM)
-        self._ends: array[int] = array("Q", ROOM)
+        # Offsets of the arguments that were found of a request whose end is still to come.
+        self._starts = self._ends = _NO_OFFSETS
         self._error: str | None = None
 
     def unread(self) -> int:
@@ -164,15 +167,17 @@ class Scanner:
                     return True
             elif not self._begin_request():
                 return False
-        if not self._bulks():
+        if self._index:
+            arguments.starts, arguments.ends = self._starts, self._ends
+        if not self._bulks(arguments):
+            # What was found is kept; whoever asks again may come with other arguments.
+            self._starts, self._ends = arguments.starts, arguments.ends
+            arguments.starts, arguments.ends = array("Q", ROOM), array("Q", ROOM)
             return False
-        # The arrays change places, so that these arguments stay whole while the next are scanned.
-        starts, ends = arguments.starts, arguments.ends
+        self._starts = self._ends = _NO_OFFSETS
         arguments.buffer = self.buffer
-        arguments.starts, arguments.ends = self._starts, self._ends
         arguments.count = self._count
         arguments.canonical = self._canonical
-        self._starts, self._ends = starts, ends
         self._begin = self._position
         self._count = self._index = 0
         return True
@@ -182,9 +187,9 @@ class Scanner:
         self._error = text
         return ProtocolError(text)
 
-    def _bulks(self) -> bool:
+    def _bulks(self, arguments: Arguments) -> bool:
         """Scan arguments until the request is whole (True) or its bytes end (False)."""
-        buffer, starts, ends = self.buffer, self._starts, self._ends
+        buffer, starts, ends = self.buffer, arguments.starts, arguments.ends
         size = self._size
         position, index, count = self._position, self._index, self._count
         room = len(starts)
@@ -207,9 +212,10 @@ class Scanner:
             if buffer[start - 1] != _LF or buffer[end] != _CR or buffer[end + 1] != _LF:
                 canonical = False
             if index == room:
-                self._grow(room)
-                starts, ends = self._starts, self._ends
-                room = len(starts)
+                more = array("Q", bytes(8 * room))
+                starts, ends = starts + more, ends + more
+                arguments.starts, arguments.ends = starts, ends
+                room *= 2
             set_word(starts, index, start)
             set_word(ends, index, end)
             position = end + 2
@@ -218,11 +224,6 @@ class Scanner:
         self._index = index
         self._canonical = canonical
         return index == count
-
-    def _grow(self, used: int) -> None:
-        """Room for twice as many offsets, of which the first ``used`` are kept."""
-        more = array("Q", bytes(8 * used))
-        self._starts, self._ends = self._starts[:used] + more, self._ends[:used] + more
 
     def _begin_request(self) -> bool:
         """Read ``*count``; False when the line is not whole. A count below 1 is no request."""

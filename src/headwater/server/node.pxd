@@ -13,6 +13,7 @@ from headwater.server.waiting cimport WaitingRoom
 cdef long long _NS_A_MS
 
 
+@cython.final
 cdef class Node:
     cdef object __weakref__
     cdef public Keyspace keyspace

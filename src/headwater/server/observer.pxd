@@ -3,6 +3,7 @@ from headwater.commands.dispatch cimport KnownCommand
 from headwater.resp.arguments cimport Arguments
 
 
+@cython.final
 cdef class CommandFigures:
     cdef public long long calls
     cdef public long long nanoseconds
@@ -11,6 +12,7 @@ cdef class CommandFigures:
     cdef public object histogram
 
 
+@cython.final
 cdef class Observer:
     cdef public object commands
     cdef list _numbered

@@ -1,3 +1,5 @@
+cimport cython
+@cython.final
 cdef class Pause:
     cdef public double until
     cdef public bint active

@@ -1,7 +1,9 @@
+cimport cython
 from headwater.engine.facts cimport FactBuffer
 from headwater.journal.records cimport begin_group, seal_group
 
 
+@cython.final
 cdef class TurnRecords:
     cdef public FactBuffer facts
     cdef public object journal

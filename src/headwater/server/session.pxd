@@ -1,3 +1,4 @@
+cimport cython
 from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand
 from headwater.engine.database cimport WatchToken
@@ -7,6 +8,7 @@ from headwater.resp.scanner cimport Scanner
 from headwater.server.acl.users cimport User
 
 
+@cython.final
 cdef class Session:
     cdef public object node
     cdef public Py_ssize_t id

@@ -1,3 +1,5 @@
+cimport cython
+@cython.final
 cdef class Waiter:
     cdef public object session
     cdef public object db
@@ -8,6 +10,7 @@ cdef class Waiter:
     cdef public bint due
 
 
+@cython.final
 cdef class WaitingRoom:
     cdef dict _by_key
     cdef list _deadlines
