@@ -18,4 +18,3 @@ cdef extern from *:
 cdef class SystemClock:
     cpdef long long now_ms(self) except? -1
     cpdef double monotonic(self) except? -1
-    cpdef long long wall_ahead_ns(self) except? -1

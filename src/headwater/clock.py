@@ -17,7 +17,6 @@ else:
 
 if not cython.compiled:  # clock.pxd asks the system
     from time import monotonic as passed_seconds
-    from time import monotonic_ns as passed_ns
     from time import time_ns as wall_ns
 
 
@@ -42,8 +41,3 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return passed_seconds()
-
-    def wall_ahead_ns(self) -> int:
-        """How far wall time is ahead of monotonic time now, in ns: whoever reads the one knows the
-        other, as long as nobody sets the clock."""
-        return wall_ns() - passed_ns()

@@ -49,9 +49,10 @@ RECEIVE_BYTES = 64 * 1024
 MAX_EVENTS_PER_TURN = 128
 """Sockets served in one turn; with 1,024 a 5 ms timer was seen 33 ms late, with 128 2.5 ms."""
 
-TURNS_A_TICK = 8
-"""Turns that follow one another before asyncio is asked for timers and new connections: its round costs
-some 10 µs, as much as twenty commands."""
+LOOP_HOLD_SECONDS = 0.001
+"""How long turns follow one another, and how long the loop then waits for the next request, before
+asyncio is asked for timers and new connections: its round costs some 10 µs, as much as thirty commands.
+What is asyncio's own is that much later."""
 
 MAX_TLS_RECORD_BYTES = 5 + 16 * 1024 + 2 * 1024
 """Precedent: RFC 5246, 6.2.3: header, plain text and what encryption may add."""

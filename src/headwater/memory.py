@@ -28,6 +28,12 @@ def append_part(target: bytearray, source: bytearray, start: int, end: int) -> N
     target += source[start:end]
 
 
+def put_bytes(target: bytearray, at: int, source: bytes) -> None:
+    """Overwrite ``target`` from ``at`` on by ``source``; there is room for it."""
+    assert 0 <= at <= len(target) - len(source)
+    target[at : at + len(source)] = source
+
+
 def put_part(target: bytearray, at: int, source: bytearray, start: int, end: int) -> None:
     """Overwrite ``target`` from ``at`` on by the bytes of ``source`` from ``start`` to ``end``-1; both
     are there, and may be the same."""

@@ -90,6 +90,13 @@ cdef inline int append_part(
     return 0
 
 
+cdef inline int put_bytes(bytearray target, Py_ssize_t at, bytes source) except -1:
+    if not 0 <= at <= PyByteArray_GET_SIZE(target) - PyBytes_GET_SIZE(source):
+        beyond(b"beyond the target")
+    memcpy(PyByteArray_AS_STRING(target) + at, PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source))
+    return 0
+
+
 cdef inline int put_part(
     bytearray target, Py_ssize_t at, bytearray source, Py_ssize_t start, Py_ssize_t end
 ) except -1:
@@ -169,18 +176,20 @@ cdef inline Py_ssize_t scan_bulks(
     text, stop = begin + at, begin + end
     start_at, end_at = <u64 *>starts.data.as_voidptr, <u64 *>ends.data.as_voidptr
     while first < count and stop - text >= 6 and text[0] == 36:
-        length = text[1] - 48
-        here = text + 2
-        if length < 0 or length > 9:
+        length = <unsigned char>text[1] - 48
+        if text[2] == 13 and 0 <= length <= 9:
+            here = text + 3
+        elif text[3] == 13 and 1 <= length <= 9 and 48 <= text[2] <= 57:
+            length = length * 10 + text[2] - 48
+            here = text + 4
+        elif text[4] == 13 and 1 <= length <= 9 and 48 <= text[2] <= 57 and 48 <= text[3] <= 57:
+            length = length * 100 + text[2] * 10 + text[3] - 528
+            here = text + 5
+        else:
             break
-        while 48 <= here[0] <= 57 and length and here - text < 5:
-            length = length * 10 + (here[0] - 48)
-            here += 1
-            if here + 1 >= stop:
-                break
-        if here + 1 >= stop or here[0] != 13 or here[1] != 10 or length + 2 > stop - here - 2:
+        if here[0] != 10 or length + 2 >= stop - here:
             break
-        here += 2
+        here += 1
         if here[length] != 13 or here[length + 1] != 10:
             break
         start_at[first] = here - begin

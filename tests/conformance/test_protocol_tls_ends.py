@@ -182,7 +182,7 @@ def _flood(server: ServerThread, made: Certificates) -> None:
             for client in flood:
                 client.send(client.hello())
             served.socket.sendall(encode("PING"))
-            loop._one_turn()
+            loop._one_turn(0.0)
             tls = [one for one in loop.connections.values() if one.handshaking]
             begun.append(sum(1 for one in tls if getattr(one, "_tls", None) is not None))
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import CommandError
 from headwater.resp.arguments import ID_ERROR, INTEGER_ERROR, Arguments, parse_id
+from headwater.resp.scanner import Scanner
 
 MAX_U64 = 2**64 - 1
 
@@ -133,9 +134,21 @@ def test_wire_is_the_encoding_of_any_neighbours(values: list[bytes], data: st.Da
 
 
 def test_a_copy_outlives_the_buffer_it_was_read_from() -> None:
-    arguments = Arguments.of(b"xadd", b"s", b"\r\n")
+    # Given the second of two requests that one client has sent, of many arguments
+    words = [b"xadd", b"s", b"\r\n", *(b"%d" % number for number in range(200))]
+    scanner, arguments = Scanner(), Arguments()
+    scanner.feed(b"*1\r\n$4\r\nPING\r\n" + bytes(Arguments.of(*words).buffer))
+    assert scanner.next(arguments)
+    assert scanner.next(arguments)
+
+    # When it is copied and the buffer is written over
     copied = arguments.copy()
     arguments.buffer[:] = b"\xff" * len(arguments.buffer)
-    assert copied.values() == [b"xadd", b"s", b"\r\n"]
+
+    # Then the copy is whole, and no copy of it is needed
+    assert copied.values() == words
     assert copied.token(0) == b"XADD"
-    assert len(copied) == 3
+    assert len(copied) == len(words)
+    copied.find_wire(1, 3)
+    assert copied.buffer[copied.wire_start : copied.wire_end] == b"$1\r\ns\r\n$2\r\n\r\n\r\n"
+    assert copied.copy() is copied

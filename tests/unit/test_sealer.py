@@ -188,9 +188,7 @@ def test_info_tells_how_much_is_which() -> None:
     sealing = store.node.keyspace.sealing
     assert int(figures[b"stream_sealed_bytes"]) == sealing.sealed_bytes > 0
     # How many blocks the thread has got to before it was stopped is its own affair.
-    assert (
-        int(figures[b"stream_sealed_entries_bytes"]) == sealing.sealed_size > sealing.sealed_bytes
-    )
+    assert int(figures[b"stream_sealed_entries_bytes"]) == sealing.sealed_size > 0
     assert int(figures[b"stream_hot_bytes"]) == sealing.hot_bytes + sealing.kept_bytes
     assert figures[b"stream_compression"] == sealing.codec.encode()
     # And MEMORY's figures are the same

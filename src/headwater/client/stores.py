@@ -19,9 +19,10 @@ from math import inf
 from typing import Any, Protocol
 from weakref import ref
 
-from headwater.client.turns import FAMILY, INSIDE, TURN_GUARD, between_turns
+from headwater.client.turns import INSIDE, TURN_GUARD, between_turns
 from headwater.clock import SystemClock
 from headwater.errors import ForkedStore, StoreClosed
+from headwater.forks import FAMILY
 from headwater.server.node import Node
 from headwater.server.session import Session
 

@@ -52,18 +52,6 @@ TURN_GUARD = _TurnGuard()
 """``with TURN_GUARD: node.turn(...)``; not nested."""
 
 
-class _Family:
-    """How many forks lie between this process and the one that imported this: asked at each turn,
-    and cheaper than the process id, which is a system call."""
-
-    generation = 0
-
-    def descend(self) -> None:
-        """This is the child."""
-        self.generation += 1
-        INSIDE.start_again()
-
-
 class _Inside(threading.local):
     """Whether this thread is within a store, and what is to be done when it has left it."""
 
@@ -101,5 +89,5 @@ def between_turns(action: Callable[[], None]) -> None:
         action()
 
 
-FAMILY = _Family()
-os.register_at_fork(after_in_child=FAMILY.descend)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=INSIDE.start_again)

@@ -1,5 +1,6 @@
 cimport cython
 from headwater.engine.database cimport Database
+from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.stream cimport Stream
 from headwater.memory_c cimport cut, is_part, word_at
@@ -8,6 +9,23 @@ from headwater.resp.replies cimport ReplyWriter
 
 
 cdef Py_ssize_t _KEPT_KEY_BYTES
+
+
+@cython.final
+cdef class Wait:
+    cdef public list keys
+    cdef public long long timeout_ms
+    cdef public Arguments arguments
+    cdef public object recheck_at_ms
+    cdef public bint for_streams
+    cdef public bint for_lists
+    cdef public bytes at_timeout
+    cdef public bytes alike
+    cdef public ConsumerGroup group
+
+    cpdef bint heeds(self, value) except -1
+    @cython.locals(group=ConsumerGroup)
+    cpdef bint finds_nothing(self, value) except -1
 
 
 @cython.final

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.commands.events import MISSED
 from headwater.engine.database import Database, Value
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError, NoRoom
@@ -56,7 +57,7 @@ def shown(name: bytes) -> str:
     return name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
-class Wait(NamedTuple):
+class Wait:
     """The command has nothing to serve and its client may block.
 
     ``keys`` are waited on in the database of the call. ``timeout_ms`` 0 waits for ever. On a wake
@@ -66,23 +67,47 @@ class Wait(NamedTuple):
     goes or becomes something else, XREADGROUP hears of it. With ``for_lists`` it must hold a list.
     ``at_timeout`` is the answer, in RESP, when the time is over; None is a nil array. Those who wait
     with the same ``alike`` for a key wait for the same: what the first of them has no use for, none of
-    them has.
+    them has. A ``group`` is given by who waits for its new entries and nothing else.
     """
 
-    keys: list[bytes]
-    timeout_ms: int
-    arguments: Arguments
-    recheck_at_ms: int | None = None
-    for_streams: bool = False
-    for_lists: bool = False
-    at_timeout: bytes | None = None
-    alike: bytes | None = None
+    def __init__(
+        self,
+        keys: list[bytes],
+        timeout_ms: int,
+        arguments: Arguments,
+        recheck_at_ms: int | None = None,
+        *,
+        for_streams: bool = False,
+        for_lists: bool = False,
+        at_timeout: bytes | None = None,
+        alike: bytes | None = None,
+        group: ConsumerGroup | None = None,
+    ) -> None:
+        self.keys = keys
+        self.timeout_ms = timeout_ms
+        self.arguments = arguments
+        self.recheck_at_ms = recheck_at_ms
+        self.for_streams = for_streams
+        self.for_lists = for_lists
+        self.at_timeout = at_timeout
+        self.alike = alike
+        self.group = group
 
     def heeds(self, value: Value | None) -> bool:
         """Whether a signal of a key that holds ``value`` now counts."""
         if self.for_streams:
             return isinstance(value, Stream)
         return not self.for_lists or isinstance(value, deque)
+
+    def finds_nothing(self, value: Value | None) -> bool:
+        """Whether it is known that the command would find nothing more in ``value`` of its key."""
+        group = self.group
+        return (
+            group is not None
+            and group.stream is value
+            and group.stream.groups.get(group.name) is group
+            and group.stream.last_id <= group.last_id
+        )
 
 
 class Missing(NamedTuple):

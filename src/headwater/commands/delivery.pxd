@@ -60,7 +60,6 @@ cdef class GroupRead:
 cpdef Consumer meet_consumer(Call call, ConsumerGroup group, bytes name)
 
 
-@cython.final
 cdef class Delivery(GroupRead):
     cdef public bint noack
     cdef public long long claim_ms
@@ -96,7 +95,6 @@ cdef class Delivery(GroupRead):
 cpdef u64 counted_once_more(u64 deliveries)
 
 
-@cython.final
 cdef class History(GroupRead):
     cdef public tuple after
     cdef public array.array ids

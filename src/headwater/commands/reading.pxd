@@ -1,5 +1,5 @@
 cimport cython
-from headwater.commands.call cimport Call
+from headwater.commands.call cimport Call, Wait
 from headwater.commands.delivery cimport (
     Delivery, GroupRead, History, NewEntries, entries_after,
 )
@@ -57,7 +57,7 @@ cdef list _within(ReadLimits limits, list found)
 @cython.locals(
     arguments=Arguments, options=ReadOptions, keys=list, reads=list, number=Py_ssize_t,
     key=bytes, group=ConsumerGroup, limits=ReadLimits, given=bint, delivery=Delivery,
-    history=History,
+    history=History, wait=Wait,
 )
 cpdef xreadgroup(Call call)
 

@@ -252,8 +252,11 @@ def xreadgroup(call: Call) -> Wait | None:
     times = [read.recheck_at_ms() for read in reads]
     recheck = min([due for due in times if due is not None], default=None)
     assert options.group is not None
-    alike = b"%d:%b" % (claim_ms, options.group)
-    return Wait(keys, options.block_ms, arguments.copy(), recheck, alike=alike)
+    wait = Wait(keys, options.block_ms, arguments.copy(), recheck)
+    wait.alike = b"%d:%b" % (claim_ms, options.group)
+    if options.streams == 1 and claim_ms < 0:
+        wait.group = reads[0].group
+    return wait
 
 
 def _give(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:

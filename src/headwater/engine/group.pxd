@@ -18,7 +18,6 @@ cdef class Consumer:
     cdef public Py_ssize_t pending
 
 
-@cython.final
 cdef class ConsumerGroup:
     cdef public Stream stream
     cdef public Keyspace keyspace

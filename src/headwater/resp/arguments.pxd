@@ -1,8 +1,13 @@
 cimport cython
 from cpython cimport array
 from headwater.memory_c cimport (
-    cut, push_word, read_id, read_integer, set_word, spells, u64, word_at,
+    append_header, append_part, cut, new_words, push_word, read_id, read_integer, set_word, spells, u64, word_at,
 )
+
+
+cdef Py_ssize_t _ROOM
+cdef int _DOLLAR, _STAR
+cdef array.array _WORDS
 
 
 @cython.final
@@ -17,7 +22,13 @@ cdef class Arguments:
     cdef public long long number
     cdef public Py_ssize_t wire_start
     cdef public Py_ssize_t wire_end
+    cdef public bint kept
     cdef array.array _found
+
+    @cython.locals(
+        made=Arguments, count=Py_ssize_t, start=Py_ssize_t, shift=Py_ssize_t, index=Py_ssize_t
+    )
+    cpdef Arguments copy(self)
 
     cpdef bytes bytes(self, Py_ssize_t index)
     cpdef bytes token(self, Py_ssize_t index)

@@ -26,7 +26,10 @@ else:
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import (
+        append_header,
+        append_part,
         cut,
+        new_words,
         push_word,
         read_id,
         read_integer,
@@ -38,9 +41,11 @@ if not cython.compiled:  # memory_c.pxd has them in C
 INTEGER_ERROR = "ERR value is not an integer or out of range"
 ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
 
-ROOM = bytes(8 * 16)
-"""Offsets of 16 arguments, all 0: what most requests need. Offsets are written by index."""
+_ROOM = 16
+"""Offsets that there is room for at first: what most requests need. They are written by index."""
 
+_WORDS: array[int] = array("Q")
+_DOLLAR, _STAR = b"$*"
 _MAX_U64 = 2**64 - 1
 _MIN_I64 = -(2**63)
 _MAX_I64 = 2**63 - 1
@@ -59,9 +64,9 @@ class Arguments:
 
     def __init__(self) -> None:
         self.buffer: bytearray = bytearray()
-        self.starts: array[int] = array("Q", ROOM)
+        self.starts = new_words(_WORDS, _ROOM)
         """Offset of the first byte of each argument's value; there may be room for more."""
-        self.ends: array[int] = array("Q", ROOM)
+        self.ends = new_words(_WORDS, _ROOM)
         """Offset behind the last byte of each argument's value."""
         self.count = 0
         self.canonical = True
@@ -72,13 +77,16 @@ class Arguments:
         """What `find_integer` found."""
         self.wire_start = self.wire_end = 0
         """What `find_wire` found."""
-        self._found = array("Q", (0, 0, 0))
+        self.kept = False
+        """They stand in a buffer of their own that nobody writes to: no copy of them is needed."""
+        self._found = new_words(_WORDS, 3)
 
     @classmethod
     def of(cls, *values: builtins.bytes) -> Arguments:
         """Arguments made from values, canonically encoded."""
         made = cls()
         made.encode(list(values))
+        made.kept = True
         return made
 
     def encode(self, values: list[builtins.bytes]) -> None:
@@ -98,7 +106,24 @@ class Arguments:
 
     def copy(self) -> Arguments:
         """The same arguments, independent of the buffer they were read from."""
-        return Arguments.of(*self.values())
+        if self.kept:
+            return self
+        if not self.canonical:
+            return Arguments.of(*self.values())
+        made, count = Arguments(), self.count
+        if count > _ROOM:
+            made.starts, made.ends = new_words(_WORDS, count), new_words(_WORDS, count)
+        append_header(made.buffer, _STAR, count)
+        append_header(made.buffer, _DOLLAR, word_at(self.ends, 0) - word_at(self.starts, 0))
+        # From the first value on the bytes are the same, and so are the distances.
+        start = word_at(self.starts, 0)
+        shift = start - len(made.buffer)
+        append_part(made.buffer, self.buffer, start, word_at(self.ends, count - 1) + 2)
+        for index in range(count):
+            set_word(made.starts, index, word_at(self.starts, index) - shift)
+            set_word(made.ends, index, word_at(self.ends, index) - shift)
+        made.count, made.kept = count, True
+        return made
 
     def __len__(self) -> int:
         return self.count

@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport put_part, resize, scan_bulks, set_word, u64, word_at
+from headwater.memory_c cimport put_bytes, put_part, resize, scan_bulks, set_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 
 cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO
@@ -20,7 +20,8 @@ cdef class Scanner:
     cdef str _error
 
     cpdef Py_ssize_t unread(self)
-    cpdef feed(self, data)
+    @cython.locals(size=Py_ssize_t, at=Py_ssize_t)
+    cpdef int feed(self, data) except -1
     cpdef int feed_part(self, bytearray data, Py_ssize_t size) except -1
     cpdef rest(self)
     @cython.locals(at=Py_ssize_t)
@@ -28,7 +29,7 @@ cdef class Scanner:
     cdef int _empty(self) except -1
     @cython.locals(starts=array.array, ends=array.array, index=Py_ssize_t)
     cdef int _drop(self, Py_ssize_t dropped) except -1
-    @cython.locals(position=Py_ssize_t)
+    @cython.locals(position=Py_ssize_t, fresh=Arguments)
     cpdef bint next(self, Arguments arguments) except -1
 
     @cython.locals(

@@ -33,7 +33,7 @@ from headwater.limits import (
     MAX_INLINE_BYTES,
     MAX_INLINE_BYTES_BEFORE_AUTH,
 )
-from headwater.resp.arguments import ROOM, Arguments
+from headwater.resp.arguments import Arguments
 from headwater.resp.inline import split
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import put_part, resize, scan_bulks, set_word, word_at
+    from headwater.memory import put_bytes, put_part, resize, scan_bulks, set_word, word_at
 
 _CR = 0x0D
 _LF = 0x0A
@@ -105,7 +105,10 @@ class Scanner:
         """Take more input. Offsets given out before are void."""
         size = len(data)
         at = self._make_room(size)
-        self.buffer[at : at + size] = data
+        if type(data) is bytes:
+            put_bytes(self.buffer, at, data)
+        else:
+            self.buffer[at : at + size] = data
 
     def feed_part(self, data: bytearray, size: int) -> None:
         """Take the first ``size`` bytes of ``data``, what a socket has just put there."""
@@ -172,7 +175,8 @@ class Scanner:
         if not self._bulks(arguments):
             # What was found is kept; whoever asks again may come with other arguments.
             self._starts, self._ends = arguments.starts, arguments.ends
-            arguments.starts, arguments.ends = array("Q", ROOM), array("Q", ROOM)
+            fresh = Arguments()
+            arguments.starts, arguments.ends = fresh.starts, fresh.ends
             return False
         self._starts = self._ends = _NO_OFFSETS
         arguments.buffer = self.buffer

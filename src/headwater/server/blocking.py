@@ -51,15 +51,15 @@ class BlockedClients:
         waiter = session.blocked
         if waiter is None or session in self._pause:
             return False
-        self._give_up(waiter, error=error)
+        self._give_up(waiter, error)
         return True
 
     def end_timed_out(self) -> None:
         """Give up every wait whose time is over."""
         for waiter in self._waiting.timed_out(self._node.clock.monotonic()):
-            self._give_up(waiter, error=False)
+            self._give_up(waiter, False)
 
-    def _give_up(self, waiter: Waiter, *, error: bool) -> None:
+    def _give_up(self, waiter: Waiter, error: bool) -> None:
         session = waiter.session
         self._node.observer.stopped_waiting(session, waiter.wait.arguments, failed=error)
         self._leave(waiter)
@@ -103,8 +103,9 @@ class BlockedClients:
             self._waiting.serve(db, key, partial(self._heed, value))
 
     def _heed(self, value: Value | None, waiter: Waiter) -> bool:
-        """Run a waiter to whom a signal of a key that holds ``value`` matters."""
-        return waiter.wait.heeds(value) and self._run(waiter)
+        """Run a waiter to whom a signal of a key that holds ``value`` matters; True as by `_run`."""
+        wait = waiter.wait
+        return wait.heeds(value) and (wait.finds_nothing(value) or self._run(waiter))
 
     def _run(self, waiter: Waiter) -> bool:
         """Run a blocked command again; it is served, fails, or waits on where it stood. True when there
@@ -126,7 +127,7 @@ class BlockedClients:
             # Nothing signals that the journal has room again, so it is asked now and then.
             del session.outbox[mark:]
             refused = True
-            again = waiter.wait._replace(recheck_at_ms=call.now_ms + REFUSED_RECHECK_MS)
+            self._waiting.recheck(waiter, call.now_ms + REFUSED_RECHECK_MS)
         except CommandError as error:
             del session.outbox[mark:]
             session.reply.error(str(error))
@@ -134,10 +135,12 @@ class BlockedClients:
             records.seal(facts_mark, call.now_ms)
         if session.pushes:
             session.deliver_pushes()
+        if refused:
+            return False
         if again is None:
             session.wrote_turn = records.turn
             self._leave(waiter)
             return False
-        waiter.wait = waiter.wait._replace(at_timeout=again.at_timeout)
+        waiter.wait.at_timeout = again.at_timeout
         self._waiting.recheck(waiter, again.recheck_at_ms)
-        return not refused
+        return True

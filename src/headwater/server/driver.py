@@ -163,7 +163,11 @@ class Driver:
             connection.in_line = True
             self._in_line.append(connection)
         if not self._turning and threading.get_ident() != self._thread:
-            self._asyncio.call_soon_threadsafe(self._send_all)
+            self._wake()
+
+    def _wake(self) -> None:
+        """There is output in line; called in any thread."""
+        self._asyncio.call_soon_threadsafe(self._send_all)
 
     def _send_all(self) -> None:
         if not self._in_line:

@@ -6,6 +6,7 @@ from headwater.resp.arguments cimport Arguments
 from headwater.server.node cimport Node
 from headwater.server.observer cimport CommandFigures, Observer
 from headwater.server.session cimport Session
+from headwater.server.turn_clock cimport TurnClock
 
 
 @cython.locals(mark=Py_ssize_t, chosen=KnownCommand, known=KnownCommand)

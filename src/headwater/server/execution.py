@@ -56,11 +56,11 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
             session.reply.simple(b"QUEUED")
             return None
         chosen = known
-        return _run(node, session, known, arguments, node.began_ns)
+        return _run(node, session, known, arguments, node.times.began_ns)
     except CommandError as error:
         del session.outbox[mark:]
         if chosen is not None:
-            _failed(node, session, chosen, arguments, node.began_ns, error)
+            _failed(node, session, chosen, arguments, node.times.began_ns, error)
         else:
             session.queue_failed |= session.queued is not None
             error = _rejected(node, session, arguments, error)
@@ -151,8 +151,8 @@ def _run(
         node.pubsub.publish_events(session)
     took = 0
     if timing:
-        node.ended_ns = passed_ns()
-        took = node.ended_ns - began
+        node.times.ended_ns = passed_ns()
+        took = node.times.ended_ns - began
     if result is not None:
         assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
         if call.may_block:

@@ -12,14 +12,27 @@ time is ready the next time, after others.
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from headwater.limits import HANDSHAKES_PER_TURN, MAX_EVENTS_PER_TURN, TURNS_A_TICK
+from headwater.limits import HANDSHAKES_PER_TURN, LOOP_HOLD_SECONDS, MAX_EVENTS_PER_TURN
 from headwater.server.driver import Driver
 from headwater.server.node import Node
 from headwater.server.session import Session
 from headwater.server.sockets import Connection
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # clock.pxd asks the system
+    from time import monotonic as passed_seconds
 
 _READABLE, _WRITABLE = 1, 4
 """EPOLLIN and EPOLLOUT."""
@@ -31,29 +44,46 @@ class EpollLoop(Driver):
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         super().__init__(node, on_stop=on_stop)
         self._epoll = select.epoll()
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        """For output that another thread has released while the loop waits here."""
+        self._epoll.register(self._waker, select.EPOLLIN)
         self._asyncio.add_reader(self._epoll.fileno(), self._on_ready)
 
     def stop(self) -> None:
         super().stop()
         self._asyncio.remove_reader(self._epoll.fileno())
         self._epoll.close()
+        os.close(self._waker)
 
     def _on_ready(self) -> None:
-        """Turns, as long as there is something for one, but no more than a few: then asyncio looks at
-        its timers and at new connections."""
-        for _ in range(TURNS_A_TICK):
-            if self._stopped or not self._one_turn():
+        """Turns, as long as requests come one upon the other, but not for long: then asyncio looks at its
+        timers and at new connections."""
+        began = passed_seconds()
+        wait = 0.0
+        while self._one_turn(wait):
+            now = passed_seconds()
+            if now - began > LOOP_HOLD_SECONDS or self._stopped or self._unstalled:
+                return
+            wait = LOOP_HOLD_SECONDS
+            if self._timer is not None and self._timer_at - now < wait:
                 return
 
-    def _one_turn(self) -> bool:
-        """Serve who is ready; whether anybody was."""
+    def _wake(self) -> None:
+        super()._wake()
+        os.eventfd_write(self._waker, 1)
+
+    def _one_turn(self, wait: float) -> bool:
+        """Serve who is ready, or will be within ``wait`` seconds; whether anybody was."""
         ready: list[Session] = []
         handshakes = HANDSHAKES_PER_TURN
-        events = self._epoll.poll(0, MAX_EVENTS_PER_TURN)
+        events = self._epoll.poll(wait, MAX_EVENTS_PER_TURN)
         for pair in events:
             event = pair[1]
             connection = self.connections.get(pair[0])
             if connection is None:
+                if pair[0] == self._waker:
+                    os.eventfd_read(self._waker)
+                    self._send_all()
                 continue
             if event != _READABLE:
                 if event & _WRITABLE:
@@ -130,5 +160,5 @@ class ReaderLoop(Driver):
 
 def make_loop(node: Node, *, on_stop: Callable[[], None]) -> Driver:
     """The best loop of this system, within the running loop of asyncio."""
-    kind = EpollLoop if hasattr(select, "epoll") else ReaderLoop
+    kind = EpollLoop if hasattr(select, "epoll") and hasattr(os, "eventfd") else ReaderLoop
     return kind(node, on_stop=on_stop)

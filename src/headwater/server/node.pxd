@@ -1,16 +1,18 @@
 cimport cython
-from headwater.clock cimport SystemClock, passed_ns
+from headwater.clock cimport passed_ns
 from headwater.commands.call cimport Call, StreamSettings
 from headwater.engine.keyspace cimport Keyspace
+from headwater.forks cimport Family
 from headwater.resp.arguments cimport Arguments
 from headwater.server cimport execution
 from headwater.server.observer cimport Observer
 from headwater.server.pausing cimport Pause
 from headwater.server.records cimport TurnRecords
 from headwater.server.session cimport Session
+from headwater.server.turn_clock cimport TurnClock
 from headwater.server.waiting cimport WaitingRoom
 
-cdef long long _NS_A_MS
+cdef Family FAMILY
 
 
 @cython.final
@@ -22,6 +24,8 @@ cdef class Node:
     cdef public object access
     cdef public object clock
     cdef public object lock
+    cdef object _acquire
+    cdef object _release
     cdef public StreamSettings settings
     cdef public TurnRecords records
     cdef public long long started_ms
@@ -39,22 +43,21 @@ cdef class Node:
     cdef public bint stopping
     cdef public long long output_ahead_bytes
     cdef public long long query_buffer_limit
-    cdef SystemClock _system_clock
-    cdef long long _wall_ahead_ns
-    cdef public long long began_ns
-    cdef public long long ended_ns
+    cdef public TurnClock times
     cdef Arguments _arguments
     cdef object _session_ids
-    cdef double _began
     cdef public dict _changed
     cdef public object sealer
     cdef public double _seen_deadline
-    cdef public object _process_id
+    cdef long long _generation
+    cdef list _resumed
 
     cpdef _run_turn(self, ready)
     @cython.locals(session=Session)
     cdef _serve(self, ready)
-    cdef long long _begin_command(self) except? -1
+    cdef int _check_process(self) except -1
+    cdef int _check_journal(self) except -1
+    cdef int _drain_resumed(self) except -1
     @cython.locals(keyspace=Keyspace)
     cdef _do_before(self, long long now_ms)
     @cython.locals(deadline=double)

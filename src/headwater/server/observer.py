@@ -60,6 +60,8 @@ class Observer:
         """Whether commands are timed at all."""
         self.look_ns = _NEVER_NS
         """`look` is called for what took longer than this."""
+        self.times_commits = False
+        """Whether commits of the journal are timed (latency-monitor-threshold)."""
         self.tracks = False
         """Whether durations are kept (latency-tracking)."""
         self.expired_before = 0
@@ -72,6 +74,7 @@ class Observer:
         self.slowlog.trim()
         self.latency.threshold_ms = config.latency_monitor_threshold
         self.tracks = config.latency_tracking
+        self.times_commits = self.latency.threshold_ms > 0
         self.choose()
 
     def choose(self) -> None:

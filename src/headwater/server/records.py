@@ -64,5 +64,6 @@ class TurnRecords:
 
     def drop(self) -> None:
         """Forget what the turn wrote: there is no journal, or it is poisoned."""
-        self.facts.data.clear()
+        if self.facts.data:
+            self.facts.data.clear()
         self._awaited = False

@@ -1,9 +1,11 @@
 cimport cython
+from headwater.commands.call cimport Wait
+from headwater.engine.database cimport Database
 @cython.final
 cdef class Waiter:
     cdef public object session
-    cdef public object db
-    cdef public object wait
+    cdef public Database db
+    cdef public Wait wait
     cdef public double deadline
     cdef public long long arrival
     cdef public bint active
@@ -20,3 +22,11 @@ cdef class WaitingRoom:
 
     cpdef double next_deadline(self) except? -1
     cpdef next_recheck(self)
+    @cython.locals(lines=dict, line=dict, key=bytes)
+    cpdef add(self, Waiter waiter)
+    cpdef recheck(self, Waiter waiter, at_ms)
+    cdef _note_recheck(self, Waiter waiter)
+    @cython.locals(lines=dict, line=dict, key=bytes)
+    cpdef remove(self, Waiter waiter)
+    @cython.locals(lines=dict, line=dict, held=Py_ssize_t, waiter=Waiter)
+    cpdef serve(self, Py_ssize_t db, bytes key, run)

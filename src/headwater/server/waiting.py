@@ -16,6 +16,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
@@ -43,6 +44,13 @@ class Waiter:
 
 Lines = dict[bytes | None, dict[Waiter, None]]
 """Who waits for a key, by what they wait for alike (`Wait.alike`); None: each for itself."""
+
+
+def _by_arrival(lines: Lines) -> list[Waiter]:
+    """Everybody in these lines, first come first."""
+    everybody = [waiter for line in lines.values() for waiter in line]
+    everybody.sort(key=attrgetter("arrival"))
+    return everybody
 
 
 class WaitingRoom:
@@ -74,7 +82,7 @@ class WaitingRoom:
     def recheck(self, waiter: Waiter, at_ms: int | None) -> None:
         """``waiter`` was run again and waits on, to be looked at again at ``at_ms``."""
         if at_ms != waiter.wait.recheck_at_ms or waiter.due:
-            waiter.wait = waiter.wait._replace(recheck_at_ms=at_ms)
+            waiter.wait.recheck_at_ms = at_ms
             self._note_recheck(waiter)
 
     def _note_recheck(self, waiter: Waiter) -> None:
@@ -122,8 +130,7 @@ class WaitingRoom:
                 held += waiter.active
             return
         done: set[bytes | None] = set()
-        everybody = [waiter for line in lines.values() for waiter in line]
-        for waiter in sorted(everybody, key=lambda one: one.arrival):
+        for waiter in _by_arrival(lines):
             alike = waiter.wait.alike
             if waiter.active and alike not in done and run(waiter) and alike is not None:
                 done.add(alike)

@@ -1,0 +1,31 @@
+cimport cython
+from headwater.commands.call cimport Call, Wait
+from headwater.engine.keyspace cimport Keyspace
+from headwater.server cimport execution
+from headwater.server.node cimport Node
+from headwater.server.pausing cimport Pause
+from headwater.server.records cimport TurnRecords
+from headwater.server.session cimport Session
+from headwater.server.waiting cimport Waiter, WaitingRoom
+
+
+@cython.final
+cdef class BlockedClients:
+    cdef Node _node
+    cdef WaitingRoom _waiting
+    cdef Pause _pause
+    cdef public list resumed
+
+    @cython.locals(deadline=double, waiter=Waiter)
+    cpdef block(self, Session session, Wait wait)
+    cdef _give_up(self, Waiter waiter, bint error)
+    cdef _leave(self, Waiter waiter)
+    @cython.locals(keyspace=Keyspace, signalled=dict)
+    cpdef serve_signalled(self)
+    @cython.locals(wait=Wait)
+    cpdef bint _heed(self, value, Waiter waiter) except -1
+    @cython.locals(
+        session=Session, records=TurnRecords, call=Call, facts_mark=Py_ssize_t, mark=Py_ssize_t,
+        again=Wait, refused=bint,
+    )
+    cpdef bint _run(self, Waiter waiter) except -1
