@@ -283,14 +283,10 @@ def add_word(words: array[int], at: int, more: int) -> None:
     words[at] += more
 
 
-def signed_difference(one: int, other: int) -> int:
-    """``one - other`` of two unsigned words, as a signed integer of 64 bits keeps it.
-
-    >>> signed_difference(5, 7), signed_difference(2**64 - 1, 0)
-    (-2, -1)
-    """
-    wrapped = (one - other) % 2**64
-    return wrapped - 2**64 if wrapped >= 2**63 else wrapped
+def push_id(words: array[int], ms: int, seq: int) -> None:
+    """Add an id, two words."""
+    words.append(ms)
+    words.append(seq)
 
 
 def push_word(words: array[int], value: int) -> None:

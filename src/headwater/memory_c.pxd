@@ -453,8 +453,12 @@ cdef inline int add_word(array.array words, Py_ssize_t at, u64 more) except -1:
     return 0
 
 
-cdef inline long long signed_difference(u64 one, u64 other) noexcept:
-    return <long long>(one - other)
+cdef inline int push_id(array.array words, u64 ms, u64 seq) except -1:
+    cdef Py_ssize_t size = len(words)
+    array.resize_smart(words, size + 2)
+    (<u64 *>words.data.as_voidptr)[size] = ms
+    (<u64 *>words.data.as_voidptr)[size + 1] = seq
+    return 0
 
 
 cdef inline int push_word(array.array words, u64 value) except -1:
@@ -504,11 +508,18 @@ cdef inline int put_u8(bytearray target, unsigned char value) except -1:
     return 0
 
 
-# Records are little-endian whatever the machine is.
-cdef inline void _little(unsigned char *room, u64 value, int count) noexcept:
-    cdef int at
-    for at in range(count):
-        room[at] = <unsigned char>(value >> (8 * at))
+cdef extern from *:
+    """
+    /* Records are little-endian whatever the machine is. */
+    static inline void headwater_little(unsigned char *room, unsigned long long value, int count) {
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        memcpy(room, &value, count);
+    #else
+        for (int at = 0; at < count; at++) room[at] = (unsigned char)(value >> (8 * at));
+    #endif
+    }
+    """
+    void _little "headwater_little"(unsigned char *room, u64 value, int count) noexcept
 
 
 cdef inline int put_u32(bytearray target, u32 value) except -1:

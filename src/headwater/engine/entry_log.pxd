@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.engine.entry_block cimport EntryBlock, Span
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
-    append_entry, cut, offset_at, push_offset, push_word, u32, u64, word_at,
+    append_entry, cut, offset_at, push_id, push_offset, u32, u64, word_at,
 )
 
 cdef Py_ssize_t ENTRY_HEADER_BYTES

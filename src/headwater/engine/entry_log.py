@@ -31,7 +31,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_entry, cut, push_offset, push_word, word_at
+    from headwater.memory import append_entry, cut, push_id, push_offset, word_at
 
 _FIRST_ROOM = 512
 
@@ -77,8 +77,7 @@ class EntryLog:
         else:
             block = self._open(need)
         push_offset(block.offsets, len(block.data))
-        push_word(block.ids, ms)
-        push_word(block.ids, seq)
+        push_id(block.ids, ms, seq)
         append_entry(block.data, ms, seq, pairs * 2, wire, start, end)
         if block.dead is not None:
             block.dead.append(0)

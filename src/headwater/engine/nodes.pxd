@@ -1,11 +1,11 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.weights_c cimport integer_bytes, weigh
-from headwater.memory_c cimport add_word, push_word, set_word, signed_difference, u64, word_at
+from headwater.engine.weights_c cimport grow, integer_bytes, weigh
+from headwater.memory_c cimport push_word, set_word, u64, word_at
 
-cdef Py_ssize_t _WORDS, _TAKEN, _LIVE, _SIZE
 cdef Py_ssize_t MAX_ENTRY_BYTES, LISTPACK_FRAME
-cdef Py_ssize_t CONTENT, PAIRS, NAMES_SIZE, VALUES_SIZE, WORDS
+cdef Py_ssize_t CONTENT, PAIRS, NAMES_SIZE, WORDS
+cdef Py_ssize_t FIRST_MS, FIRST_SEQ, LAST_MS, LAST_SEQ, TAKEN, LIVE, SIZE, NODE_WORDS
 
 
 @cython.locals(at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t)
@@ -38,10 +38,7 @@ cdef class NodeIndex:
         self, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t max_bytes,
         Py_ssize_t max_entries,
     ) except -1
-    @cython.locals(
-        found=Weighing, pairs=u64, names_size=u64, words=array.array, base=Py_ssize_t, size=u64,
-        parts=u64,
-    )
+    @cython.locals(found=Weighing, pairs=u64, names_size=u64, names=bytes)
     cpdef int add(
         self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, bint opens_node,
     ) except -1

@@ -21,10 +21,17 @@ from typing import TYPE_CHECKING
 
 from headwater.engine.weights import (
     CONTENT,
+    FIRST_MS,
+    FIRST_SEQ,
+    LAST_MS,
+    LAST_SEQ,
     LISTPACK_FRAME,
+    LIVE,
     NAMES_SIZE,
+    NODE_WORDS,
     PAIRS,
-    VALUES_SIZE,
+    SIZE,
+    TAKEN,
     WORDS,
 )
 from headwater.limits import MAX_ENTRY_BYTES
@@ -39,13 +46,8 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and weights_c.pxd have them in C
-    from headwater.engine.weights import integer_bytes, weigh
-    from headwater.memory import add_word, push_word, set_word, signed_difference, word_at
-
-_WORDS = 7
-_TAKEN = 4
-_LIVE = 5
-_SIZE = 6
+    from headwater.engine.weights import grow, integer_bytes, weigh
+    from headwater.memory import push_word, set_word, word_at
 
 
 def elements(wire: bytes) -> list[bytes]:
@@ -93,7 +95,7 @@ class NodeIndex:
 
     def __init__(self, weighing: Weighing | None = None) -> None:
         self._words: array[int] = array("Q")
-        """Seven a node: first ms and seq, last ms and seq, entries taken, entries alive, bytes."""
+        """Seven a node, see `headwater.engine.weights`."""
         self.names: list[bytes] = []
         """Field names that each node was opened with, in RESP; nodes with the same names share them."""
         self.gone = 0
@@ -102,34 +104,34 @@ class NodeIndex:
         self._weighing = weighing if weighing is not None else Weighing()
 
     def __len__(self) -> int:
-        return len(self._words) // _WORDS - self.gone
+        return len(self._words) // NODE_WORDS - self.gone
 
     def copy(self) -> NodeIndex:
         """The same nodes."""
         made = NodeIndex(self._weighing)
-        made._words, made.names = self._words[self.gone * _WORDS :], self.names[self.gone :]
+        made._words, made.names = self._words[self.gone * NODE_WORDS :], self.names[self.gone :]
         return made
 
     def _at(self, node: int) -> int:
         """Where the words of a node begin."""
-        return (self.gone + node) * _WORDS
+        return (self.gone + node) * NODE_WORDS
 
     def live(self, node: int) -> int:
-        return self._words[self._at(node) + _LIVE]
+        return self._words[self._at(node) + LIVE]
 
     def taken(self, node: int) -> int:
         """How many entries the node took, alive or not."""
-        return word_at(self._words, self._at(node) + _TAKEN)
+        return word_at(self._words, self._at(node) + TAKEN)
 
     def first(self, node: int) -> tuple[int, int]:
         """Id that the node was opened with, alive or not."""
         at = self._at(node)
-        return self._words[at], self._words[at + 1]
+        return self._words[at + FIRST_MS], self._words[at + FIRST_SEQ]
 
     def last(self, node: int) -> tuple[int, int]:
         """Id of the last entry that the node took, alive or not."""
         at = self._at(node)
-        return self._words[at + 2], self._words[at + 3]
+        return self._words[at + LAST_MS], self._words[at + LAST_SEQ]
 
     def names_of(self, node: int) -> bytes:
         """The field names that the node was opened with, in RESP."""
@@ -140,8 +142,8 @@ class NodeIndex:
         return self._size_at(self._at(node))
 
     def _size_at(self, at: int) -> int:
-        taken, live = word_at(self._words, at + _TAKEN), word_at(self._words, at + _LIVE)
-        rest = word_at(self._words, at + _SIZE)
+        taken, live = word_at(self._words, at + TAKEN), word_at(self._words, at + LIVE)
+        rest = word_at(self._words, at + SIZE)
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
     def opens(
@@ -153,7 +155,7 @@ class NodeIndex:
         if newest < 0:
             return True
         at = self._at(newest)
-        if max_entries and word_at(self._words, at + _TAKEN) >= max_entries:
+        if max_entries and word_at(self._words, at + TAKEN) >= max_entries:
             return True
         most = max_bytes if 0 < max_bytes < MAX_ENTRY_BYTES else MAX_ENTRY_BYTES
         return self._size_at(at) + word_at(self._weigh(wire, start, end).words, CONTENT) >= most
@@ -171,25 +173,12 @@ class NodeIndex:
         ):
             self._weigh(wire, start, end)
         found.index = found.wire = None
-        pairs, names_size = word_at(found.words, PAIRS), word_at(found.words, NAMES_SIZE)
-        words = self._words
         if opens_node:
+            pairs, names_size = word_at(found.words, PAIRS), word_at(found.words, NAMES_SIZE)
             names = self.names[len(self.names) - 1] if found.same else _names_of(wire, start, end)
             self._open(ms, seq, names, LISTPACK_FRAME + integer_bytes(pairs) + 2 + names_size)
-        base = len(words) - _WORDS
-        if not opens_node:
-            set_word(words, base + 2, ms)
-            set_word(words, base + 3, seq)
-            add_word(words, base + _TAKEN, 1)
-            add_word(words, base + _LIVE, 1)
-        size = 2 + integer_bytes(signed_difference(ms, word_at(words, base)))
-        size += integer_bytes(signed_difference(seq, word_at(words, base + 1)))
-        size += word_at(found.words, VALUES_SIZE)
-        parts = 3 + pairs
-        if not found.same and not opens_node:
-            size += names_size + integer_bytes(pairs)
-            parts += pairs + 1
-        add_word(words, base + _SIZE, size + integer_bytes(parts))
+            found.same = True
+        grow(self._words, len(self._words) - NODE_WORDS, ms, seq, found.words, found.same)
 
     def _open(self, ms: int, seq: int, names: bytes, size: int) -> None:
         words = self._words
@@ -197,9 +186,9 @@ class NodeIndex:
         if newest >= 0 and self.last(newest - self.gone) >= (ms, seq):
             # Only after XSETID went back below entries that are gone: ranges of nodes stay apart.
             before = id_before(ms, seq)
-            set_word(words, newest * _WORDS + 2, before[0])
-            set_word(words, newest * _WORDS + 3, before[1])
-        for word in (ms, seq, ms, seq, 1, 1, size):
+            set_word(words, newest * NODE_WORDS + LAST_MS, before[0])
+            set_word(words, newest * NODE_WORDS + LAST_SEQ, before[1])
+        for word in (ms, seq, ms, seq, 0, 0, size):
             push_word(words, word)
         self.names.append(names)
 
@@ -215,12 +204,12 @@ class NodeIndex:
         """A live entry went away; its node ``stays`` when it was its last (rule 2)."""
         node = self._node_of(ms, seq)
         at = self._at(node)
-        self._words[at + _LIVE] -= 1
-        if self._words[at + _LIVE] == 0 and not stays:
+        self._words[at + LIVE] -= 1
+        if self._words[at + LIVE] == 0 and not stays:
             if node == 0:
                 self._leave(1)
             else:
-                del self._words[at : at + _WORDS]
+                del self._words[at : at + NODE_WORDS]
                 del self.names[self.gone + node]
 
     def trim_through(self, ms: int, seq: int, gone: int) -> None:
@@ -228,17 +217,17 @@ class NodeIndex:
         node = 0
         words = self._words
         while node < len(self) and self.last(node) <= (ms, seq):
-            gone -= words[self._at(node) + _LIVE]
+            gone -= words[self._at(node) + LIVE]
             node += 1
         if gone:
-            words[self._at(node) + _LIVE] -= gone
+            words[self._at(node) + LIVE] -= gone
         self._leave(node)
 
     def _leave(self, nodes: int) -> None:
         """So many of the first are gone."""
         self.gone += nodes
         if 2 * self.gone >= len(self.names):
-            del self._words[: self.gone * _WORDS]
+            del self._words[: self.gone * NODE_WORDS]
             del self.names[: self.gone]
             self.gone = 0
 
@@ -256,7 +245,7 @@ class NodeIndex:
         low, high = 0, len(self) - 1
         while low < high:
             middle = (low + high) // 2
-            at = self._at(middle) + 2
+            at = self._at(middle) + LAST_MS
             found = word_at(words, at)
             if found < ms or (found == ms and word_at(words, at + 1) < seq):
                 low = middle + 1

@@ -18,6 +18,12 @@ CONTENT, PAIRS, NAMES_SIZE, VALUES_SIZE = range(4)
 
 WORDS = 4
 
+FIRST_MS, FIRST_SEQ, LAST_MS, LAST_SEQ, TAKEN, LIVE, SIZE = range(7)
+"""The words of a node (nodes.py): the id that it was opened with, the last that it took, how many
+entries it took, how many of them live, its bytes."""
+
+NODE_WORDS = 7
+
 
 def integer_bytes(value: int) -> int:
     """Bytes of a listpack element that holds the integer ``value``, backlen included."""
@@ -98,3 +104,31 @@ def weigh(wire: bytearray, start: int, end: int, names: bytes, found: array[int]
     found[CONTENT], found[PAIRS] = content, pairs
     found[NAMES_SIZE], found[VALUES_SIZE] = names_size, values_size
     return same and ahead == len(names) and pairs > 0
+
+
+def grow(words: array[int], at: int, ms: int, seq: int, found: array[int], same: bool) -> None:
+    """Let the node whose words begin at ``at`` take one more entry, of which `weigh` has ``found`` this;
+    ``same`` when its field names are the node's own.
+
+    >>> words = array("Q", (5, 0, 5, 0, 1, 1, 30))
+    >>> grow(words, 0, 5, 1, array("Q", (6, 1, 6, 2)), True)
+    >>> list(words)
+    [5, 0, 5, 1, 2, 2, 40]
+    """
+    assert 0 <= at <= len(words) - NODE_WORDS
+    pairs = found[PAIRS]
+    size = 2 + integer_bytes(_signed(ms - words[at + FIRST_MS])) + found[VALUES_SIZE]
+    size += integer_bytes(_signed(seq - words[at + FIRST_SEQ]))
+    parts = 3 + pairs  # flags, ms and seq of the id, values
+    if not same:
+        size += found[NAMES_SIZE] + integer_bytes(pairs)
+        parts += pairs + 1
+    words[at + LAST_MS], words[at + LAST_SEQ] = ms, seq
+    words[at + TAKEN] += 1
+    words[at + LIVE] += 1
+    words[at + SIZE] += size + integer_bytes(parts)
+
+
+def _signed(difference: int) -> int:
+    """The difference of two unsigned words as a signed one keeps it."""
+    return (difference + 2**63) % 2**64 - 2**63

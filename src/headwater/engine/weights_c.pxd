@@ -109,3 +109,26 @@ cdef inline bint weigh(
     words = <u64 *>found.data.as_voidptr
     words[0], words[1], words[2], words[3] = content, pairs, names_size, values_size
     return same and left == 0 and pairs > 0
+
+
+cdef inline int grow(
+    array.array words, Py_ssize_t at, u64 ms, u64 seq, array.array found, bint same
+) except -1:
+    cdef u64 *node
+    cdef const u64 *weights
+    cdef u64 size, parts
+    if not 0 <= at <= len(words) - 7 or len(found) < 4:
+        beyond(b"beyond the words")
+    node = <u64 *>words.data.as_voidptr + at
+    weights = <const u64 *>found.data.as_voidptr
+    size = 2 + integer_bytes(<long long>(ms - node[0])) + integer_bytes(<long long>(seq - node[1]))
+    size += weights[3]
+    parts = 3 + weights[1]
+    if not same:
+        size += weights[2] + integer_bytes(weights[1])
+        parts += weights[1] + 1
+    node[2], node[3] = ms, seq
+    node[4] += 1
+    node[5] += 1
+    node[6] += size + integer_bytes(parts)
+    return 0

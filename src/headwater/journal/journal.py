@@ -105,7 +105,8 @@ class Journal:
         self._flusher: Flusher | None = None
         self._reserve = Reserve(files, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
-        self._admitted = -1
+        self.allowance = -1
+        """So many bytes of a turn's groups are admitted without being asked for."""
         self._file = JournalFile(0, 0)
         self._end = 0
         self._before = 0
@@ -187,7 +188,7 @@ class Journal:
 
         Allocates when the reserve is too small. Raises `NodePoisoned`.
         """
-        if nbytes <= self._admitted:
+        if nbytes <= self.allowance:
             return None
         self._check()
         if nbytes > MAX_RECORD_GROUP_BYTES:
@@ -199,7 +200,7 @@ class Journal:
     def _measure(self) -> None:
         """Whatever fits in the rest of this file or in the next fits, however it is divided."""
         here = self._file.size - self._end - 2 * SYNCED_GROUP_BYTES
-        self._admitted = -1 if self.failure is not None else max(here, self._reserve.room())
+        self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -389,7 +390,7 @@ class Journal:
                 "have run that are not durable, so nothing more is answered from this state. See "
                 "to the disk and restart: what was acknowledged is in the journal."
             )
-        self._admitted = -1
+        self.allowance = -1
 
     def _fail(self, error: BaseException) -> NoReturn:
         """Poisoned, whatever it was: after an interruption nobody knows what has been written."""

@@ -1,5 +1,6 @@
 cimport cython
-from headwater.memory_c cimport append_bytes, cut, resize, set_u32, set_u64
+from headwater.journal.checksum_c cimport extend
+from headwater.memory_c cimport append_bytes, resize, set_u32, set_u64, u32
 
 cdef long long MAX_RECORD_GROUP_BYTES
 cdef bytes _BLANK
@@ -8,7 +9,7 @@ cdef bytes _BLANK
 @cython.locals(mark=Py_ssize_t)
 cpdef Py_ssize_t begin_group(bytearray buffer) except -1
 
-@cython.locals(end=Py_ssize_t, length=long)
+@cython.locals(end=Py_ssize_t, length=Py_ssize_t)
 cpdef bint seal_group(
-    bytearray buffer, Py_ssize_t mark, unsigned long long turn, unsigned long long now_ms, seed
+    bytearray buffer, Py_ssize_t mark, unsigned long long turn, unsigned long long now_ms, u32 seed
 ) except -1

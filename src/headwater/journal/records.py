@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from google_crc32c import extend
+import google_crc32c
 
 from headwater.limits import MAX_RECORD_GROUP_BYTES
 
@@ -47,8 +47,9 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_bytes, cut, resize, set_u32, set_u64
+if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
+    from headwater.journal.checksum import extend
+    from headwater.memory import append_bytes, resize, set_u32, set_u64
 
 FORMAT_VERSION = 1
 ENGINE_KINDS = 0x10
@@ -135,7 +136,7 @@ def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) 
     set_u32(buffer, mark, length)
     set_u64(buffer, mark + 8, turn)
     set_u64(buffer, mark + 16, now_ms)
-    set_u32(buffer, mark + 4, extend(seed ^ length, cut(buffer, mark + 8, end)))
+    set_u32(buffer, mark + 4, extend(seed ^ length, buffer, mark + 8, end))
     return True
 
 
@@ -180,7 +181,7 @@ def read_groups(data: memoryview, offset: int, *, seed: int, turn: int = 0) -> I
         end = offset + GROUP_HEADER_BYTES + length
         if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > size or group_turn < turn:
             return
-        if extend(seed ^ length, bytes(data[offset + 8 : end])) != checksum:
+        if google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) != checksum:
             return
         yield Group(group_turn, now_ms, data[offset + GROUP_HEADER_BYTES : end], offset, end)
         offset, turn = end, group_turn
@@ -199,7 +200,7 @@ def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0) -> str:
         return f"a record of length {length}, more than the limit of {MAX_RECORD_GROUP_BYTES}"
     if end > size:
         return f"a record of length {length}, which runs past the end of the file at {size}"
-    found = extend(seed ^ length, bytes(data[offset + 8 : end]))
+    found = google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end]))
     if found != checksum:
         return f"a record with checksum {checksum:08x} whose bytes have {found:08x}"
     return f"a record of turn {group_turn} after one of turn {turn}"
@@ -267,6 +268,6 @@ def holds_group(data: memoryview, offset: int, stop: int, *, seed: int, turn: in
         allowed -= length
         if allowed < 0:
             return False
-        if extend(seed ^ length, bytes(data[start + 8 : end])) == checksum:
+        if google_crc32c.extend(seed ^ length, bytes(data[start + 8 : end])) == checksum:
             return True
     return False

@@ -9,11 +9,13 @@ cdef class TurnRecords:
     cdef public object journal
     cdef public long long turn
     cdef public object admission
-    cdef object _seed
+    cdef unsigned int _seed
+    cdef long long _allowance
     cdef bint _awaited
 
     cpdef Py_ssize_t begin(self) except -1
     cpdef seal(self, Py_ssize_t mark, long long now_ms)
     cpdef seal_unawaited(self, Py_ssize_t mark, long long now_ms)
+    cpdef admit(self, Py_ssize_t size)
     cpdef commit(self)
     cpdef drop(self)

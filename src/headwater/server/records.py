@@ -25,8 +25,9 @@ class TurnRecords:
         self.facts.muted = journal is None
         self.journal = journal
         self.turn = 0 if journal is None else journal.recovery.last_turn
-        self.admission: Admission = always_admitted if journal is None else journal.admits
+        self.admission: Admission = always_admitted if journal is None else self.admit
         self._seed = 0 if journal is None else journal.seed
+        self._allowance = -1
         self._awaited = False
         """Somebody's reply waits for what was sealed."""
 
@@ -46,6 +47,16 @@ class TurnRecords:
         if not self.facts.muted:
             seal_group(self.facts.data, mark, self.turn, now_ms, self._seed)
 
+    def admit(self, size: int) -> str | None:
+        """None when the journal takes ``size`` bytes of facts, all of the turn so far included, else the
+        reason why not: asked of it only for more than it has allowed."""
+        if size <= self._allowance:
+            return None
+        assert self.journal is not None
+        reason = self.journal.admits(size)
+        self._allowance = self.journal.allowance
+        return reason
+
     def holds_facts(self) -> bool:
         """Whether this turn has written anything so far, in groups that are sealed or open."""
         return len(self.facts.data) > GROUP_HEADER_BYTES
@@ -60,6 +71,7 @@ class TurnRecords:
             self.drop()
             return
         self.journal.commit(self.facts.data, sync=self._awaited)
+        self._allowance = self.journal.allowance
         self._awaited = False
 
     def drop(self) -> None:

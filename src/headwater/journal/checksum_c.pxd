@@ -1,0 +1,51 @@
+# The function of checksum.py in C: the processor's own instruction where there is one.
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from headwater.memory_c cimport beyond, u32
+
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    #define HEADWATER_CRC_INSTRUCTION 1
+    __attribute__((target("sse4.2")))
+    static uint32_t headwater_crc_fast(uint32_t crc, const unsigned char *at, size_t count) {
+        uint64_t wide = crc, word;
+        for (; count >= 8; count -= 8, at += 8) {
+            memcpy(&word, at, 8);
+            wide = __builtin_ia32_crc32di(wide, word);
+        }
+        crc = (uint32_t)wide;
+        for (; count; count--) crc = __builtin_ia32_crc32qi(crc, *at++);
+        return crc;
+    }
+    #endif
+    static uint32_t headwater_crc_table[256];
+    static uint32_t headwater_crc_slow(uint32_t crc, const unsigned char *at, size_t count) {
+        if (!headwater_crc_table[1]) {
+            for (uint32_t byte = 0; byte < 256; byte++) {
+                uint32_t value = byte;
+                for (int bit = 0; bit < 8; bit++)
+                    value = value & 1 ? (value >> 1) ^ 0x82F63B78u : value >> 1;
+                headwater_crc_table[byte] = value;
+            }
+        }
+        for (; count; count--) crc = (crc >> 8) ^ headwater_crc_table[(crc ^ *at++) & 255];
+        return crc;
+    }
+    static uint32_t headwater_crc(uint32_t crc, const char *at, size_t count) {
+        const unsigned char *bytes = (const unsigned char *)at;
+    #ifdef HEADWATER_CRC_INSTRUCTION
+        if (__builtin_cpu_supports("sse4.2")) return ~headwater_crc_fast(~crc, bytes, count);
+    #endif
+        return ~headwater_crc_slow(~crc, bytes, count);
+    }
+    """
+    u32 _crc "headwater_crc"(u32 crc, const char *at, size_t count) noexcept
+
+
+cdef inline u32 extend(u32 crc, bytearray source, Py_ssize_t start, Py_ssize_t end) except? 0:
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        beyond(b"beyond the buffer")
+    return _crc(crc, PyByteArray_AS_STRING(source) + start, end - start)

@@ -1,0 +1,36 @@
+"""A group's checksum is CRC-32C, whoever computes it."""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+import google_crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_group
+
+
+@given(
+    ahead=st.binary(max_size=20),
+    facts=st.binary(min_size=1, max_size=300) | st.integers(1, 5000).map(bytes),
+    turn=st.integers(0, 2**64 - 1),
+    now_ms=st.integers(0, 2**64 - 1),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_group_is_sealed_with_the_checksum_that_the_library_computes(
+    ahead: bytes, facts: bytes, turn: int, now_ms: int, seed: int
+) -> None:
+    # Given a group of any length at any place of the buffer
+    buffer = bytearray(ahead)
+    mark = begin_group(buffer)
+    buffer += facts
+
+    # When it is sealed
+    assert seal_group(buffer, mark, turn, now_ms, seed)
+
+    # Then its header holds the checksum of all behind it, begun with seed XOR length
+    length, checksum, *times = unpack_from("<IIQQ", buffer, mark)
+    assert (length, times) == (len(facts), [turn, now_ms])
+    assert checksum == google_crc32c.extend(seed ^ length, bytes(buffer[mark + 8 :]))
+    assert len(buffer) == mark + GROUP_HEADER_BYTES + len(facts)
