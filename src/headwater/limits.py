@@ -82,9 +82,9 @@ BLOCK_MAX_BYTES = 64 * 1024
 """Bytes of entries in a block, unless one entry takes more. A block grows as entries come, so that
 100,000 small streams stay small; reading one entry of a sealed block costs its decompression, 0.1 ms."""
 
-STREAM_HOT_BYTES = 64 * 1024 * 1024
+STREAM_HOT_BYTES = 256 * 1024 * 1024
 """How much of a store's newest entries stays as it was written, beyond which blocks are sealed: the
-last quarter of a million of 250 bytes, more than consumers that keep up ever read. Precedent: none."""
+last million of 250 bytes, more than consumers that keep up ever read. Precedent: none."""
 
 SEALED_LEAST_BYTES = 4 * 1024
 """Smaller blocks are never sealed: the objects of a sealed one take half a KiB themselves."""
