@@ -13,12 +13,13 @@ cdef Py_ssize_t _FIRST_ROOM
 @cython.final
 cdef class EntryLog:
     cdef public list blocks
+    cdef EntryBlock _tail
     cdef public Py_ssize_t length
     cdef public Sealing sealing
 
     @cython.locals(block=EntryBlock)
     cdef EntryBlock _own(self, Py_ssize_t at)
-    @cython.locals(block=EntryBlock, last=Py_ssize_t, need=Py_ssize_t)
+    @cython.locals(block=EntryBlock, need=Py_ssize_t)
     cpdef int append(
         self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t pairs
     ) except -1

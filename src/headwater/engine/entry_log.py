@@ -47,6 +47,8 @@ class EntryLog:
 
     def __init__(self, sealing: Sealing | None = None) -> None:
         self.blocks: list[EntryBlock] = []
+        self._tail: EntryBlock | None = None
+        """The last block, if it was the last one to be changed."""
         self.length = 0
         self.sealing = sealing if sealing is not None else Sealing()
 
@@ -60,6 +62,7 @@ class EntryLog:
 
     def _own(self, at: int) -> EntryBlock:
         """Block number ``at``, to be changed."""
+        self._tail = None
         block = self.blocks[at]
         if block.shared:
             block = self.blocks[at] = block.copy()
@@ -69,13 +72,9 @@ class EntryLog:
         """Add an entry behind all others; its ``pairs`` fields and values are the bytes of ``wire``
         from ``start`` to ``end``-1, in RESP."""
         need = ENTRY_HEADER_BYTES + end - start
-        last = len(self.blocks) - 1
-        if last >= 0:
-            block = self.blocks[last]
-            if len(block.data) + need > block.room:
-                block = self._open(need)
-        else:
-            block = self._open(need)
+        block = self._tail
+        if block is None or len(block.data) + need > block.room:
+            block = self._tail = self._open(need)
         push_offset(block.offsets, len(block.data))
         push_id(block.ids, ms, seq)
         append_entry(block.data, ms, seq, pairs * 2, wire, start, end)
@@ -149,6 +148,7 @@ class EntryLog:
     def trim_through(self, ms: int, seq: int) -> int:
         """Remove all entries whose id is at most ``ms-seq``; how many lived."""
         gone = 0
+        self._tail = None
         at = self._block_of(ms, seq)
         for block in self.blocks[:at]:
             gone += block.live

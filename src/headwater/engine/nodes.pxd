@@ -25,6 +25,7 @@ cdef class Weighing:
 cdef class NodeIndex:
     cdef public array.array _words
     cdef public list names
+    cdef bytes _newest
     cdef public Py_ssize_t gone
     cdef Weighing _weighing
 
@@ -44,7 +45,7 @@ cdef class NodeIndex:
     ) except -1
     @cython.locals(words=array.array, newest=Py_ssize_t)
     cdef int _open(self, u64 ms, u64 seq, bytes names, u64 size) except -1
-    @cython.locals(found=Weighing, names=bytes)
+    @cython.locals(found=Weighing)
     cdef Weighing _weigh(self, bytearray wire, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(
         words=array.array, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, at=Py_ssize_t,

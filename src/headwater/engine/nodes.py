@@ -98,6 +98,8 @@ class NodeIndex:
         """Seven a node, see `headwater.engine.weights`."""
         self.names: list[bytes] = []
         """Field names that each node was opened with, in RESP; nodes with the same names share them."""
+        self._newest: bytes | None = None
+        """The last of them, if they were looked at since that last changed."""
         self.gone = 0
         """Nodes in front, less than half, that are gone and still take their place: a trim of the
         first of many must not move all others."""
@@ -191,12 +193,14 @@ class NodeIndex:
         for word in (ms, seq, ms, seq, 0, 0, size):
             push_word(words, word)
         self.names.append(names)
+        self._newest = names
 
     def _weigh(self, wire: bytearray, start: int, end: int) -> Weighing:
         """Look at an entry of these fields."""
         found = self._weighing
-        names = self.names[len(self.names) - 1] if self.names else b""
-        found.same = weigh(wire, start, end, names, found.words)
+        if self._newest is None:
+            self._newest = self.names[len(self.names) - 1] if self.names else b""
+        found.same = weigh(wire, start, end, self._newest, found.words)
         found.index, found.wire, found.start, found.end = self, wire, start, end
         return found
 
@@ -211,6 +215,7 @@ class NodeIndex:
             else:
                 del self._words[at : at + NODE_WORDS]
                 del self.names[self.gone + node]
+                self._newest = None
 
     def trim_through(self, ms: int, seq: int, gone: int) -> None:
         """The ``gone`` live entries up to ``ms-seq`` went away, and all nodes that end there."""
@@ -226,6 +231,7 @@ class NodeIndex:
     def _leave(self, nodes: int) -> None:
         """So many of the first are gone."""
         self.gone += nodes
+        self._newest = None
         if 2 * self.gone >= len(self.names):
             del self._words[: self.gone * NODE_WORDS]
             del self.names[: self.gone]
