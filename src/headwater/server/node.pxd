@@ -46,13 +46,14 @@ cdef class Node:
     cdef public TurnClock times
     cdef Arguments _arguments
     cdef object _session_ids
-    cdef public dict _changed
+    cdef public list _changed
     cdef public object sealer
     cdef public double _seen_deadline
     cdef long long _generation
     cdef list _resumed
 
     cpdef _run_turn(self, ready)
+    cpdef int wrote_to(self, Session session) except -1
     @cython.locals(session=Session)
     cdef _serve(self, ready)
     cdef int _check_process(self) except -1

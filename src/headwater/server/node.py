@@ -115,7 +115,7 @@ class Node:
         self.output_ahead_bytes = self.query_buffer_limit = 0
         self.sealer = Sealer(self)
         self.adopt_limits()
-        self._changed: dict[Session, None] = {}
+        self._changed: list[Session] = []
         """Sessions that this turn wrote to."""
         self._seen_deadline = inf
         self._generation = FAMILY.generation
@@ -200,8 +200,10 @@ class Node:
         return None if deadline == inf else deadline
 
     def wrote_to(self, session: Session) -> None:
-        """A session that is not being served was given output."""
-        self._changed[session] = None
+        """A session was given output, or is to be closed."""
+        if not session.changed:
+            session.changed = True
+            self._changed.append(session)
 
     def close(self) -> None:
         """A clean stop: the last seen times and the journal's end are written and synced."""
@@ -270,8 +272,9 @@ class Node:
                 "Open the store again: what was answered is in its journal"
             )
         self.records.drop()
-        self._changed = {}
+        self._changed = []
         for session in self.sessions.values():
+            session.changed = False
             session.outbox.clear()
             session.pushes.clear()
             session.closing = True
@@ -299,7 +302,7 @@ class Node:
             session.closing = True
         if len(self.records.facts.data) > facts_mark:
             session.wrote_turn = self.records.turn
-        self._changed[session] = None
+        self.wrote_to(session)
 
     def _drain_resumed(self) -> None:
         """Sessions that were unblocked go on with what they had sent meanwhile."""
@@ -349,7 +352,7 @@ class Node:
 
     def _finish(self) -> None:
         """Commit the turn and release what it wrote."""
-        changed, self._changed = self._changed, {}
+        changed, self._changed = self._changed, []
         try:
             if self.poisoned is None:
                 self._commit()
@@ -359,6 +362,7 @@ class Node:
                 session.outbox.clear()
                 session.closing = True
         for session in changed:
+            session.changed = False
             if not session.closed and (session.release() or session.closing):
                 session.on_output(session)
         if self.keyspace.garbage:

@@ -45,6 +45,7 @@ cdef class Session:
     cdef public str reply_mode
     cdef public bint monitoring
     cdef public long long spent_ns
+    cdef public bint changed
     cdef public long long wrote_turn
     cdef public Arguments postponed
     cdef public object driver

@@ -86,6 +86,8 @@ class Session:
         """This client is shown every command that runs (MONITOR)."""
         self.spent_ns = 0
         """How long the command that this client waits in had run before."""
+        self.changed = False
+        """It is among those that the turn under way has given output to."""
         self.wrote_turn = 0
         """The last turn in which this client changed anything."""
         self.postponed: Arguments | None = None
