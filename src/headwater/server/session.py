@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from headwater.server.waiting import Waiter
 
 
+def _call_of(node: Node, reply: ReplyWriter) -> Call:
+    """What a client's commands run in."""
+    call = Call(node.keyspace, reply)
+    call.admission, call.settings, call.draw = node.records.admission, node.settings, randrange
+    return call
+
+
 class Session:
     """A connection's state. Made by `Node.connect`, ended by `Node.close_session`.
 
@@ -53,10 +60,7 @@ class Session:
         self.outbox = bytearray()
         self.released = bytearray()
         self.reply = ReplyWriter(self.outbox)
-        self.call = Call(node.keyspace, self.reply)
-        self.call.admission = node.records.admission
-        self.call.settings = node.settings
-        self.call.draw = randrange
+        self.call = _call_of(node, self.reply)
         self.released_bytes = self.taken_bytes = 0
         """Of all output; a turn counts the first, whoever gives it to the client the second."""
         self.pushes = bytearray()
