@@ -105,9 +105,7 @@ class Journal:
         self._flusher: Flusher | None = None
         self._reserve = Reserve(files, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
-        self.allowance = (
-            -1
-        )  # So many bytes of a turn's groups are admitted without being asked for.
+        self.allowance = -1  # bytes of a turn's groups that need not be asked for
         self._file = JournalFile(0, 0)
         self._end = 0
         self._before = 0
