@@ -20,6 +20,7 @@ from types import (
 from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.nodes import Weighing
 from headwater.engine.sealing import Sealing
 
 DEFAULT_SAMPLES = 128
@@ -44,6 +45,7 @@ _OUTSIDE = (
     Database,
     FactBuffer,
     Sealing,
+    Weighing,
 )
 """What a value refers to and does not own."""
 

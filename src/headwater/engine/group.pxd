@@ -39,7 +39,7 @@ cdef class ConsumerGroup:
     cpdef bint owns(self, Consumer consumer, u64 ms, u64 seq) except -1
     @cython.locals(
         stream=Stream, read="long long", last=tuple, done=Py_ssize_t, span=Span, at=Py_ssize_t,
-        ids=array.array, counted=bint,
+        ids=array.array, counted=bint, left="long long",
     )
     cpdef long long entries_read_after(self, list spans, long long count) except? -1
     cpdef see(self, Consumer consumer, long long now_ms)

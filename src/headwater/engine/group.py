@@ -127,7 +127,8 @@ class ConsumerGroup:
             for at in range(span.first, span.end):
                 counted = read != UNKNOWN and not stream.has_tombstone_from(last[0], last[1])
                 if counted and last >= stream.log.first():
-                    return min(read + count - done, MAX_ENTRIES_COUNT)
+                    left = count - done
+                    return read + left if read < MAX_ENTRIES_COUNT - left else MAX_ENTRIES_COUNT
                 if ids is None:
                     ids = span.block.known_ids()
                 last = (word_at(ids, 2 * at), word_at(ids, 2 * at + 1))
