@@ -89,8 +89,10 @@ class Handling:
         self.threads_busy += 1
         future = self._threads.submit(context.run, self.consumer.call, message, held.delivery)
         loop = asyncio.get_running_loop()
+        outcome = asyncio.wrap_future(future)
+        # Told after the outcome is: whoever sees no thread busy finds what the last one has done.
         future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
-        return await asyncio.wrap_future(future)
+        return await outcome
 
     def _thread_ended(self) -> None:
         self.threads_busy -= 1
