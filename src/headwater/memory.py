@@ -267,19 +267,19 @@ def put_records(
 
 def word_at(words: array[int], at: int) -> int:
     """Word number ``at``, which is there."""
-    assert 0 <= at < len(words)
+    assert at >= 0  # the array asserts the other bound
     return words[at]
 
 
 def set_word(words: array[int], at: int, value: int) -> None:
     """Let word number ``at``, which is there, be ``value``."""
-    assert 0 <= at < len(words)
+    assert at >= 0
     words[at] = value
 
 
 def add_word(words: array[int], at: int, more: int) -> None:
     """Let word number ``at``, which is there, be greater by ``more``."""
-    assert 0 <= at < len(words)
+    assert at >= 0
     words[at] += more
 
 
@@ -308,7 +308,7 @@ def remove_words(words: array[int], at: int, count: int) -> None:
 
 def offset_at(offsets: array[int], at: int) -> int:
     """Offset number ``at``, which is there."""
-    assert 0 <= at < len(offsets)
+    assert at >= 0
     return offsets[at]
 
 

@@ -19,6 +19,7 @@ cdef class EntryLog:
 
     @cython.locals(block=EntryBlock)
     cdef EntryBlock _own(self, Py_ssize_t at)
+    cdef int _check_tail(self) except -1
     @cython.locals(block=EntryBlock, need=Py_ssize_t)
     cpdef int append(
         self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t pairs

@@ -48,7 +48,7 @@ class EntryLog:
     def __init__(self, sealing: Sealing | None = None) -> None:
         self.blocks: list[EntryBlock] = []
         self._tail: EntryBlock | None = None
-        """The last block, if it was the last one to be changed."""
+        """The last block, if it is known."""
         self.length = 0
         self.sealing = sealing if sealing is not None else Sealing()
 
@@ -62,11 +62,16 @@ class EntryLog:
 
     def _own(self, at: int) -> EntryBlock:
         """Block number ``at``, to be changed."""
-        self._tail = None
         block = self.blocks[at]
         if block.shared:
+            self._tail = None
             block = self.blocks[at] = block.copy()
         return block
+
+    def _check_tail(self) -> None:
+        """Blocks are gone, the last one among them perhaps."""
+        if not self.blocks or self.blocks[len(self.blocks) - 1] is not self._tail:
+            self._tail = None
 
     def append(self, ms: int, seq: int, wire: bytearray, start: int, end: int, pairs: int) -> None:
         """Add an entry behind all others; its ``pairs`` fields and values are the bytes of ``wire``
@@ -141,6 +146,7 @@ class EntryLog:
         self.length -= 1
         if block.live == 0:
             del self.blocks[at]
+            self._check_tail()
         elif block.outweighed():
             block.compact()
         return True
@@ -148,7 +154,6 @@ class EntryLog:
     def trim_through(self, ms: int, seq: int) -> int:
         """Remove all entries whose id is at most ``ms-seq``; how many lived."""
         gone = 0
-        self._tail = None
         at = self._block_of(ms, seq)
         for block in self.blocks[:at]:
             gone += block.live
@@ -166,6 +171,7 @@ class EntryLog:
                 del self.blocks[0]
             elif block.outweighed():
                 block.compact()
+        self._check_tail()
         self.length -= gone
         return gone
 

@@ -189,6 +189,8 @@ class Scanner:
     def _refusal(self, text: str) -> ProtocolError:
         """The error of this call of `next` and of all that follow."""
         self._error = text
+        self._starts = self._ends = _NO_OFFSETS
+        self._index = 0
         return ProtocolError(text)
 
     def _bulks(self, arguments: Arguments) -> bool:

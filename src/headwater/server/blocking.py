@@ -141,6 +141,6 @@ class BlockedClients:
             session.wrote_turn = records.turn
             self._leave(waiter)
             return False
-        waiter.wait.at_timeout = again.at_timeout
+        waiter.wait.at_timeout, waiter.wait.group = again.at_timeout, again.group
         self._waiting.recheck(waiter, again.recheck_at_ms)
         return True

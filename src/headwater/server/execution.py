@@ -128,7 +128,11 @@ def _failed(
     error: CommandError,
 ) -> None:
     """A command that was found has ended with an error."""
-    took = passed_ns() - began if node.observer.timing else 0
+    took = 0
+    node.times.ended_ns = 0
+    if node.observer.timing:
+        node.times.ended_ns = passed_ns()
+        took = node.times.ended_ns - began
     if node.keyspace.events:  # it may have missed a key
         node.pubsub.publish_events(session)
     node.observer.failed(session, known.name, arguments, took, error)

@@ -42,11 +42,11 @@ class EpollLoop(Driver):
     """The loop where there is epoll: one reader of asyncio for all sockets together."""
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
-        super().__init__(node, on_stop=on_stop)
         self._epoll = select.epoll()
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """For output that another thread has released while the loop waits here."""
         self._epoll.register(self._waker, select.EPOLLIN)
+        super().__init__(node, on_stop=on_stop)
         self._asyncio.add_reader(self._epoll.fileno(), self._on_ready)
 
     def stop(self) -> None:
@@ -60,9 +60,9 @@ class EpollLoop(Driver):
         timers and at new connections."""
         began = passed_seconds()
         wait = 0.0
-        while self._one_turn(wait):
+        while not self._stopped and self._one_turn(wait):
             now = passed_seconds()
-            if now - began > LOOP_HOLD_SECONDS or self._stopped or self._unstalled:
+            if now - began > LOOP_HOLD_SECONDS or self._unstalled:
                 return
             wait = LOOP_HOLD_SECONDS
             if self._timer is not None and self._timer_at - now < wait:

@@ -24,8 +24,6 @@ cdef class Node:
     cdef public object access
     cdef public object clock
     cdef public object lock
-    cdef object _acquire
-    cdef object _release
     cdef public StreamSettings settings
     cdef public TurnRecords records
     cdef public long long started_ms

@@ -87,7 +87,6 @@ class Node:
         self.access = access if access is not None else AccessControl(self.config)
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.lock = threading.RLock()
-        self._acquire, self._release = self.lock.acquire, self.lock.release
         self.settings = self.config.stream_settings()
         self.records = TurnRecords(self.keyspace.facts, journal)
         self.started_ms = self.keyspace.opened_ms = self.clock.now_ms()
@@ -169,21 +168,19 @@ class Node:
 
     def _run_turn(self, ready: Iterable[Session] | None) -> None:
         self._check_process()
-        self._acquire()  # as `with self.lock`, at half the cost
-        try:
+        with self.lock:
             self._check_journal()
             self.records.turn += 1
             self.times.begin_turn()
-            if ready is not None:
-                self._serve(ready)
-            elif self.poisoned is None:
-                self._do_what_is_due()
-            self._finish()
-        except BaseException as error:
-            self._break_off(error)
-            raise
-        finally:
-            self._release()
+            try:
+                if ready is not None:
+                    self._serve(ready)
+                elif self.poisoned is None:
+                    self._do_what_is_due()
+                self._finish()
+            except BaseException as error:
+                self._break_off(error)
+                raise
 
     def next_deadline(self) -> float | None:
         """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
@@ -232,8 +229,10 @@ class Node:
         if self.keyspace.iid_deadlines.notes and self.poisoned is None:
             # An embedded store has nobody who ticks while it is idle.
             forget_iids(self.keyspace, self.records, self.clock.now_ms())
+            self.times.ended_ns = 0
         if self.times.turn_began >= self.pause.until:
             self.blocked.end_pause()
+            self.times.ended_ns = 0
         for session in ready:
             self._drain(session)
         self._drain_resumed()
@@ -249,6 +248,7 @@ class Node:
         self.blocked.run_due()
         self.blocked.serve_signalled()
         self.blocked.end_timed_out()
+        self.times.ended_ns = 0
         self._drain_resumed()
         self._record_seen()
 
@@ -286,20 +286,21 @@ class Node:
         room = self.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
         session.stalled = False
         facts_mark = len(self.records.facts.data)
-        try:
-            if session.postponed is not None:
-                postponed, session.postponed = session.postponed, None
-                self.run(session, postponed)
-            while session.blocked is None and not session.closing:
-                if len(session.outbox) > room and session.kind != "embedded":
-                    session.stalled = True
-                    break
+        if session.postponed is not None:
+            postponed, session.postponed = session.postponed, None
+            self.run(session, postponed)
+        while session.blocked is None and not session.closing:
+            if len(session.outbox) > room and session.kind != "embedded":
+                session.stalled = True
+                break
+            try:
                 if not session.scanner.next(self._arguments):
                     break
-                self.run(session, self._arguments)
-        except ProtocolError as error:
-            session.reply.error(f"ERR {error}")
-            session.closing = True
+            except ProtocolError as error:
+                session.reply.error(f"ERR {error}")
+                session.closing = True
+                break
+            self.run(session, self._arguments)
         if len(self.records.facts.data) > facts_mark:
             session.wrote_turn = self.records.turn
         self.wrote_to(session)

@@ -15,6 +15,7 @@ cdef class TurnClock:
     cdef public long long ended_ns
     cdef public long long now_ms
 
+    @cython.locals(wall="long long")
     cpdef int begin_turn(self) except -1
     cpdef int begin_command(self) except -1
     cpdef int begin_again(self) except -1

@@ -46,10 +46,12 @@ class TurnClock:
 
     def begin_turn(self) -> None:
         """A turn begins."""
+        # The time of day first: whatever comes between dates a turn back, never ahead.
+        wall = wall_ns()
         self.ended_ns = passed_ns()
         if self._is_system:
             self.turn_began = self.ended_ns / _NS_A_SECOND
-            self._wall_ahead_ns = wall_ns() - self.ended_ns
+            self._wall_ahead_ns = wall - self.ended_ns
         else:
             self.turn_began = self._clock.monotonic()
 
