@@ -8,7 +8,7 @@ from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.group cimport Consumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.stream cimport Stream
-from headwater.memory_c cimport append_fours, new_words, push_word, u64, word_at
+from headwater.memory_c cimport append_fours, new_words, push_id, push_word, u64, word_at
 from headwater.resp.replies cimport ReplyWriter
 
 cdef array.array _NONE

@@ -28,7 +28,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_fours, new_words, push_word, word_at
+    from headwater.memory import append_fours, new_words, push_id, push_word, word_at
 
 _NONE = array("Q")
 """No claims; nothing is ever added to it."""
@@ -225,8 +225,7 @@ class Delivery(GroupRead):
         wire = self.group.stream.log.get(ms, seq)
         if wire is not None:
             self.wires.append(wire)
-            push_word(claims, ms)
-            push_word(claims, seq)
+            push_id(claims, ms, seq)
             push_word(claims, idle)
             push_word(claims, deliveries)
             size = 0
@@ -262,8 +261,7 @@ class Delivery(GroupRead):
         """The claims as `ConsumerGroup.own` takes them."""
         records = new_words(_NONE, 0)
         for base in range(0, 4 * len(self.wires), 4):
-            push_word(records, word_at(self.claims, base))
-            push_word(records, word_at(self.claims, base + 1))
+            push_id(records, word_at(self.claims, base), word_at(self.claims, base + 1))
             push_word(records, self.call.now_ms)
             push_word(records, counted_once_more(word_at(self.claims, base + 3)))
         return records
@@ -326,16 +324,14 @@ class History(GroupRead):
         at = pel.owned_from(pel.seek(after[0], after[1]), cid) if left else -1
         while at >= 0 and not share.full():
             ms, seq = pel.ms(at), pel.seq(at)
-            push_word(self.ids, ms)
-            push_word(self.ids, seq)
+            push_id(self.ids, ms, seq)
             wire = self.group.stream.log.get(ms, seq)
             self.wires.append(wire)
             if wire is None:
                 share.add(_gone_size((ms, seq)))
             else:
                 share.add(len(wire))
-                push_word(self.records, ms)
-                push_word(self.records, seq)
+                push_id(self.records, ms, seq)
                 push_word(self.records, self.call.now_ms)
                 push_word(self.records, counted_once_more(pel.delivery_count(at)))
             left -= 1

@@ -6,7 +6,7 @@ from headwater.engine.group cimport Consumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
 from headwater.engine.stream cimport Stream
-from headwater.memory_c cimport push_word, u64, word_at
+from headwater.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

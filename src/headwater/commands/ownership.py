@@ -31,7 +31,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import push_word, word_at
+    from headwater.memory import push_id, push_word, word_at
 
 _DEFAULT_AUTOCLAIM_COUNT = 100
 _MAX_AUTOCLAIM_COUNT = (2**63 - 1) // 16
@@ -108,8 +108,7 @@ class _Claims:
         return min_time > 0 and not self.idle_enough(min_time)
 
     def take(self, ms: int, seq: int, wire: bytes, time: int, count: int) -> None:
-        push_word(self.records, ms)
-        push_word(self.records, seq)
+        push_id(self.records, ms, seq)
         push_word(self.records, time)
         push_word(self.records, count)
         self.wires.append(wire)
@@ -194,8 +193,7 @@ def xclaim(call: Call) -> None:
         found = parse_id(arguments.bytes(index))
         if found is None:
             break
-        push_word(ids, found[0])
-        push_word(ids, found[1])
+        push_id(ids, found[0], found[1])
         index += 1
     options = ClaimOptions(arguments, index, call.now_ms)
     for base in range(0, len(ids), 2):

@@ -5,7 +5,7 @@ from headwater.commands.call cimport Call
 from headwater.commands.ids cimport distinct, id_words
 from headwater.engine.group cimport Consumer, ConsumerGroup
 from headwater.engine.stream cimport Stream
-from headwater.memory_c cimport push_word, u64, word_at
+from headwater.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

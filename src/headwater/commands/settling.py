@@ -32,7 +32,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import push_word, word_at
+    from headwater.memory import push_id, push_word, word_at
 
 RELEASES = (b"SILENT", b"FAIL", b"FATAL")
 _MAX_NUMIDS = 2**31 - 1
@@ -147,8 +147,7 @@ def _releases(
 
 
 def _add_record(records: array[int], ms: int, seq: int, count: int) -> None:
-    push_word(records, ms)
-    push_word(records, seq)
+    push_id(records, ms, seq)
     push_word(records, count)
 
 
@@ -314,8 +313,7 @@ def _chosen(ids: array[int], flags: bytearray) -> array[int]:
     chosen = array("Q")
     for number in range(len(flags)):
         if flags[number]:
-            push_word(chosen, word_at(ids, 2 * number))
-            push_word(chosen, word_at(ids, 2 * number + 1))
+            push_id(chosen, word_at(ids, 2 * number), word_at(ids, 2 * number + 1))
     return chosen
 
 

@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.memory_c cimport (
-    append_header, append_part, cut, new_words, push_word, read_id, read_integer, set_word, spells, u64, word_at,
+    append_header, append_part, cut, new_words, push_id, read_id, read_integer, set_word, spells, u64, word_at,
 )
 
 

@@ -30,7 +30,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
         append_part,
         cut,
         new_words,
-        push_word,
+        push_id,
         read_id,
         read_integer,
         set_word,
@@ -205,8 +205,7 @@ class Arguments:
         """
         for index in range(start, end):
             self.find_id(index, 0)
-            push_word(ids, self.ms)
-            push_word(ids, self.seq)
+            push_id(ids, self.ms, self.seq)
 
     def find_wire(self, start: int, end: int) -> None:
         """Put into ``wire_start`` and ``wire_end`` where arguments ``start`` to ``end``-1 stand in the
