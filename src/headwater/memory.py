@@ -317,6 +317,17 @@ def push_offset(offsets: array[int], value: int) -> None:
     offsets.append(value)
 
 
+# --- what is needed soon ------------------------------------------------------------------------
+
+
+def prefetch_end(numbers: array[int]) -> None:
+    """The end of ``numbers`` will be written soon. Compiled, the processor fetches it meanwhile."""
+
+
+def prefetch_bytes_end(data: bytearray) -> None:
+    """The same of bytes."""
+
+
 # --- little-endian numbers in records -----------------------------------------------------------
 
 

@@ -65,6 +65,17 @@ cdef extern from *:
     int beyond "headwater_beyond"(const char *what) except -1
 
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define headwater_prefetch(address) __builtin_prefetch(address, 1)
+    #else
+    #define headwater_prefetch(address) ((void)(address))
+    #endif
+    """
+    void _prefetch "headwater_prefetch"(const char *address) noexcept
+
+
 cdef extern from "Python.h":
     void Py_SET_SIZE(object, Py_ssize_t)
 
@@ -501,6 +512,14 @@ cdef inline int push_offset(array.array offsets, u32 value) except -1:
     array.resize_smart(offsets, size + 1)
     offsets.data.as_uints[size] = value
     return 0
+
+
+cdef inline void prefetch_end(array.array numbers) noexcept:
+    _prefetch(numbers.data.as_chars + len(numbers) * numbers.ob_descr.itemsize)
+
+
+cdef inline void prefetch_bytes_end(bytearray data) noexcept:
+    _prefetch(PyByteArray_AS_STRING(data) + PyByteArray_GET_SIZE(data))
 
 
 cdef inline int put_u8(bytearray target, unsigned char value) except -1:

@@ -186,6 +186,8 @@ def xadd(call: Call) -> None:
     if stream is None and not addition.makes_stream:
         call.reply.nil()
         return
+    if stream is not None:
+        stream.expect_entry()
     if addition.iid is not None:
         addition.iid.choose(arguments, index + 1)
         if stream is not None and addition.iid.repeats(call, stream):

@@ -13,24 +13,25 @@ cdef array.array _NO_OFFSETS
 
 @cython.final
 cdef class EntryBlock:
-    cdef object __weakref__
-    cdef public Sealing sealing
+    # What an addition touches stands together: a cache line less for each of many streams.
     cdef public bytearray data
     cdef public array.array ids
     cdef public array.array offsets
     cdef public bytearray dead
-    cdef public Packed packed
-    cdef public Py_ssize_t head
+    cdef public Py_ssize_t room
     cdef public Py_ssize_t count
     cdef public Py_ssize_t live
-    cdef public Py_ssize_t dead_bytes
     cdef public u64 last_ms
     cdef public u64 last_seq
-    cdef public Py_ssize_t room
+    cdef public Py_ssize_t head
+    cdef public Py_ssize_t dead_bytes
+    cdef public Sealing sealing
+    cdef public Packed packed
     cdef public Py_ssize_t booked
     cdef public int books
     cdef public bint closed
     cdef public bint shared
+    cdef object __weakref__
 
     cpdef bytearray entries(self)
     cpdef array.array edges(self)

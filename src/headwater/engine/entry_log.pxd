@@ -3,7 +3,8 @@ from cpython cimport array
 from headwater.engine.entry_block cimport EntryBlock, Span
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
-    append_entry, cut, offset_at, push_id, push_offset, u32, u64, word_at,
+    append_entry, cut, offset_at, prefetch_bytes_end, prefetch_end, push_id, push_offset, u32, u64,
+    word_at,
 )
 
 cdef Py_ssize_t ENTRY_HEADER_BYTES
@@ -20,6 +21,8 @@ cdef class EntryLog:
     @cython.locals(block=EntryBlock)
     cdef EntryBlock _own(self, Py_ssize_t at)
     cdef int _check_tail(self) except -1
+    @cython.locals(block=EntryBlock)
+    cdef int prefetch(self) except -1
     @cython.locals(block=EntryBlock, need=Py_ssize_t)
     cpdef int append(
         self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t pairs

@@ -31,7 +31,15 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_entry, cut, push_id, push_offset, word_at
+    from headwater.memory import (
+        append_entry,
+        cut,
+        prefetch_bytes_end,
+        prefetch_end,
+        push_id,
+        push_offset,
+        word_at,
+    )
 
 _FIRST_ROOM = 512
 
@@ -72,6 +80,14 @@ class EntryLog:
         """Blocks are gone, the last one among them perhaps."""
         if not self.blocks or self.blocks[len(self.blocks) - 1] is not self._tail:
             self._tail = None
+
+    def prefetch(self) -> None:
+        """`append` will be called soon."""
+        block = self._tail
+        if block is not None:
+            prefetch_bytes_end(block.data)
+            prefetch_end(block.ids)
+            prefetch_end(block.offsets)
 
     def append(self, ms: int, seq: int, wire: bytearray, start: int, end: int, pairs: int) -> None:
         """Add an entry behind all others; its ``pairs`` fields and values are the bytes of ``wire``

@@ -14,6 +14,7 @@ cdef class Keyspace:
     cdef public dict groups
     cdef public Py_ssize_t next_sid
     cdef public Py_ssize_t next_gid
+    cdef public Py_ssize_t near_sid
     cdef public dict unseen
     cdef public dict delaying
     cdef public list due_notes

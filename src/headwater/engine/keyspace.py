@@ -38,6 +38,8 @@ class Keyspace:
         self.groups: dict[int, ConsumerGroup] = {}
         self.next_sid = 1
         self.next_gid = 1
+        self.near_sid = 0
+        """The stream that an entry was added to last: the processor still holds it."""
         self.unseen: dict[int, dict[int, None]] = {}
         """gid → cids of consumers whose seen time is newer than its last fact."""
         self.delaying: dict[int, ConsumerGroup] = {}

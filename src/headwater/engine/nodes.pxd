@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.weights_c cimport grow, integer_bytes, weigh
-from headwater.memory_c cimport push_word, set_word, u64, word_at
+from headwater.memory_c cimport prefetch_end, push_word, set_word, u64, word_at
 
 cdef Py_ssize_t MAX_ENTRY_BYTES, LISTPACK_FRAME
 cdef Py_ssize_t CONTENT, PAIRS, NAMES_SIZE, WORDS
@@ -34,7 +34,8 @@ cdef class NodeIndex:
     cpdef Py_ssize_t size(self, Py_ssize_t node) except -1
     @cython.locals(taken=u64, live=u64, rest=u64)
     cdef Py_ssize_t _size_at(self, Py_ssize_t at) except -1
-    @cython.locals(newest=Py_ssize_t, at=Py_ssize_t, most=Py_ssize_t)
+    cdef int prefetch(self) except -1
+    @cython.locals(at=Py_ssize_t, most=Py_ssize_t)
     cpdef bint opens(
         self, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t max_bytes,
         Py_ssize_t max_entries,

@@ -47,7 +47,7 @@ else:
 
 if not cython.compiled:  # memory_c.pxd and weights_c.pxd have them in C
     from headwater.engine.weights import grow, integer_bytes, weigh
-    from headwater.memory import push_word, set_word, word_at
+    from headwater.memory import prefetch_end, push_word, set_word, word_at
 
 
 def elements(wire: bytes) -> list[bytes]:
@@ -148,15 +148,18 @@ class NodeIndex:
         rest = word_at(self._words, at + SIZE)
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
+    def prefetch(self) -> None:
+        """`opens` and `add` will be called soon."""
+        prefetch_end(self._words)
+
     def opens(
         self, wire: bytearray, start: int, end: int, max_bytes: int, max_entries: int
     ) -> bool:
         """Whether an entry of these fields would start a new node; 0 lifts a bound."""
         self._weighing.index = None
-        newest = len(self.names) - 1 - self.gone
-        if newest < 0:
+        at = len(self._words) - NODE_WORDS
+        if at < self.gone * NODE_WORDS:
             return True
-        at = self._at(newest)
         if max_entries and word_at(self._words, at + TAKEN) >= max_entries:
             return True
         most = max_bytes if 0 < max_bytes < MAX_ENTRY_BYTES else MAX_ENTRY_BYTES

@@ -26,6 +26,7 @@ cdef class Stream:
     cdef public long long used_ms
     cdef public object idempotency
 
+    cpdef int expect_entry(self) except -1
     @cython.locals(facts=FactBuffer)
     cpdef int append_part(
         self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t pairs,

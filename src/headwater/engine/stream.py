@@ -104,6 +104,14 @@ class Stream:
 
     # --- mutators -------------------------------------------------------------------------------
 
+    def expect_entry(self) -> None:
+        """An entry will be added soon. Where streams take turns, what it changes is far from the
+        processor: let all of that come at once, not one piece after the other."""
+        if self.keyspace.near_sid != self.sid:
+            self.keyspace.near_sid = self.sid
+            self.nodes.prefetch()
+            self.log.prefetch()
+
     def append(self, ms: int, seq: int, wire: bytes, pairs: int, opens_node: bool) -> None:
         """Add the entry ``ms-seq``, greater than ``last_id``; ``wire`` is its fields in RESP."""
         self.append_part(ms, seq, bytearray(wire), 0, len(wire), pairs, opens_node)
