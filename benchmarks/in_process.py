@@ -18,6 +18,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 BATCH: Final = 100
@@ -57,18 +58,9 @@ def node(seconds: float, *, each: int) -> tuple[int, float]:
     words = [word.encode() for field in FIELDS.items() for word in field]
     data = request(b"XADD", KEY.encode(), b"*", *words) * each
     made = Node(config=Config(port=0), clock=SystemClock())
-    session = made.connect(kind="embedded", address="", on_output=lambda _session: None)
-    sessions = [session]
-
-    def exchange(asked: bytes) -> bytearray:
-        session.feed(asked)
-        made.turn(sessions)
-        output = session.take_output()
-        session.taken_bytes += len(output)
-        return output
-
-    operations, taken = timed(lambda: exchange(data), seconds, each=each)
-    held = exchange(request(b"XLEN", KEY.encode()))
+    session = made.connect(kind="embedded", address="")
+    operations, taken = timed(partial(made.exchange, session, data), seconds, each=each)
+    held = made.exchange(session, request(b"XLEN", KEY.encode()))
     assert held == b":%d\r\n" % (operations + WARM * each), held
     return operations, taken
 

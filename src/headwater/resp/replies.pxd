@@ -2,7 +2,7 @@ cimport cython
 from headwater.memory_c cimport append_bytes, append_header, append_id, append_part, u64
 
 cdef int _INTEGER, _BULK, _ARRAY, _MAP
-cdef bytes _CRLF
+cdef bytes _CRLF, _PLUS
 
 
 @cython.final
@@ -11,6 +11,7 @@ cdef class ReplyWriter:
     cdef public int resp
 
     cpdef ok(self)
+    cpdef simple(self, bytes text)
     cpdef integer(self, long long value)
     cpdef bulk(self, bytes value)
     cpdef id(self, u64 ms, u64 seq)

@@ -21,7 +21,7 @@ else:
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import append_bytes, append_header, append_id, append_part
 
-_CRLF = b"\r\n"
+_CRLF, _PLUS = b"\r\n", b"+"
 _INTEGER, _BULK, _ARRAY, _MAP = b":$*%"
 
 
@@ -44,7 +44,9 @@ class ReplyWriter:
 
     def simple(self, text: bytes) -> None:
         """A simple string; ``text`` holds no CR or LF."""
-        self.out += b"+%b\r\n" % text
+        append_bytes(self.out, _PLUS)
+        append_bytes(self.out, text)
+        append_bytes(self.out, _CRLF)
 
     def error(self, text: str) -> None:
         """An error reply, code first. CR and LF become spaces, as Redis makes them."""

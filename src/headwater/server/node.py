@@ -126,11 +126,11 @@ class Node:
         *,
         kind: str,
         address: str,
-        on_output: Callable[[Session], None],
+        on_output: Callable[[Session], None] | None = None,
         local_address: str = "",
     ) -> Session:
         """A new session. ``on_output`` is called under the lock, after a commit, when the session
-        has output to take or is to be closed."""
+        has output to take or is to be closed; without it somebody looks after each turn."""
         self._check_process()
         with self.lock:
             session = Session(
@@ -162,6 +162,14 @@ class Node:
         """Run every whole request of ``ready``, commit, release."""
         self._run_turn(ready)
 
+    def exchange(self, session: Session, requests: bytes) -> bytes:
+        """A turn of a session without ``on_output``: run ``requests``, give all that it was answered."""
+        self._check_process()
+        with self.lock:
+            session.scanner.feed(requests)
+            self._turn_locked([session])
+            return session.take_bytes()
+
     def tick(self) -> None:
         """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
         self._run_turn(None)
@@ -169,18 +177,21 @@ class Node:
     def _run_turn(self, ready: Iterable[Session] | None) -> None:
         self._check_process()
         with self.lock:
-            self._check_journal()
-            self.records.turn += 1
-            self.times.begin_turn()
-            try:
-                if ready is not None:
-                    self._serve(ready)
-                elif self.poisoned is None:
-                    self._do_what_is_due()
-                self._finish()
-            except BaseException as error:
-                self._break_off(error)
-                raise
+            self._turn_locked(ready)
+
+    def _turn_locked(self, ready: Iterable[Session] | None) -> None:
+        self._check_journal()
+        self.records.turn += 1
+        self.times.begin_turn()
+        try:
+            if ready is not None:
+                self._serve(ready)
+            elif self.poisoned is None:
+                self._do_what_is_due()
+            self._finish()
+        except BaseException as error:
+            self._break_off(error)
+            raise
 
     def next_deadline(self) -> float | None:
         """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
@@ -365,7 +376,7 @@ class Node:
         for session in changed:
             session.changed = False
             if not session.closed and (session.release() or session.closing):
-                session.on_output(session)
+                session.tell()
         if self.keyspace.garbage:
             free(self.keyspace.garbage, FREED_AT_ONCE)
         if self.keyspace.sealing.due():

@@ -2,10 +2,13 @@ cimport cython
 from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand
 from headwater.engine.database cimport WatchToken
+from headwater.memory_c cimport cut, empty
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 from headwater.resp.scanner cimport Scanner
 from headwater.server.acl.users cimport User
+
+cdef Py_ssize_t _KEPT_BYTES
 
 
 @cython.final
@@ -52,4 +55,8 @@ cdef class Session:
 
     cpdef bint release(self) except -1
     cpdef bytearray take_output(self)
+    @cython.locals(taken=bytes)
+    cpdef bytes take_bytes(self)
+    cpdef int empty_released(self) except -1
+    cpdef int tell(self) except -1
     cpdef Py_ssize_t input_bytes(self) except -1

@@ -21,9 +21,21 @@ from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.pubsub import Subscriptions
 
 if TYPE_CHECKING:
+    from headwater import _cython as cython
     from headwater.server.acl.users import User
     from headwater.server.node import Node
     from headwater.server.waiting import Waiter
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import cut, empty
+
+_KEPT_BYTES = 16 * 1024
+"""Room for replies that a busy client keeps; a silent one gives it back (`Session.rest`)."""
 
 
 def _call_of(node: Node, reply: ReplyWriter) -> Call:
@@ -48,7 +60,7 @@ class Session:
         kind: str,
         address: str,
         local_address: str,
-        on_output: Callable[[Session], None],
+        on_output: Callable[[Session], None] | None,
     ) -> None:
         self.node = node
         self.id = session_id
@@ -162,6 +174,22 @@ class Session:
         takes them."""
         taken, self.released = self.released, bytearray()
         return taken
+
+    def take_bytes(self) -> bytes:
+        """All released bytes, a copy; the client has taken them with that."""
+        taken = cut(self.released, 0, len(self.released))
+        self.taken_bytes += len(taken)
+        self.empty_released()
+        return taken
+
+    def empty_released(self) -> None:
+        """All released bytes were taken; their room stays."""
+        empty(self.released, _KEPT_BYTES)
+
+    def tell(self) -> None:
+        """Its driver hears that there is output, or the end."""
+        if self.on_output is not None:
+            self.on_output(self)
 
     @property
     def unsent(self) -> int:

@@ -1,10 +1,6 @@
 cimport cython
-from headwater.memory_c cimport empty
 from headwater.server.session cimport Session
 from headwater.server.transfers_c cimport receive_some, send_some
-
-
-cdef Py_ssize_t _KEPT_BYTES
 
 
 cdef class Connection:

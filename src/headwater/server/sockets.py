@@ -17,14 +17,10 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # they have twins in C
-    from headwater.memory import empty
     from headwater.server.transfers import receive_some, send_some
 
 CHUNKS_PER_SEND = 64
 """Pieces of output that one system call is given."""
-
-_KEPT_BYTES = 16 * 1024
-"""Room for replies that a busy client keeps; a silent one gives it back (`Session.rest`)."""
 
 _HELLO = b"\x16\x03"
 """How whoever speaks TLS begins; no request does."""
@@ -108,7 +104,7 @@ class Connection:
             return 0
         count = send_some(self.socket, self.descriptor, released)
         if count == size:
-            empty(released, _KEPT_BYTES)
+            self.session.empty_released()
             self.unsent = 0
             return size
         rest = memoryview(self.session.take_output())

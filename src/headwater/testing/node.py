@@ -109,19 +109,16 @@ class LocalClient:
     def __init__(self, store: LocalStore, resp: int, kind: str) -> None:
         self._node = store.node
         self._reader = ReplyReader()
-        self.session = self._node.connect(kind=kind, address="", on_output=lambda _session: None)
+        self.session = self._node.connect(kind=kind, address="")
         self.session.resp = resp
 
     def send(self, *words: Word) -> None:
         """Send a command; `reply` gives what comes of it."""
-        self.session.feed(request(words))
-        self._node.turn([self.session])
+        self._reader.feed(self._node.exchange(self.session, request(words)))
 
     def reply(self) -> Reply | None:
         """The next reply, None when there is none: the command blocks."""
-        output = self.session.take_output()
-        self.session.taken_bytes += len(output)
-        self._reader.feed(output)
+        self._reader.feed(self.session.take_bytes())
         return self._reader.next()
 
     def __call__(self, *words: Word) -> Reply:

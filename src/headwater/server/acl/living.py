@@ -57,7 +57,7 @@ def disconnect(victim: Session, session: Session | None) -> None:
     victim.log_in(victim.node.access.default, authenticated=False)
     victim.closing = True
     if victim is not session:
-        victim.on_output(victim)
+        victim.tell()
 
 
 def _disconnect_users(node: Node, users: Iterable[User], session: Session | None) -> None:

@@ -96,7 +96,7 @@ def client_kill(call: Call, session: Session, node: Node) -> None:
     for victim in found:
         victim.closing = True
         if victim is not session:  # whose reply is not durable yet; it is closed after the commit
-            victim.on_output(victim)
+            victim.tell()
 
 
 def client_unblock(call: Call, session: Session, node: Node) -> None:
