@@ -29,7 +29,7 @@ help:
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
 	@echo "make bench    beside real Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
-	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, a minute; fails when dearer"
+	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, half a minute; fails when dearer"
 	@echo "make bench-compare REF=HEAD~3  this commit's server beside another's, 6 minutes"
 	@echo "make bench-docs  write docs/reference/performance.md from the newest results"
 	@echo "make bench-scale  how long one command holds the loop over a million entries"
@@ -98,6 +98,7 @@ plain: build peers
 
 slice: build peers
 	$(PYTEST) -q -m slice $(ARGS)
+	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
 
 # Writes artifacts/conform.json. ARGS='--only streams,model' for some parts, with --streams 10000 a
 # short one; HEADWATER_PURE=1 for the plain build.

@@ -89,8 +89,9 @@ TEXTS: Final = {
     "file on every side; *RDB* is a snapshot. Reported; required once checkpoints are there.",
     "growth": "Processor time of a call at ten million entries, or a million pending, over that at ten "
     "thousand, in the same server. Reading anywhere in ten million meets what is compressed.",
-    "embedded": "One process, no network: bytes of a request to bytes of the reply beside burner-redis's "
-    "call, and redis-py with the embedded store beside redis-py with Redis at a unix socket.",
+    "embedded": "One process, no network: bytes of a request to bytes of the reply (`Node.exchange`, no "
+    "client library) beside burner-redis's call, and redis-py with the embedded store beside redis-py "
+    "with Redis at a unix socket.",
     "io-threads": "The servers have {threads}. The ratio is to the best of the peers.",
     "redis-benchmark": "The program of Redis 7.0.15, which is a heavier client than ours and is itself "
     "what is measured at one request a batch. To be placed beside figures published elsewhere.",

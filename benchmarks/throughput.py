@@ -19,10 +19,10 @@ def rows(asked: Asked) -> Iterator[Row]:
     yield from measure("throughput", [one for one in WORKLOADS if asked.wants(one.name)], asked)
 
 
-def everysec_rows(asked: Asked) -> Iterator[Row]:
-    """The same with an append-only file, flushed every second, on every side."""
+def journaled_rows(asked: Asked, section: str, fsync: str) -> Iterator[Row]:
+    """The same with an append-only file on every side, where a row does not have its own."""
     chosen = [one for one in WORKLOADS if one.fsync is None and asked.wants(one.name)]
-    yield from measure("everysec", chosen, asked, fsync="everysec")
+    yield from measure(section, chosen, asked, fsync=fsync)
 
 
 def measure(

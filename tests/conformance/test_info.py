@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headwater.server.config import Config
-from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.node import LocalClient, LocalStore, request
 from tests.conformance.wire import connected
 from tests.peers import Peer
 
@@ -119,3 +119,27 @@ def test_clients_that_wait_are_told_by_what_they_wait_for() -> None:
     assert clients["total_blocking_keys"] == "2"
     assert clients["watching_clients"] == "1"
     assert clients["total_watched_keys"] == "2"
+
+
+def test_scripts_are_counted() -> None:
+    client = LocalStore().client()
+    assert told(client, "memory")["number_of_cached_scripts"] == "0"
+    client("SCRIPT", "LOAD", "return 1")
+    assert told(client, "memory")["number_of_cached_scripts"] == "1"
+
+
+def test_what_a_client_has_not_taken_is_told_once() -> None:
+    # Given an answer of a megabyte that its client does not take
+    store = LocalStore()
+    admin, slow = store.client(), store.client()
+    admin("SET", "large", bytes(1024 * 1024))
+    before = int(told(admin, "memory")["mem_clients_normal"])
+    slow.session.feed(request(("GET", "large")))
+    store.node.turn([slow.session])
+    # Then INFO has it, and once
+    assert int(told(admin, "clients")["client_recent_max_output_buffer"]) > 1024 * 1024
+    taken = int(told(admin, "memory")["mem_clients_normal"]) - before
+    assert 1024 * 1024 < taken < 1.5 * 1024 * 1024
+    # And not any more when it was taken
+    assert slow.reply() == bytes(1024 * 1024)
+    assert int(told(admin, "clients")["client_recent_max_output_buffer"]) < 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+import zlib
 
 import pytest
 
@@ -173,6 +174,28 @@ def test_a_reload_begins_with_books_of_its_own() -> None:
     entries = client("XRANGE", "s", "-", "+")
     assert isinstance(entries, list)
     assert entries[:300] == before
+
+
+def test_what_was_in_work_at_a_reload_is_of_the_store_before() -> None:
+    # Given blocks that were given out and are not back
+    store = made(enable_debug_command="yes")
+    client = store.client(kind="tcp")
+    sealer, before = store.node.sealer, store.node.keyspace.sealing
+    sealer.stop()
+    fill(client, 200)
+    jobs = before.choose(4)
+    assert len(jobs) == 4
+    # When they come back to another store
+    assert client("DEBUG", "RELOAD") == Simple(b"OK")
+    after, seen = store.node.keyspace.sealing, sealed_blocks(store)
+    sealer._done.extend((job, "zlib", zlib.compress(job.data)) for job in jobs)
+    with store.node.lock:
+        sealer.step()
+    # Then its books know nothing of them
+    assert after is not before
+    assert sealed_blocks(store) == seen
+    assert before.sealed_count == 4
+    assert broken_invariants(store.node.keyspace) == []
 
 
 def test_info_tells_how_much_is_which() -> None:

@@ -64,6 +64,20 @@ def test_nothing_is_sealed_until_it_is_asked_for(stream: Stream) -> None:
     assert not any(sealed(stream))
 
 
+@pytest.mark.parametrize("size", [1, 30, 200])
+def test_a_block_that_is_written_to_is_in_the_books_with_its_arrays(
+    stream: Stream, size: int
+) -> None:
+    # Given a block that is nearly full
+    while not stream.log.blocks or len(stream.log.blocks[0].data) < BLOCK - 2 * size - 100:
+        add(stream, 1, bytes(size))
+    (block,) = stream.log.blocks
+    assert not block.closed
+    # Then it is booked with what it holds, and with the objects around that
+    held = len(block.data) + 20 * len(block.offsets)
+    assert held < block.booked < 1.3 * held + 800
+
+
 @pytest.mark.parametrize("codec", ["zlib", "auto"])
 def test_the_newest_stay_as_they_were_written(stream: Stream, codec: str) -> None:
     # Given many blocks

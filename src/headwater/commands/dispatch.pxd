@@ -18,6 +18,7 @@ cdef class KnownCommand:
     cdef public bint before_login
     cdef public bint never_queued
     cdef public bint on_keys
+    cdef public bint alone
     cdef public dict subcommands
 
     cpdef KnownCommand subcommand(self, Arguments arguments)

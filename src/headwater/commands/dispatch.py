@@ -180,6 +180,8 @@ class KnownCommand:
         self.never_queued = "no_multi" in row.flags
         """It may not be given within MULTI."""
         self.on_keys = "readonly" in row.flags or "write" in row.flags
+        self.alone = not row.subcommands and b"|" not in name
+        """Its name is all that a client says to mean it."""
         self.subcommands: dict[bytes, KnownCommand] | None = None
         if row.subcommands:
             self.subcommands = {
@@ -217,7 +219,7 @@ def find_command(arguments: Arguments) -> KnownCommand:
 
 def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
     """The same for a client whose last command was ``last``: most send one again and again."""
-    if last.subcommands is None and is_part(
+    if last.alone and is_part(
         last.typed, arguments.buffer, word_at(arguments.starts, 0), word_at(arguments.ends, 0)
     ):
         return _checked(last, arguments)

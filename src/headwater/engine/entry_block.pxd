@@ -49,7 +49,9 @@ cdef class EntryBlock:
     cpdef Py_ssize_t behind(self, u64 ms, u64 seq) except -1
     @cython.locals(gap=Py_ssize_t)
     cpdef Py_ssize_t run(self, Py_ssize_t index, Py_ssize_t limit) except -1
-    @cython.locals(size=Py_ssize_t, most=Py_ssize_t, room=Py_ssize_t)
+    @cython.locals(
+        size=Py_ssize_t, most=Py_ssize_t, room=Py_ssize_t, entries=Py_ssize_t, taken=Py_ssize_t
+    )
     cpdef bint widen(self, Py_ssize_t need, Py_ssize_t least) except -1
     @cython.locals(size=Py_ssize_t, before=int, books=int)
     cpdef bint _book(self) except -1

@@ -165,11 +165,14 @@ class EntryBlock:
         room = max(size + need, min(most, max(2 * size, least)))
         reserve(self.data, room)
         self.room = room
+        # What will be in it when it is full, if all entries are as large as those so far.
+        entries = (len(self.offsets) + 1) * room // (size + need)
+        taken = room + _ARRAYS_BYTES * entries + _OBJECTS_BYTES
         if room >= 2 * self.sealing.least and self.books == KEPT:
-            self._move(HOT, room)
+            self._move(HOT, taken)
             self.sealing.enqueue(self)
         else:
-            self._move(self.books, room)
+            self._move(self.books, taken)
         return True
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class Keyspace:
         self.next_sid = 1
         self.next_gid = 1
         self.near_sid = 0
-        """The stream that an entry was added to last: the processor still holds it."""
+        """The stream that was expected to grow last (`Stream.expect_entry`): the processor holds it."""
         self.unseen: dict[int, dict[int, None]] = {}
         """gid → cids of consumers whose seen time is newer than its last fact."""
         self.delaying: dict[int, ConsumerGroup] = {}

@@ -90,7 +90,8 @@ class BlockedClients:
     def run_due(self) -> None:
         """Run again whoever is to be looked at by now, signalled or not."""
         for waiter in self._waiting.to_recheck(self._node.clock.now_ms()):
-            self._run(waiter)
+            if waiter.active:
+                self._run(waiter)
 
     def serve_signalled(self) -> None:
         """Run again whoever waits for a key that something happened to, first come first."""

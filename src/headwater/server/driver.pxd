@@ -25,8 +25,10 @@ cdef class Driver:
 
     @cython.locals(connection=Connection)
     cpdef _on_output(self, Session session)
-    @cython.locals(in_line=list, connection=Connection)
     cpdef _send_all(self)
+    @cython.locals(in_line=list, connection=Connection)
+    cpdef _send_in_line(self)
+    cpdef bint _serves(self, Connection connection) except -1
     @cython.locals(count=Py_ssize_t, session=Session)
     cpdef _send(self, Connection connection)
     @cython.locals(count=Py_ssize_t, session=Session)

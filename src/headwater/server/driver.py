@@ -5,6 +5,8 @@ Rule 2. An error of one socket ends that connection and nothing else. An error o
         server: what it holds may be wrong, what the journal holds is not.
 Rule 3. `on_output` only puts bytes in line; it may come from another thread (an embedded client of
         the same node). All sending is done in the driver's own.
+Rule 4. Input is taken, run and answered under the node's lock: a turn in another thread may go on
+        with a session's requests, by offsets into the buffer that input goes to.
 """
 
 from __future__ import annotations
@@ -100,11 +102,20 @@ class Driver:
 
     # --- turns ----------------------------------------------------------------------------------
 
-    def run_turn(self, ready: list[Session]) -> None:
-        """A turn for these sessions, and its outcome to the sockets."""
+    def tick(self) -> None:
+        """What time alone asks for; a test calls it after it has moved the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        with self.node.lock:
+            self.run_turn(None)
+
+    def run_turn(self, ready: list[Session] | None) -> None:
+        """A turn for these sessions, or for None a tick, and its outcome to the sockets; under the
+        node's lock (rule 4)."""
         self._turning = True
         try:
-            self.node.turn(ready)
+            self.node.turn_locked(ready)
         except Exception as error:
             self._fail(error)
             return
@@ -112,28 +123,15 @@ class Driver:
             self._turning = False
         self._after_turn()
 
-    def tick(self) -> None:
-        """What time alone asks for; a test calls it after it has moved the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        try:
-            self.node.tick()
-        except Exception as error:
-            self._fail(error)
-            return
-        self._after_turn()
-
     def _after_turn(self) -> None:
-        self._send_all()
+        self._send_in_line()
         if self.node.poisoned is not None and self.failure is None:
             self.failure = self.node.poisoned
             log.critical("%s", self.failure)
         if self.node.stopping:
             self._end()
             return
-        with self.node.lock:
-            deadline = self.node.next_deadline()
+        deadline = self.node.next_deadline()
         if deadline is None:
             return
         if self._timer is not None:
@@ -170,15 +168,20 @@ class Driver:
         self._asyncio.call_soon_threadsafe(self._send_all)
 
     def _send_all(self) -> None:
-        if not self._in_line:
-            return
         with self.node.lock:  # what is released belongs to the node until it is taken
-            while self._in_line:
-                in_line, self._in_line = self._in_line, []
-                for connection in in_line:
-                    connection.in_line = False
-                    if connection.descriptor in self.connections:
-                        self._send(connection)
+            self._send_in_line()
+
+    def _send_in_line(self) -> None:
+        while self._in_line:
+            in_line, self._in_line = self._in_line, []
+            for connection in in_line:
+                connection.in_line = False
+                if self._serves(connection):
+                    self._send(connection)
+
+    def _serves(self, connection: Connection) -> bool:
+        """Whether it is not closed; a new client may have its descriptor by now."""
+        return self.connections.get(connection.descriptor) is connection
 
     def _send_more(self, connection: Connection) -> None:
         """The socket takes more."""
@@ -218,7 +221,8 @@ class Driver:
         sessions = [session for session in self._unstalled if not session.closed]
         self._unstalled = {}
         if not self._stopped:
-            self.run_turn(sessions)
+            with self.node.lock:
+                self.run_turn(sessions)
 
     def _check_output_limit(self, connection: Connection) -> None:
         session = connection.session
@@ -301,8 +305,9 @@ class Driver:
 
     def close(self, connection: Connection, error: BaseException | None = None) -> None:
         """End a connection, for whatever reason."""
-        if self.connections.pop(connection.descriptor, None) is None:
+        if not self._serves(connection):
             return
+        del self.connections[connection.descriptor]
         if error is not None and not isinstance(error, ConnectionError):
             log.warning("client %s: %s", connection.session.id, error)
         connection.drop_output()

@@ -103,7 +103,7 @@ def _clients(node: Node) -> Facts:
         "client_recent_max_input_buffer": max(
             (one.scanner.unread() for one in sessions), default=0
         ),
-        "client_recent_max_output_buffer": max((len(one.released) for one in sessions), default=0),
+        "client_recent_max_output_buffer": max((one.unsent for one in sessions), default=0),
         "blocked_clients": node.waiting.count,
         "tracking_clients": 0,
         "pubsub_clients": sum(1 for one in sessions if one.subscribed),
@@ -148,7 +148,7 @@ def _memory(node: Node) -> Facts:
         "stream_sealed_blocks": sealing.sealed_count,
         "stream_opened_blocks": sealing.opened_count,
         "stream_compression": sealing.codec,
-        "number_of_cached_scripts": 0,
+        "number_of_cached_scripts": len(node.scripts),
         "number_of_functions": 0,
         "number_of_libraries": 0,
         "total_system_memory": total,
@@ -283,10 +283,7 @@ def resident_bytes() -> int:
 
 def client_bytes(node: Node) -> int:
     """What clients have sent that has not run, and been answered that they have not taken."""
-    return sum(
-        len(one.scanner.buffer) + len(one.outbox) + len(one.released) + one.unsent
-        for one in node.sessions.values()
-    )
+    return sum(one.memory_bytes() for one in node.sessions.values())
 
 
 STARTUP_BYTES = resident_bytes()

@@ -14,8 +14,12 @@ cdef class EpollLoop(Driver):
 
     @cython.locals(began=double, now=double, wait=double)
     cpdef _on_ready(self)
-    @cython.locals(ready=list, handshakes=Py_ssize_t, events=list, pair=tuple, event=int, connection=Connection)
+    @cython.locals(events=list)
     cpdef bint _one_turn(self, double wait) except -1
+    @cython.locals(
+        ready=list, handshakes=Py_ssize_t, pair=tuple, event=int, connection=Connection
+    )
+    cdef bint _serve(self, list events) except -1
 
 
 cdef class ReaderLoop(Driver):

@@ -34,6 +34,9 @@ else:
 if not cython.compiled:  # clock.pxd asks the system
     from time import monotonic as passed_seconds
 
+HAS_EPOLL = hasattr(select, "epoll") and hasattr(os, "eventfd")
+"""Whether this system has what `EpollLoop` needs."""
+
 _READABLE, _WRITABLE = 1, 4
 """EPOLLIN and EPOLLOUT."""
 
@@ -74,21 +77,28 @@ class EpollLoop(Driver):
 
     def _one_turn(self, wait: float) -> bool:
         """Serve who is ready, or will be within ``wait`` seconds; whether anybody was."""
+        events = self._epoll.poll(wait, MAX_EVENTS_PER_TURN)
+        if not events:
+            return False
+        with self.node.lock:
+            return self._serve(events)
+
+    def _serve(self, events: list[tuple[int, int]]) -> bool:
+        """Take what has come and run it; whether anything had."""
         ready: list[Session] = []
         handshakes = HANDSHAKES_PER_TURN
-        events = self._epoll.poll(wait, MAX_EVENTS_PER_TURN)
         for pair in events:
             event = pair[1]
             connection = self.connections.get(pair[0])
             if connection is None:
                 if pair[0] == self._waker:
                     os.eventfd_read(self._waker)
-                    self._send_all()
+                    self._send_in_line()
                 continue
             if event != _READABLE:
                 if event & _WRITABLE:
-                    self._send_more(connection)
-                if not event & ~_WRITABLE:
+                    self._send(connection)
+                if not event & ~_WRITABLE or not self._serves(connection):
                     continue
             if connection.handshaking:
                 if not handshakes:
@@ -128,7 +138,9 @@ class ReaderLoop(Driver):
         self._ready: dict[Session, None] = {}
 
     def _on_readable(self, connection: Connection) -> None:
-        if self._receive(connection):
+        with self.node.lock:
+            received = self._receive(connection)
+        if received:
             if not self._ready:
                 self._asyncio.call_soon(self._on_ready)
             self._ready[connection.session] = None
@@ -137,7 +149,8 @@ class ReaderLoop(Driver):
         ready = [session for session in self._ready if not session.closed]
         self._ready = {}
         if not self._stopped:
-            self.run_turn(ready)
+            with self.node.lock:
+                self.run_turn(ready)
 
     def _watch(self, connection: Connection) -> None:
         self._asyncio.add_reader(connection.descriptor, self._on_readable, connection)
@@ -160,5 +173,5 @@ class ReaderLoop(Driver):
 
 def make_loop(node: Node, *, on_stop: Callable[[], None]) -> Driver:
     """The best loop of this system, within the running loop of asyncio."""
-    kind = EpollLoop if hasattr(select, "epoll") and hasattr(os, "eventfd") else ReaderLoop
+    kind = EpollLoop if HAS_EPOLL else ReaderLoop
     return kind(node, on_stop=on_stop)

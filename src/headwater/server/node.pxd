@@ -51,8 +51,8 @@ cdef class Node:
     cdef list _resumed
 
     cpdef bytes exchange(self, Session session, bytes requests)
-    cpdef _run_turn(self, ready)
-    cdef _turn_locked(self, ready)
+    cpdef turn(self, ready)
+    cpdef turn_locked(self, ready)
     cpdef int wrote_to(self, Session session) except -1
     @cython.locals(session=Session)
     cdef _serve(self, ready)

@@ -14,7 +14,7 @@ Rule 2. One command, with EXEC all of its commands, is one record group; so is e
 Rule 3. A commit that fails, or a turn that is broken off, poisons the node: what the turn wrote is
         never released, and nothing is read from its state again; every later request is answered
         with that error.
-Rule 4. Everything here is called under ``lock`` (`turn` and `tick` take it themselves).
+Rule 4. Everything here is called under ``lock``; what begins or ends something takes it itself.
 """
 
 from __future__ import annotations
@@ -158,28 +158,27 @@ class Node:
 
     # --- turns ----------------------------------------------------------------------------------
 
-    def turn(self, ready: Iterable[Session]) -> None:
-        """Run every whole request of ``ready``, commit, release."""
-        self._run_turn(ready)
+    def turn(self, ready: Iterable[Session] | None) -> None:
+        """Run every whole request of ``ready``, commit, release; for None, do as `tick`."""
+        self._check_process()
+        with self.lock:
+            self.turn_locked(ready)
 
     def exchange(self, session: Session, requests: bytes) -> bytes:
         """A turn of a session without ``on_output``: run ``requests``, give all that it was answered."""
         self._check_process()
         with self.lock:
             session.scanner.feed(requests)
-            self._turn_locked([session])
+            self.turn_locked([session])
             return session.take_bytes()
 
     def tick(self) -> None:
         """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
-        self._run_turn(None)
+        self.turn(None)
 
-    def _run_turn(self, ready: Iterable[Session] | None) -> None:
+    def turn_locked(self, ready: Iterable[Session] | None) -> None:
+        """`turn` for whoever holds the lock."""
         self._check_process()
-        with self.lock:
-            self._turn_locked(ready)
-
-    def _turn_locked(self, ready: Iterable[Session] | None) -> None:
         self._check_journal()
         self.records.turn += 1
         self.times.begin_turn()

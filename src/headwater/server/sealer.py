@@ -61,7 +61,8 @@ class Sealer:
         """Take over what the thread has done and give it more; called under the node's lock."""
         sealing = self._node.keyspace.sealing
         while self._done:
-            sealing.settle(*self._done.popleft())
+            job, codec, wire = self._done.popleft()
+            job.block.sealing.settle(job, codec, wire)  # DEBUG RELOAD: of the store as it was
             self._in_line -= 1
         if self._in_line <= MOST_IN_LINE // 2 and not self._stopped:
             for job in sealing.choose(MOST_IN_LINE - self._in_line):
@@ -81,7 +82,8 @@ class Sealer:
                 self._node.lock.release()
 
     def stop(self) -> None:
-        """End the thread; not called under the node's lock, which it may want."""
+        """End the thread, when it has done what is in line; under the node's lock, which it may want,
+        that takes up to `_PATIENCE_S` more."""
         self._stopped = True
         if self._thread is not None:
             self._line.put(None)

@@ -212,6 +212,11 @@ class Session:
         """What this client has sent that has not run, MULTI's queue included."""
         return self.scanner.unread() + self.queued_bytes
 
+    def memory_bytes(self) -> int:
+        """What its buffers take, with the room in them, and what it has not taken yet."""
+        room = sum(one.__alloc__() for one in (self.scanner.buffer, self.outbox, self.released))
+        return room + self.queued_bytes + max(0, self.unsent - len(self.released))
+
     def queue(self, arguments: Arguments) -> None:
         """Keep a request until EXEC."""
         assert self.queued is not None, "only MULTI queues"

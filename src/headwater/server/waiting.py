@@ -160,8 +160,10 @@ class WaitingRoom:
         """Waiters whose recheck has come, first come first; `recheck` says when the next is."""
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
-            found.append(heappop(self._rechecks)[2])
-            found[-1].due = True
+            waiter = heappop(self._rechecks)[2]
+            if not waiter.due:  # A time that was left and come back to stands here twice.
+                waiter.due = True
+                found.append(waiter)
         found.sort(key=lambda waiter: waiter.arrival)
         return found
 

@@ -20,7 +20,6 @@ import asyncio
 import atexit
 import logging
 import os
-import select
 import shutil
 import tempfile
 import threading
@@ -39,7 +38,7 @@ from headwater.errors import ConfigError, HeadwaterError
 from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.listener import bind_all
-from headwater.server.loop import EpollLoop, ReaderLoop
+from headwater.server.loop import HAS_EPOLL, EpollLoop, ReaderLoop
 from headwater.server.session import Session
 
 if TYPE_CHECKING:
@@ -249,13 +248,9 @@ class _Quiet(Driver):
     """A driver among embedded clients: what the garbage collector finds in a turn is closed after it
     (client/turns.py, rule 2)."""
 
-    def run_turn(self, ready: list[Session]) -> None:
+    def run_turn(self, ready: list[Session] | None) -> None:
         with INSIDE:
             super().run_turn(ready)
-
-    def tick(self) -> None:
-        with INSIDE:
-            super().tick()
 
 
 class _EpollLoop(_Quiet, EpollLoop):
@@ -267,7 +262,7 @@ class _ReaderLoop(_Quiet, ReaderLoop):
 
 
 def _driver(store: Store, stop: asyncio.Event) -> Driver:
-    kind = _EpollLoop if hasattr(select, "epoll") else _ReaderLoop
+    kind = _EpollLoop if HAS_EPOLL else _ReaderLoop
     return kind(store.node, on_stop=stop.set)
 
 

@@ -188,7 +188,7 @@ def describe(session: Session, node: Node) -> bytes:
         "obl": len(session.released),
         "oll": int(unsent > 0),
         "omem": unsent,
-        "tot-mem": len(session.scanner.buffer) + len(session.released) + unsent,
+        "tot-mem": session.memory_bytes(),
         "events": "rw" if unsent else "r",
         "cmd": session.last_command or "NULL",
         "user": session.user.name.decode("utf-8", "surrogateescape"),
