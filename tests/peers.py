@@ -213,9 +213,11 @@ def _launch(
 
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on at this moment. Below those that the system gives to
-    connections, of which a busy machine has many, so that it is still free when it is wanted."""
+    connections, of which a busy machine has many, so that it is still free when it is wanted; by real
+    chance, for tests that run beside each other have seeded the other kind alike."""
+    chance = random.SystemRandom()
     while True:
-        port = random.randrange(10_000, 32_000)
+        port = chance.randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
