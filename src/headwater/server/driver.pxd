@@ -28,7 +28,6 @@ cdef class Driver:
     cpdef _send_all(self)
     @cython.locals(in_line=list, connection=Connection)
     cpdef _send_in_line(self)
-    cpdef bint _serves(self, Connection connection) except -1
     @cython.locals(count=Py_ssize_t, session=Session)
     cpdef _send(self, Connection connection)
     @cython.locals(count=Py_ssize_t, session=Session)

@@ -176,12 +176,8 @@ class Driver:
             in_line, self._in_line = self._in_line, []
             for connection in in_line:
                 connection.in_line = False
-                if self._serves(connection):
+                if not connection.closed:
                     self._send(connection)
-
-    def _serves(self, connection: Connection) -> bool:
-        """Whether it is not closed; a new client may have its descriptor by now."""
-        return self.connections.get(connection.descriptor) is connection
 
     def _send_more(self, connection: Connection) -> None:
         """The socket takes more."""
@@ -305,8 +301,9 @@ class Driver:
 
     def close(self, connection: Connection, error: BaseException | None = None) -> None:
         """End a connection, for whatever reason."""
-        if not self._serves(connection):
+        if connection.closed:
             return
+        connection.closed = True
         del self.connections[connection.descriptor]
         if error is not None and not isinstance(error, ConnectionError):
             log.warning("client %s: %s", connection.session.id, error)

@@ -98,7 +98,7 @@ class EpollLoop(Driver):
             if event != _READABLE:
                 if event & _WRITABLE:
                     self._send(connection)
-                if not event & ~_WRITABLE or not self._serves(connection):
+                if not event & ~_WRITABLE or connection.closed:
                     continue
             if connection.handshaking:
                 if not handshakes:

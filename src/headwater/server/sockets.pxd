@@ -9,6 +9,7 @@ cdef class Connection:
     cdef public Session session
     cdef public object chunks
     cdef public bint ended
+    cdef public bint closed
     cdef public bint handshaking
     cdef public bint in_line
     cdef public bint writing

@@ -44,6 +44,8 @@ class Connection:
         with most of ten thousand connections."""
         self.ended = False
         """The client sends no more; it still gets what it has asked for."""
+        self.closed = False
+        """It is over, and its descriptor may be another client's by now."""
         self.handshaking = False
         """Nothing can be said yet in a way that both sides understand (TLS)."""
         self.in_line = False
