@@ -22,9 +22,15 @@ LARGE: Final = 10_000_000
 PENDING: Final = 1_000_000
 SMALL: Final = 10_000
 
-CALLS: Final = 5000
+ADDITIONS: Final = 50_000
+ACKNOWLEDGEMENTS: Final = 8000
+"""No more than the small stream has pending."""
+SCANS: Final = 400
+"""Of a millisecond or two with Redis."""
+READS: Final = 500
+
 PIPELINE: Final = 100
-REPEATS: Final = 3
+REPEATS: Final = 5
 """Of each measurement in a round; the least counts, for what disturbs only adds."""
 
 BIG_KEY, SMALL_KEY = "bench:large", "bench:small"
@@ -49,18 +55,18 @@ Calls = Callable[[Store, Size, random.Random], list[bytes]]
 def xadd(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
     """Entries at the end."""
     key = size.key.encode()
-    return [request(b"XADD", key, b"*", *digits(FIELDS_5, chance)) for _ in range(CALLS)]
+    return [request(b"XADD", key, b"*", *digits(FIELDS_5, chance)) for _ in range(ADDITIONS)]
 
 
 def xack(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
     """Entries from anywhere in the pending list, each once."""
-    ids = chance.sample(range(1, size.pending + 1), CALLS)
+    ids = chance.sample(range(1, size.pending + 1), ACKNOWLEDGEMENTS)
     return [request(b"XACK", size.key.encode(), b"g", b"%d-1" % number) for number in ids]
 
 
 def xautoclaim(store: Store, size: Size, _chance: random.Random) -> list[bytes]:
     """Scans that find nothing idle."""
-    return [none_idle(store, key=size.key.encode())] * (CALLS // 25)
+    return [none_idle(store, key=size.key.encode())] * SCANS
 
 
 def xrange_newest(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
@@ -77,7 +83,7 @@ def _ranges(size: Size, starts: range, chance: random.Random) -> list[bytes]:
     key = size.key.encode()
     return [
         request(b"XRANGE", key, b"%d-1" % chance.choice(starts), b"+", b"COUNT", b"100")
-        for _ in range(CALLS // 10)
+        for _ in range(READS)
     ]
 
 
