@@ -45,10 +45,8 @@ from benchmarks.stores import cores
 
 def everysec_rows(asked: Asked) -> Iterator[Row]:
     """What an append-only file can cost, with one on every side."""
-    section = fsync = "everysec"
-    yield from throughput.journaled_rows(asked, section, fsync)
-    yield from scans.rows(asked, section, fsync)
-    yield from latency.rows(asked, section, fsync)
+    for part in (throughput, scans, latency):
+        yield from part.rows(asked, fsync="everysec")
 
 
 SECTIONS: Final[dict[str, Callable[[Asked], Iterator[Row]]]] = {

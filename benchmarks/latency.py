@@ -22,13 +22,13 @@ TARGET: Final = Target(1.0, 0.8)
 SHARES: Final = ("p50", "p99", "p99.9")
 
 
-def rows(asked: Asked, section: str = "latency", fsync: str | None = None) -> Iterator[Row]:
+def rows(asked: Asked, fsync: str | None = None) -> Iterator[Row]:
     """A row for each share of the entries; one measurement gives all three. ``fsync`` gives every
     store an append-only file."""
     names = [f"append to a blocked reader, {share}" for share in SHARES]
     if not any(asked.wants(name) for name in names):
         return
-    found = [Row(section, name, "µs", better="less", target=TARGET) for name in names]
+    found = [Row(fsync or "latency", name, "µs", better="less", target=TARGET) for name in names]
     with measured(KINDS, fsync=fsync) as stores:
         for _ in range(asked.rounds):
             for store in stores:

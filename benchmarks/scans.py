@@ -47,7 +47,7 @@ SUBJECTS: Final[tuple[tuple[str, Callable[[Store], bytes], Target, str], ...]] =
 )
 
 
-def rows(asked: Asked, section: str = "scans", fsync: str | None = None) -> Iterator[Row]:
+def rows(asked: Asked, fsync: str | None = None) -> Iterator[Row]:
     """Both, on stores that hold the same million. ``fsync`` gives every store an append-only file."""
     chosen = [subject for subject in SUBJECTS if asked.wants(subject[0])]
     if not chosen:
@@ -58,7 +58,7 @@ def rows(asked: Asked, section: str = "scans", fsync: str | None = None) -> Iter
             store.deliver("bench:pending", "g", PENDING)
             store.rest()
         for name, wanted, target, note in chosen:
-            row = Row(section, name, "ms", better="less", target=target, note=note)
+            row = Row(fsync or "scans", name, "ms", better="less", target=target, note=note)
             for _ in range(asked.rounds):
                 for store in stores:
                     add_round(row, store, wanted(store), asked.seconds)

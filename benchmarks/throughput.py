@@ -14,15 +14,11 @@ from benchmarks.workloads import WORKLOADS, Workload, tidy
 UNIT = "/s"
 
 
-def rows(asked: Asked) -> Iterator[Row]:
-    """The table with nothing kept on disk, but where a row says so."""
-    yield from measure("throughput", [one for one in WORKLOADS if asked.wants(one.name)], asked)
-
-
-def journaled_rows(asked: Asked, section: str, fsync: str) -> Iterator[Row]:
-    """The same with an append-only file on every side, where a row does not have its own."""
-    chosen = [one for one in WORKLOADS if one.fsync is None and asked.wants(one.name)]
-    yield from measure(section, chosen, asked, fsync=fsync)
+def rows(asked: Asked, fsync: str | None = None) -> Iterator[Row]:
+    """The table with nothing kept on disk, but where a row says so; with ``fsync`` those that do not
+    say so, with an append-only file on every side."""
+    chosen = [one for one in WORKLOADS if asked.wants(one.name) and not (fsync and one.fsync)]
+    yield from measure(fsync or "throughput", chosen, asked, fsync=fsync)
 
 
 def measure(

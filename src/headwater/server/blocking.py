@@ -79,8 +79,7 @@ class BlockedClients:
             if session.blocked is not None:
                 self._leave(session.blocked)
         for waiter in missed:
-            if waiter.active:
-                self._run(waiter)
+            self._run(waiter)
 
     def _leave(self, waiter: Waiter) -> None:
         self._waiting.remove(waiter)
@@ -90,8 +89,7 @@ class BlockedClients:
     def run_due(self) -> None:
         """Run again whoever is to be looked at by now, signalled or not."""
         for waiter in self._waiting.to_recheck(self._node.clock.now_ms()):
-            if waiter.active:
-                self._run(waiter)
+            self._run(waiter)
 
     def serve_signalled(self) -> None:
         """Run again whoever waits for a key that something happened to, first come first."""
@@ -112,8 +110,10 @@ class BlockedClients:
         """Run a blocked command again; it is served, fails, or waits on where it stood. True when there
         was nothing for it."""
         session, records = waiter.session, self._node.records
-        if session.closing:
-            return False  # It was killed in this turn; what it would take stays for others.
+        if not waiter.active or session.closing:
+            return (
+                False  # It has left, or was killed in this turn: what it would take is for others.
+            )
         if self._pause.active and self._pause.holds_again(waiter):
             return False
         call = session.call

@@ -179,11 +179,6 @@ class Driver:
                 if not connection.closed:
                     self._send(connection)
 
-    def _send_more(self, connection: Connection) -> None:
-        """The socket takes more."""
-        with self.node.lock:
-            self._send(connection)
-
     def _send(self, connection: Connection) -> None:
         """Send what is in line; close a connection that ends with it or has too much in it."""
         try:

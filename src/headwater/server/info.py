@@ -282,7 +282,7 @@ def resident_bytes() -> int:
 
 
 def client_bytes(node: Node) -> int:
-    """What clients have sent that has not run, and been answered that they have not taken."""
+    """What the buffers of all clients take, and what they have not taken of their answers."""
     return sum(one.memory_bytes() for one in node.sessions.values())
 
 

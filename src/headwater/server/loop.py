@@ -145,6 +145,10 @@ class ReaderLoop(Driver):
                 self._asyncio.call_soon(self._on_ready)
             self._ready[connection.session] = None
 
+    def _on_writable(self, connection: Connection) -> None:
+        with self.node.lock:
+            self._send(connection)
+
     def _on_ready(self) -> None:
         ready = [session for session in self._ready if not session.closed]
         self._ready = {}
@@ -166,7 +170,7 @@ class ReaderLoop(Driver):
     def _write_interest(self, connection: Connection, wanted: bool) -> None:
         connection.writing = wanted
         if wanted:
-            self._asyncio.add_writer(connection.descriptor, self._send_more, connection)
+            self._asyncio.add_writer(connection.descriptor, self._on_writable, connection)
         else:
             self._asyncio.remove_writer(connection.descriptor)
 
