@@ -32,7 +32,6 @@ class FlushedByHand(LocalStore):
         """One fsync of the background's."""
         journal = self.node.journal
         assert journal is not None
-        assert journal._flusher is not None
         assert journal._flusher.flush_once()
 
 

@@ -73,7 +73,7 @@ class Campaign:
         if self.policy == "always" and waited_for:
             self._durable = len(self._issued)
         flusher = journal._flusher
-        if flusher is not None and random.random() < 0.2 and flusher.flush_once():
+        if self.policy == "everysec" and random.random() < 0.2 and flusher.flush_once():
             self._durable = len(self._issued)
 
     # --- crashes --------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -17,6 +17,22 @@ from headwater.testing.files import CrashableFiles
 
 SEED = 0x5EED
 FIRST, SECOND, THIRD = "journal-000001", "journal-000002", "journal-000003"
+
+
+class WatchedJournal:
+    """A journal that says of each commit, before it is done, what it writes and whether somebody
+    waits for its fsync."""
+
+    def __init__(self, journal: Journal, committing: Callable[[bytearray, bool], object]) -> None:
+        self._journal = journal
+        self._committing = committing
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._journal, name)
+
+    def commit(self, buffer: bytearray, *, sync: bool = True) -> None:
+        self._committing(buffer, sync)
+        self._journal.commit(buffer, sync=sync)
 
 
 def fact(text: str | bytes) -> bytes:
@@ -79,7 +95,7 @@ class Written:
             text = f"turn {turn} " + "x" * (turn % 7)
             write_turn(journal, text, turn=turn)
             self.facts.append(fact(text))
-            self.ends.append((journal._file.name, journal._end))
+            self.ends.append((journal._name, journal._end))
         self.journal = journal
         if clean:
             journal.close()

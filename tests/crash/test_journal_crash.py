@@ -125,11 +125,10 @@ def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
     class Trusting(CrashableFiles):
         """Ignores what a start writes again."""
 
-        def write(self, name: str, offset: int, *parts: bytes | bytearray | memoryview) -> None:
-            content = bytes(self.read(name))[offset:]
-            if content.startswith(b"".join(parts)):
+        def write(self, name: str, offset: int, data: bytes | bytearray | memoryview) -> None:
+            if bytes(self.read(name))[offset:].startswith(bytes(data)):
                 return
-            super().write(name, offset, *parts)
+            super().write(name, offset, data)
 
     monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", Trusting)
     with pytest.raises(JournalDamaged, match="although a later record says"):

@@ -25,6 +25,7 @@ from headwater.engine.replay import apply
 from headwater.testing.node import LocalStore, Word
 from headwater.testing.replies import Reply, Simple
 from tests.blocks import tiny_blocks
+from tests.crash.journal_tools import WatchedJournal
 from tests.property.model import GREATEST, ID, LEAST, Refused, Trim, refusal, spell
 from tests.property.model_groups import Model
 from tests.property.pictures import of_model, of_store
@@ -73,17 +74,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.client = self.store.client()
         records = self.store.node.records
         assert records.journal is not None
-        commit, admit = records.journal.commit, records.admission
+        admit = records.admission
 
-        def note_commit(buffer: bytearray, *, sync: bool) -> None:
+        def note_commit(buffer: bytearray, _sync: bool) -> None:
             self.committed = len(buffer)
-            commit(buffer, sync=sync)
 
         def note_admission(size: int) -> str | None:
             self.admitted = max(self.admitted, size)
             return admit(size)
 
-        self.patches.setattr(records.journal, "commit", note_commit)
+        self.patches.setattr(records, "journal", WatchedJournal(records.journal, note_commit))
         self.client.session.call.admission = note_admission
 
     # --- how a command is put to both -----------------------------------------------------------

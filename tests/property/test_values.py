@@ -21,6 +21,7 @@ from tests.blocks import tiny_blocks
 from tests.conformance.endpoints import Command
 from tests.conformance.histories import Options
 from tests.conformance.histories_keys import KeyHistory
+from tests.crash.journal_tools import WatchedJournal
 from tests.property.state import picture
 
 
@@ -94,19 +95,18 @@ def live(seed: int, commands: int, patches: pytest.MonkeyPatch) -> LocalStore:
     client, asked = store.client(), 0
     journal = store.node.records.journal
     assert journal is not None
-    commit, admit = journal.commit, client.session.call.admission
+    admit = client.session.call.admission
 
     def noted(size: int) -> str | None:
         nonlocal asked
         asked = max(asked, size)
         return admit(size)
 
-    def checked(buffer: bytearray, *, sync: bool) -> None:
+    def checked(buffer: bytearray, _sync: bool) -> None:
         assert by_itself or len(buffer) <= asked, f"{len(buffer)} bytes, asked for {asked}"
-        commit(buffer, sync=sync)
 
     client.session.call.admission = noted
-    patches.setattr(journal, "commit", checked)
+    patches.setattr(store.node.records, "journal", WatchedJournal(journal, checked))
     for command in StoreHistory(seed).commands(commands):
         by_itself = True
         if random.random() < 0.15:

@@ -15,6 +15,7 @@ from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests.conformance.side_effects import take_events
+from tests.crash.journal_tools import WatchedJournal
 
 OK = Simple(b"OK")
 
@@ -67,13 +68,9 @@ def test_a_sweep_is_a_fact_that_nobody_waits_for(
     client("XADD", "s", "IDMP", "q", "1", "*", "a", "1")
     journal = store.node.journal
     assert journal is not None
-    commit, syncs = journal.commit, []
-
-    def note(buffer: bytearray, *, sync: bool) -> None:
-        syncs.append(sync)
-        commit(buffer, sync=sync)
-
-    monkeypatch.setattr(journal, "commit", note)
+    syncs: list[bool] = []
+    watched = WatchedJournal(journal, lambda _buffer, sync: syncs.append(sync))
+    monkeypatch.setattr(store.node.records, "journal", watched)
     dirty = store.node.keyspace.dirty
     # When their time has come
     store.advance(100)

@@ -105,7 +105,7 @@ def test_a_tail_in_the_next_file_is_cut_there() -> None:
     # Then the first file goes on, and the second is used when its time comes
     write_turn(journal, "x" * 3500, turn=4)
     write_turn(journal, "y" * 3500, turn=5)
-    assert journal._file.name == SECOND
+    assert journal._name == SECOND
     assert facts_in(written.files)[0] == [*written.facts, fact("x" * 3500), fact("y" * 3500)]
 
 

@@ -20,7 +20,7 @@ cdef class Wait:
     cdef public bint for_streams
     cdef public bint for_lists
     cdef public bytes at_timeout
-    cdef public bytes alike
+    cdef public object alike
     cdef public ConsumerGroup group
 
     cpdef bint heeds(self, value) except -1

@@ -70,28 +70,16 @@ class Wait:
     them has. A ``group`` is given by who waits for its new entries and nothing else.
     """
 
-    def __init__(
-        self,
-        keys: list[bytes],
-        timeout_ms: int,
-        arguments: Arguments,
-        recheck_at_ms: int | None = None,
-        *,
-        for_streams: bool = False,
-        for_lists: bool = False,
-        at_timeout: bytes | None = None,
-        alike: bytes | None = None,
-        group: ConsumerGroup | None = None,
-    ) -> None:
+    def __init__(self, keys: list[bytes], timeout_ms: int, arguments: Arguments) -> None:
         self.keys = keys
         self.timeout_ms = timeout_ms
         self.arguments = arguments
-        self.recheck_at_ms = recheck_at_ms
-        self.for_streams = for_streams
-        self.for_lists = for_lists
-        self.at_timeout = at_timeout
-        self.alike = alike
-        self.group = group
+        self.recheck_at_ms: int | None = None
+        self.for_streams = False
+        self.for_lists = False
+        self.at_timeout: bytes | None = None
+        self.alike: bytes | tuple[int, bytes] | None = None
+        self.group: ConsumerGroup | None = None
 
     def heeds(self, value: Value | None) -> bool:
         """Whether a signal of a key that holds ``value`` now counts."""

@@ -3,6 +3,7 @@ from headwater.commands.call cimport Call, Wait
 from headwater.commands.delivery cimport (
     Delivery, GroupRead, History, NewEntries, entries_after,
 )
+from headwater.commands.timeouts cimport milliseconds
 from headwater.commands.read_limits cimport ReadLimits, Share
 from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.stream cimport Stream

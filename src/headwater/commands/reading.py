@@ -190,7 +190,9 @@ def xread(call: Call) -> Wait | None:
         if options.block_ms < 0 or not call.may_block:
             reply.nil_array()
             return None
-        return Wait(keys, options.block_ms, _frozen(arguments, frozen), for_streams=True)
+        wait = Wait(keys, options.block_ms, _frozen(arguments, frozen))
+        wait.for_streams = True
+        return wait
     limits = options.limits()
     if limits.maxcount >= 0 or limits.maxsize >= 0:
         found = _within(limits, found)
@@ -249,12 +251,15 @@ def xreadgroup(call: Call) -> Wait | None:
     if options.block_ms < 0 or not call.may_block:
         call.reply.nil_array()
         return None
-    times = [read.recheck_at_ms() for read in reads]
-    recheck = min([due for due in times if due is not None], default=None)
+    wait = Wait(keys, options.block_ms, arguments.copy())
     assert options.group is not None
-    wait = Wait(keys, options.block_ms, arguments.copy(), recheck)
-    wait.alike = b"%d:%b" % (claim_ms, options.group)
-    if options.streams == 1 and claim_ms < 0:
+    if claim_ms >= 0:
+        times = [read.recheck_at_ms() for read in reads]
+        wait.recheck_at_ms = min([due for due in times if due is not None], default=None)
+        wait.alike = (claim_ms, options.group)
+        return wait
+    wait.alike = options.group
+    if options.streams == 1:
         wait.group = reads[0].group
     return wait
 

@@ -29,7 +29,9 @@ _TOO_LARGE = "ERR timeout is out of range"
 
 def milliseconds(arguments: Arguments, index: int, now_ms: int) -> int:
     """An argument in milliseconds (XREAD, WAIT, CLIENT PAUSE); 0 waits for ever."""
-    value = arguments.integer(index, error="ERR timeout is not an integer or out of range")
+    if not arguments.find_integer(index):
+        raise CommandError("ERR timeout is not an integer or out of range")
+    value = arguments.number
     if value < 0:
         raise CommandError(_NEGATIVE)
     if value > _MOST_MS - now_ms:

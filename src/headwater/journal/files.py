@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
+from headwater.forks import FAMILY
 
 LOCK_NAME = "headwater.lock"
 _ZEROS = bytes(1024 * 1024)
@@ -70,8 +71,8 @@ class Files(Protocol):
         """Take all space for the first ``size`` bytes; what is new reads as zeros."""
         ...
 
-    def write(self, name: str, offset: int, *parts: Bytes) -> None:
-        """Write all parts, one behind the other, at ``offset``."""
+    def write(self, name: str, offset: int, data: Bytes) -> None:
+        """Write ``data`` at ``offset``."""
         ...
 
     def sync(self, name: str) -> None:
@@ -107,7 +108,7 @@ class DiskFiles:
     ...     files = DiskFiles(directory)
     ...     files.lock()
     ...     files.create("notes", 8)
-    ...     files.write("notes", 2, b"ab", b"c")
+    ...     files.write("notes", 2, b"abc")
     ...     files.sync("notes")
     ...     content = bytes(files.read("notes", 100))
     ...     files.unlock()
@@ -117,6 +118,7 @@ class DiskFiles:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory).absolute()
+        self._generation = FAMILY.generation
         self._pid = os.getpid()
         self._lock: int | None = None
         self._open: dict[str, int] = {}
@@ -222,15 +224,14 @@ class DiskFiles:
     def allocate(self, name: str, size: int) -> None:
         _allocate(self._descriptor(name), size)
 
-    def write(self, name: str, offset: int, *parts: Bytes) -> None:
+    def write(self, name: str, offset: int, data: Bytes) -> None:
         descriptor = self._descriptor(name)
-        wanted = sum(map(len, parts))
-        done = os.pwritev(descriptor, parts, offset)
+        done, wanted = os.pwrite(descriptor, data, offset), len(data)
         if done < wanted:
             # The system takes at most 2 GiB at once, and less when a signal or the disk cuts in.
-            rest = memoryview(b"".join(parts))
-            while done < wanted:
-                done += os.pwrite(descriptor, rest[done:], offset + done)
+            with memoryview(data) as rest:
+                while done < wanted:
+                    done += os.pwrite(descriptor, rest[done:], offset + done)
 
     def sync(self, name: str) -> None:
         _sync(self._descriptor(name))
@@ -255,9 +256,8 @@ class DiskFiles:
     def _descriptor(self, name: str) -> int:
         """The open file; the same descriptor from the first write to the last fsync, because the
         system reports a failed write-back once to each descriptor that was open then."""
-        self._refuse_after_fork()
         descriptor = self._open.get(name)
-        if descriptor is None:
+        if descriptor is None:  # as after a fork, which closes them all
             descriptor = self._open[name] = self._open_file(name, 0)
         return descriptor
 
@@ -266,7 +266,7 @@ class DiskFiles:
         return os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
 
     def _refuse_after_fork(self) -> None:
-        if os.getpid() != self._pid:
+        if FAMILY.generation != self._generation:
             raise ForkedStore(
                 f"the store in {self.directory} belongs to process {self._pid}, which made this "
                 "one by fork. Open it after the fork, or connect to it over a socket."

@@ -2,7 +2,8 @@
 
 Rule 1. One fsync at a time. What was written before it began is durable when it returns.
 Rule 2. An fsync that fails is never tried again: it is reported, and nothing is flushed after it.
-Rule 3. A turn does not wait for an fsync that runs, unless it has run for two seconds: then the disk
+Rule 3. A turn says what it wrote without a lock, by setting one name: what was said last is what counts.
+Rule 4. A turn does not wait for an fsync that runs, unless it has run for two seconds: then the disk
         does not keep up, and to go on would make the promised second longer and longer (Redis does
         the same, and counts it in ``aof_delayed_fsync``).
 """
@@ -48,14 +49,16 @@ class Flusher:
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._dirty: Synced | None = None
-        self._dirty_turn = 0
+        self._written: tuple[int, int, int] | None = None
+        self._taken: tuple[int, int, int] | None = None
+        """What of ``_written`` an fsync was begun for, or needs none: the same object."""
         self._synced: Synced | None = None
         self._since: float | None = None
         self._failed = False
 
     def start(self) -> None:
-        """Begin to flush once a second."""
+        """Begin to flush once a second, again after a `stop`."""
+        self._stopped.clear()
         self._thread = threading.Thread(target=self._run, name="headwater-fsync", daemon=True)
         self._thread.start()
 
@@ -69,8 +72,7 @@ class Flusher:
     def wrote(self, number: int, end: int, turn: int) -> None:
         """File ``number`` has been written up to ``end``, the last of ``turn``; the next fsync is to
         cover it."""
-        with self._changed:
-            self._dirty, self._dirty_turn = Synced(number, end), turn
+        self._written = number, end, turn
 
     def take_synced(self) -> Synced | None:
         """How far the last fsync reached, once."""
@@ -83,15 +85,16 @@ class Flusher:
     def flush_once(self) -> bool:
         """One fsync, if anything is dirty; False when nothing was done or it failed."""
         with self._changed:
-            dirty, self._dirty = self._dirty, None
-            turn = self._dirty_turn
-            if dirty is None or self._failed:
+            written = self._written
+            if written is None or written is self._taken or self._failed:
                 return False
+            self._taken = written
             self._since = self._clock.monotonic()
+        number, end, turn = written
         failure: Exception | None = None
         self.fsyncs += 1
         try:
-            self._files.sync(file_name(dirty.number))
+            self._files.sync(file_name(number))
         except (OSError, HeadwaterError) as error:
             failure = error
         if failure is not None:
@@ -100,7 +103,7 @@ class Flusher:
         with self._changed:
             self._since = None
             if failure is None:
-                self._synced = dirty
+                self._synced = Synced(number, end)
                 self.synced_turn = turn
             self._changed.notify_all()
         return failure is None
@@ -123,7 +126,7 @@ class Flusher:
         """Wait for the fsync that may be running, and flush nothing that was written before this:
         the caller's own fsync will cover it."""
         with self._changed:
-            self._dirty = None
+            self._taken = self._written
             while self._since is not None:
                 self._changed.wait()
             self._synced = None

@@ -30,6 +30,7 @@ from typing import Literal, NoReturn
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, NodePoisoned, StoreUnusable
+from headwater.forks import FAMILY
 from headwater.journal.files import Bytes, Files
 from headwater.journal.flusher import INTERVAL_SECONDS, Flusher
 from headwater.journal.records import (
@@ -75,7 +76,7 @@ class Journal:
         """
         files.lock()
         try:
-            journal = cls(files, policy, file_bytes, seed)
+            return cls(files, policy, file_bytes, clock or SystemClock(), seed, flush_interval)
         except OSError as error:
             files.unlock()
             raise StoreUnusable(
@@ -85,11 +86,16 @@ class Journal:
         except BaseException:
             files.unlock()
             raise
-        journal._clock = clock or journal._clock
-        journal._flush_interval = flush_interval
-        return journal
 
-    def __init__(self, files: Files, policy: Policy, file_bytes: int, seed: int | None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        policy: Policy,
+        file_bytes: int,
+        clock: Clock,
+        seed: int | None,
+        flush_interval: float,
+    ) -> None:
         self.recovery = Recovery(files)
         """What was found, complete when `replay` has ended: last_turn, cuts, notes and more."""
         if self.recovery.seed is not None:
@@ -98,15 +104,16 @@ class Journal:
         self.policy: Policy = policy
         self.failure: str | None = None
         """Why the journal is poisoned; None while it is not. The node looks at it every turn."""
+        self._generation = FAMILY.generation
         self._pid = os.getpid()
         self._files = files
-        self._clock: Clock = SystemClock()
-        self._flush_interval = INTERVAL_SECONDS
-        self._flusher: Flusher | None = None
+        self._flusher = Flusher(
+            files, clock=clock, on_failure=self._poison, interval=flush_interval
+        )
         self._reserve = Reserve(files, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
         self.allowance = -1  # bytes of a turn's groups that need not be asked for
-        self._file = JournalFile(0, 0)
+        self._use(JournalFile(0, 0))
         self._end = 0
         self._before = 0
         self._base = 0
@@ -116,7 +123,6 @@ class Journal:
         self._turn = self._durable_turn = 0
         self._now_ms = 0
         self._fsyncs = 0
-        self._delayed = 0
 
     # --- starting -------------------------------------------------------------------------------
 
@@ -151,33 +157,34 @@ class Journal:
                     f"no journal can be begun in {self._files.path('')}: {reason}. Free some space "
                     "or give the process the right to write there."
                 )
-            self._file = self._reserve.take()
+            self._use(self._reserve.take())
             self._end = FILE_HEADER_BYTES
         else:
             recovery.repair()
-            self._file, self._end = recovery.current, recovery.end
+            self._use(recovery.current)
+            self._end = recovery.end
             self._reserve.adopt(recovery.spares)
-            if not self._reserve.reclaim(self._file):
+            if not self._reserve.reclaim(recovery.current):
                 # Its space is not ours for certain, so it counts as full.
-                self._file = self._file._replace(size=0)
+                self._size = 0
         self._before = max(0, recovery.bytes - self._end)
         self._base = self._before + self._end
-        self._vouch = Synced(self._file.number, self._end)
+        self._vouch = Synced(self._number, self._end)
         self._clean = recovery.clean
         self._turn, self._now_ms = recovery.last_turn, recovery.last_now_ms
         self._durable_turn = self._turn
         self._state = "open"
-        self._reserve.ahead(self._file.number + 1)
+        self._reserve.ahead(self._number + 1)
         self._measure()
         self._start_flusher()
 
     def _start_flusher(self) -> None:
         if self.policy == "everysec":
-            clock, interval = self._clock, self._flush_interval
-            self._flusher = Flusher(
-                self._files, clock=clock, on_failure=self._poison, interval=interval
-            )
             self._flusher.start()
+
+    def _use(self, file: JournalFile) -> None:
+        self._number, self._size = file
+        self._name = file.name
 
     # --- the reserve ----------------------------------------------------------------------------
 
@@ -192,13 +199,13 @@ class Journal:
         self._check()
         if nbytes > MAX_RECORD_GROUP_BYTES:
             return f"{nbytes} bytes of facts are more than {MAX_RECORD_GROUP_BYTES}, the limit"
-        reason = self._reserve.make_next(self._file.number + 1, nbytes)
+        reason = self._reserve.make_next(self._number + 1, nbytes)
         self._measure()
         return reason
 
     def _measure(self) -> None:
         """Whatever fits in the rest of this file or in the next fits, however it is divided."""
-        here = self._file.size - self._end - 2 * SYNCED_GROUP_BYTES
+        here = self._size - self._end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
 
     # --- writing --------------------------------------------------------------------------------
@@ -214,7 +221,7 @@ class Journal:
         if not buffer:
             return
         try:
-            if self._flusher is not None:
+            if self.policy == "everysec":
                 self._flusher.wait_if_late()
                 self._vouch = self._flusher.take_synced() or self._vouch
             if len(buffer) <= self._room():
@@ -223,10 +230,10 @@ class Journal:
                 self._append_across_files(buffer)
             if sync and self.policy == "always":
                 self._sync()
-            elif sync and self._flusher is not None:
-                self._flusher.wrote(self._file.number, self._end, self._turn)
+            elif sync and self.policy == "everysec":
+                self._flusher.wrote(self._number, self._end, self._turn)
             # After the fsync: a new file is begun, so the next one is made now.
-            self._reserve.ahead(self._file.number + 1)
+            self._reserve.ahead(self._number + 1)
             self._measure()
         except BaseException as error:
             self._fail(error)
@@ -237,7 +244,7 @@ class Journal:
         """Bytes of groups that this file takes, beside what is to be said about the last fsync and
         the place that is kept for a clean stop."""
         own = SYNCED_GROUP_BYTES if self._vouch is None else 2 * SYNCED_GROUP_BYTES
-        return self._file.size - self._end - own
+        return self._size - self._end - own
 
     def _append(self, groups: bytearray | memoryview) -> None:
         """Write whole groups into this file, behind what is to be said about the last fsync."""
@@ -245,16 +252,14 @@ class Journal:
         assert turn >= self._turn, f"turn {turn} after turn {self._turn}: it could not be read back"
         self._turn = turn
         self._clean = False
-        if self._vouch is None:
-            self._write(groups)
-        else:
-            first = synced_group(self._vouch, self._turn, self._now_ms, self.seed)
-            self._vouch = None
-            self._write(first, groups)
+        if self._vouch is not None:
+            vouch, self._vouch = self._vouch, None
+            self._write(synced_group(vouch, self._turn, self._now_ms, self.seed))
+        self._write(groups)
 
-    def _write(self, *parts: Bytes) -> None:
-        self._files.write(self._file.name, self._end, *parts)
-        self._end += sum(map(len, parts))
+    def _write(self, groups: Bytes) -> None:
+        self._files.write(self._name, self._end, groups)
+        self._end += len(groups)
         self._unsynced = True
 
     def _append_across_files(self, buffer: bytearray) -> None:
@@ -280,25 +285,26 @@ class Journal:
         """Go on in the next file, which has room for ``needed`` bytes."""
         self._sync()
         self._durable_turn = self._turn - 1  # of this turn there may be more to come
-        self._vouch = Synced(self._file.number, self._end)
+        self._vouch = Synced(self._number, self._end)
         if self._reserve.room() < needed:
-            reason = self._reserve.make_next(self._file.number + 1, needed)
+            reason = self._reserve.make_next(self._number + 1, needed)
             assert reason is None, f"{needed} bytes were not admitted: {reason}"
-        self._files.close(self._file.name)
+        self._files.close(self._name)
         self._before += self._end
-        self._file = self._reserve.take()
+        self._use(self._reserve.take())
         self._end = FILE_HEADER_BYTES
 
     def _sync(self) -> None:
         """Make everything written so far durable."""
-        if self._flusher is not None:
+        if self.policy == "everysec":
             self._flusher.forget()
-            self._check()
+            if self.failure is not None:
+                raise NodePoisoned(self.failure)
         if self._unsynced:
-            self._files.sync(self._file.name)
+            self._files.sync(self._name)
             self._fsyncs += 1
             self._unsynced = False
-            self._vouch = Synced(self._file.number, self._end)
+            self._vouch = Synced(self._number, self._end)
 
     # --- policy, figures, end -------------------------------------------------------------------
 
@@ -306,7 +312,7 @@ class Journal:
         """Change ``appendfsync``; what was written under the old policy is made durable first."""
         self._check()
         try:
-            self._stop_flusher()
+            self._flusher.stop()
             self._sync()
             self._durable_turn = self._turn
         except BaseException as error:
@@ -316,16 +322,14 @@ class Journal:
 
     def statistics(self) -> JournalStatistics:
         """Figures for INFO; the only call that a poisoned journal answers."""
-        delayed = self._delayed + (self._flusher.delayed if self._flusher else 0)
-        fsyncs = self._fsyncs + (self._flusher.fsyncs if self._flusher else 0)
-        flushed_turn = self._flusher.synced_turn if self._flusher else 0
+        flusher = self._flusher
         return JournalStatistics(
             current_bytes=self._before + self._end,
             base_bytes=self._base,
-            files=self._file.number,
-            fsyncs=fsyncs,
-            delayed_fsyncs=delayed,
-            durable_turn=max(self._durable_turn, flushed_turn),
+            files=self._number,
+            fsyncs=self._fsyncs + flusher.fsyncs,
+            delayed_fsyncs=flusher.delayed,
+            durable_turn=max(self._durable_turn, flusher.synced_turn),
             failure=self.failure,
             refusal=self._reserve.refusal,
         )
@@ -342,7 +346,7 @@ class Journal:
         writable = self._state == "open"
         self._state = "closed"
         try:
-            self._stop_flusher()
+            self._flusher.stop()
             if writable and self.failure is None:
                 self._finish()
         except BaseException as error:
@@ -353,23 +357,15 @@ class Journal:
     def _finish(self) -> None:
         self._sync()
         if not self._clean:
-            here = Synced(self._file.number, self._end)
+            here = Synced(self._number, self._end)
             self._write(synced_group(here, self._turn, self._now_ms, self.seed))
             self._sync()
             self._clean = True
 
-    def _stop_flusher(self) -> None:
-        if self._flusher is not None:
-            flusher = self._flusher
-            flusher.stop()
-            self._delayed += flusher.delayed
-            self._fsyncs += flusher.fsyncs
-            self._flusher = None
-
     # --- failing --------------------------------------------------------------------------------
 
     def _refuse_after_fork(self) -> None:
-        if os.getpid() != self._pid:
+        if FAMILY.generation != self._generation:
             raise ForkedStore(
                 f"the journal in {self._files.path('')} belongs to process {self._pid}, which made "
                 "this one by fork. Open the store after the fork, or connect over a socket."
@@ -385,7 +381,7 @@ class Journal:
         """Remember the first failure."""
         if self.failure is None:
             self.failure = (
-                f"{self._files.path(self._file.name)} could not be written: {error!r}. Commands "
+                f"{self._files.path(self._name)} could not be written: {error!r}. Commands "
                 "have run that are not durable, so nothing more is answered from this state. See "
                 "to the disk and restart: what was acknowledged is in the journal."
             )

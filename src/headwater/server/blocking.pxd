@@ -20,12 +20,14 @@ cdef class BlockedClients:
     cpdef block(self, Session session, Wait wait)
     cdef _give_up(self, Waiter waiter, bint error)
     cdef _leave(self, Waiter waiter)
-    @cython.locals(keyspace=Keyspace, signalled=dict)
+    @cython.locals(keyspace=Keyspace, signalled=dict, place=tuple, lines=dict)
     cpdef serve_signalled(self)
+    @cython.locals(line=dict, held=Py_ssize_t, waiter=Waiter)
+    cdef _serve(self, dict lines, value)
     @cython.locals(wait=Wait)
-    cpdef bint _heed(self, value, Waiter waiter) except -1
+    cdef bint _heed(self, value, Waiter waiter) except -1
     @cython.locals(
         session=Session, records=TurnRecords, call=Call, facts_mark=Py_ssize_t, mark=Py_ssize_t,
         again=Wait, refused=bint,
     )
-    cpdef bint _run(self, Waiter waiter) except -1
+    cdef bint _run(self, Waiter waiter) except -1

@@ -3,13 +3,15 @@
 Rule 1. A woken command is run again from its start and judges itself: it is served, fails, or waits
         on where it stood. Its record group is its own (node.py, rule 2).
 Rule 2. A session that waits no longer is in ``resumed``; what it sent meanwhile runs in this turn.
+Rule 3. A line of those who wait alike is passed over from the first who waits on: a thousand readers
+        of a group cost an entry one of them.
 
 `headwater.server.waiting` keeps the lines; this says what happens to who stands in them.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from headwater.errors import CommandError, NoRoom
 from headwater.limits import REFUSED_RECHECK_MS
 from headwater.server import execution
 from headwater.server.pausing import Pause
-from headwater.server.waiting import Waiter, WaitingRoom
+from headwater.server.waiting import Lines, Waiter, WaitingRoom, by_arrival
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -96,10 +98,31 @@ class BlockedClients:
         keyspace = self._node.keyspace
         signalled = keyspace.signalled
         while signalled:
-            db, key = next(iter(signalled))
-            del signalled[db, key]
-            value = keyspace.databases[db].values.get(key)
-            self._waiting.serve(db, key, partial(self._heed, value))
+            place = next(iter(signalled))
+            del signalled[place]
+            lines = self._waiting.lines_at(place)
+            if lines is not None:
+                db, key = place
+                self._serve(lines, keyspace.databases[db].values.get(key))
+
+    def _serve(self, lines: Lines, value: Value | None) -> None:
+        """Run again whoever waits in the lines of a key that holds ``value``, as far as rule 3 says."""
+        if len(lines) == 1 and None not in lines:
+            (line,) = lines.values()
+            held = 0  # who is neither served nor waits on: killed in this turn, held by a pause
+            while len(line) > held:
+                waiter = next(islice(line, held, None))
+                if self._heed(value, waiter):
+                    return
+                held += waiter.active
+            return
+        done: set[object] = set()
+        for waiter in by_arrival(lines):
+            alike = waiter.wait.alike
+            if not waiter.active or alike in done:
+                continue
+            if self._heed(value, waiter) and alike is not None:
+                done.add(alike)
 
     def _heed(self, value: Value | None, waiter: Waiter) -> bool:
         """Run a waiter to whom a signal of a key that holds ``value`` matters; True as by `_run`."""
@@ -111,9 +134,8 @@ class BlockedClients:
         was nothing for it."""
         session, records = waiter.session, self._node.records
         if not waiter.active or session.closing:
-            return (
-                False  # It has left, or was killed in this turn: what it would take is for others.
-            )
+            # It has left, or was killed in this turn: what it would take is for others.
+            return False
         if self._pause.active and self._pause.holds_again(waiter):
             return False
         call = session.call

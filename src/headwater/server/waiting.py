@@ -4,17 +4,14 @@ Rule 1. Waiters of a key are served first come, first served; a waiter that is r
         has nothing keeps its place and its deadline.
 Rule 2. Deadlines are monotonic times: setting the clock moves none of them. A recheck (XREADGROUP
         CLAIM) waits for a delivery to reach an age, so it is a Unix time.
-Rule 3. Those who wait alike (readers of one group) stand in a line of their own, and a pass over it
-        ends with the first who waits on: a thousand readers of a group cost an entry one of them.
+Rule 3. Those who wait alike (readers of one group) stand in a line of their own.
 Rule 4. A waiter that has left (served, timed out, gone) may still stand in the heaps; it is known by
         ``active`` and passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import islice
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -42,11 +39,14 @@ class Waiter:
         """Its recheck has come and it was not run again since."""
 
 
-Lines = dict[bytes | None, dict[Waiter, None]]
+Place = tuple[int, bytes]
+"""A key: number of its database, and name."""
+
+Lines = dict[bytes | tuple[int, bytes] | None, dict[Waiter, None]]
 """Who waits for a key, by what they wait for alike (`Wait.alike`); None: each for itself."""
 
 
-def _by_arrival(lines: Lines) -> list[Waiter]:
+def by_arrival(lines: Lines) -> list[Waiter]:
     """Everybody in these lines, first come first."""
     everybody = [waiter for line in lines.values() for waiter in line]
     everybody.sort(key=attrgetter("arrival"))
@@ -57,7 +57,7 @@ class WaitingRoom:
     """All waiters of a node."""
 
     def __init__(self) -> None:
-        self._by_key: dict[tuple[int, bytes], Lines] = {}
+        self._by_key: dict[Place, Lines] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._rechecks: list[tuple[int, int, Waiter]] = []
         self._ticket = 0
@@ -96,7 +96,8 @@ class WaitingRoom:
         assert waiter.active
         waiter.active = False
         self.count -= 1
-        for key in dict.fromkeys(waiter.wait.keys):
+        keys = waiter.wait.keys
+        for key in keys if len(keys) == 1 else dict.fromkeys(keys):
             lines = self._by_key[waiter.db.index, key]
             line = lines[waiter.wait.alike]
             del line[waiter]
@@ -114,26 +115,9 @@ class WaitingRoom:
         for key in dict.fromkeys(waiter.wait.keys):
             db.waited[key] = db.waited.get(key, 0) + 1
 
-    def serve(self, db: int, key: bytes, run: Callable[[Waiter], bool]) -> None:
-        """Let ``run`` look at who waits for a key, first come first; it says whether a waiter waits
-        on, and then those behind it who wait alike are passed over (rule 3)."""
-        lines = self._by_key.get((db, key))
-        if lines is None:
-            return
-        if len(lines) == 1 and None not in lines:
-            (line,) = lines.values()
-            held = 0  # who is neither served nor waits on: killed in this turn, held by a pause
-            while len(line) > held:
-                waiter = next(islice(line, held, None))
-                if run(waiter):
-                    return
-                held += waiter.active
-            return
-        done: set[bytes | None] = set()
-        for waiter in _by_arrival(lines):
-            alike = waiter.wait.alike
-            if waiter.active and alike not in done and run(waiter) and alike is not None:
-                done.add(alike)
+    def lines_at(self, place: Place) -> Lines | None:
+        """Who waits for a key; empty lines are none."""
+        return self._by_key.get(place)
 
     def next_deadline(self) -> float:
         """The earliest deadline, monotonic; infinity when there is none."""

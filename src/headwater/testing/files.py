@@ -183,11 +183,10 @@ class CrashableFiles:
                 self._take_space(size - len(file.content))
                 self._change(_Write(file, size, None))
 
-    def write(self, name: str, offset: int, *parts: Bytes) -> None:
+    def write(self, name: str, offset: int, data: Bytes) -> None:
         with self._mutex:
-            sizes = "+".join(str(len(part)) for part in parts)
-            failure = self._begin("write", f"write {name} at {offset}: {sizes} bytes")
-            data = b"".join(parts)
+            failure = self._begin("write", f"write {name} at {offset}: {len(data)} bytes")
+            data = bytes(data)
             if failure is not None:
                 data = data[: len(data) // 2]
             file = self._file(name)

@@ -106,7 +106,9 @@ def _pop_or_wait(call: Call, *, left: bool) -> Wait | None:
     if not call.may_block:
         reply.nil_array()
         return None
-    return Wait(keys, wait_ms, arguments.copy(), for_lists=True)
+    wait = Wait(keys, wait_ms, arguments.copy())
+    wait.for_lists = True
+    return wait
 
 
 def lrange(call: Call) -> None:

@@ -37,7 +37,9 @@ def wait(call: Call, session: Session, node: Node) -> Wait | None:
     if wanted <= 0 or not call.may_block:
         call.reply.integer(0)
         return None
-    return Wait([], timeout_ms, call.arguments.copy(), at_timeout=b":0\r\n")
+    waits = Wait([], timeout_ms, call.arguments.copy())
+    waits.at_timeout = b":0\r\n"
+    return waits
 
 
 def waitaof(call: Call, session: Session, node: Node) -> Wait | None:
@@ -64,8 +66,10 @@ def waitaof(call: Call, session: Session, node: Node) -> Wait | None:
     if (durable >= local and not replicas) or not call.may_block:
         call.reply.raw(answer)
         return None
-    recheck_at_ms = None if durable else call.now_ms + WAITAOF_RECHECK_MS
-    return Wait([], timeout_ms, arguments.copy(), recheck_at_ms, at_timeout=answer)
+    waits = Wait([], timeout_ms, arguments.copy())
+    waits.at_timeout = answer
+    waits.recheck_at_ms = None if durable else call.now_ms + WAITAOF_RECHECK_MS
+    return waits
 
 
 def _is_durable(session: Session, node: Node) -> bool:

@@ -1,0 +1,18 @@
+cimport cython
+from headwater.forks cimport Family
+
+cdef Family FAMILY
+
+
+cdef class DiskFiles:
+    cdef object __weakref__
+    cdef public object directory
+    cdef long long _generation
+    cdef object _pid
+    cdef public object _lock
+    cdef public dict _open
+
+    cdef int _descriptor(self, str name) except -1
+    cdef int _open_file(self, str name, int flags) except -1
+    cdef _refuse_after_fork(self)
+    cpdef _forget(self)

@@ -1,0 +1,14 @@
+cdef long long _OVERHEAD
+
+
+cdef class Reserve:
+    cdef public object refusal
+    cdef object _files
+    cdef long long _file_bytes
+    cdef unsigned int _seed
+    cdef list _ready
+    cdef long long _wanted
+    cdef object _broken
+
+    cpdef long long room(self) except? -1
+    cpdef ahead(self, long long number)
