@@ -43,6 +43,7 @@ cdef class GroupRead:
     cdef public bytes key
     cdef public ConsumerGroup group
     cdef public bytes name
+    cdef public Consumer consumer
 
     cdef of(self, Call call, bytes key, ConsumerGroup group, bytes name)
     cpdef bint plan(self, ReadLimits limits) except -1

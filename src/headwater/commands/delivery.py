@@ -109,6 +109,7 @@ class GroupRead:
         self.key = key
         self.group = group
         self.name = name
+        self.consumer = group.consumers.get(name)
 
     def plan(self, limits: ReadLimits) -> bool:
         """Settle what is given; whether anything is shown."""
@@ -132,7 +133,7 @@ class GroupRead:
 
     def consumer_bytes(self) -> int:
         """An upper bound for the facts of `meet_consumer`."""
-        return 0 if self.name in self.group.consumers else HEADROOM + len(self.name)
+        return HEADROOM + len(self.name) if self.consumer is None else 0
 
     def pending_after(self) -> int:
         """How many entries are pending at most, once reads of the same stream before this one in the
@@ -141,12 +142,13 @@ class GroupRead:
 
     def meet_consumer(self) -> Consumer:
         """The consumer, made if it is not there."""
-        return meet_consumer(self.call, self.group, self.name)
+        if self.consumer is None:
+            self.consumer = meet_consumer(self.call, self.group, self.name)
+        return self.consumer
 
     def see_consumer(self) -> None:
         """Note that the consumer was seen: it is there, and no fact of this command says so."""
-        consumer = self.group.consumers[self.name]
-        self.group.see(consumer, self.call.now_ms)
+        self.group.see(self.meet_consumer(), self.call.now_ms)
 
 
 def meet_consumer(call: Call, group: ConsumerGroup, name: bytes) -> Consumer:
@@ -236,7 +238,7 @@ class Delivery(GroupRead):
 
     def give(self, reply: ReplyWriter) -> None:
         group, now_ms = self.group, self.call.now_ms
-        consumer = group.consumers[self.name]
+        consumer = self.meet_consumer()
         if self.wires:
             group.own(consumer, self._claimed_records(), now_ms, now_ms)
         entries = self.entries
@@ -312,9 +314,8 @@ class History(GroupRead):
         share = limits.share(self.key)
         if share.full():
             return False
-        consumer = self.group.consumers.get(self.name)
-        if consumer is not None:
-            self._find(consumer, share)
+        if self.consumer is not None:
+            self._find(self.consumer, share)
         share.close()
         return True
 
@@ -348,7 +349,7 @@ class History(GroupRead):
 
     def give(self, reply: ReplyWriter) -> None:
         """Count the delivery of what still exists, write."""
-        consumer = self.group.consumers[self.name]
+        consumer = self.meet_consumer()
         if len(self.records):
             self.group.own(consumer, self.records, self.call.now_ms, consumer.active_time)
         else:

@@ -29,6 +29,7 @@ cdef class EntryLog:
     ) except -1
     @cython.locals(last=Py_ssize_t, least=Py_ssize_t, block=EntryBlock)
     cdef EntryBlock _open(self, Py_ssize_t need)
+    @cython.locals(block=EntryBlock)
     cpdef tuple first(self)
     @cython.locals(block=EntryBlock)
     cpdef tuple last(self)

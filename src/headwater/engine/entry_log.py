@@ -125,7 +125,8 @@ class EntryLog:
         """Id of the first live entry, (0, 0) when there is none."""
         if not self.blocks:
             return 0, 0
-        return self.blocks[0].first()
+        block = self.blocks[0]
+        return block.first()
 
     def last(self) -> tuple[int, int]:
         """Id of the last live entry, (0, 0) when there is none."""

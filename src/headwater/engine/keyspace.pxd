@@ -28,5 +28,6 @@ cdef class Keyspace:
     cdef public unsigned int notified
     cdef public list events
 
+    cpdef next_event_ms(self, bint expiries)
     cpdef note_seen(self, Py_ssize_t gid, Py_ssize_t cid)
     cpdef forget_seen(self, Py_ssize_t gid, Py_ssize_t cid)

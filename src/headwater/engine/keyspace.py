@@ -69,9 +69,11 @@ class Keyspace:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def next_event_ms(self, *, expiries: bool) -> int | None:
+    def next_event_ms(self, expiries: bool) -> int | None:
         """The earliest time at which something here is over, Unix ms: a delay, an iid, with
         ``expiries`` a key; None when nothing is to come. What is empty is not asked."""
+        if not (self.due_notes or (self.expiring and expiries) or self.iid_deadlines.notes):
+            return None
         times = []
         if self.due_notes:
             times.append(self.next_due())
@@ -79,7 +81,7 @@ class Keyspace:
             times.append(self.next_expiry())
         if self.iid_deadlines.notes:
             times.append(self.iid_deadlines.next_sweep_ms())
-        return min((at for at in times if at is not None), default=None) if times else None
+        return min([at for at in times if at is not None], default=None)
 
     def next_expiry(self) -> int | None:
         """The earliest time at which a key ends, Unix ms."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import select
+from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,11 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # clock.pxd asks the system
+if not cython.compiled:  # they have twins in C
     from time import monotonic as passed_seconds
+
+    from headwater.memory import new_words, word_at
+    from headwater.server.polling import wait_ready
 
 HAS_EPOLL = hasattr(select, "epoll") and hasattr(os, "eventfd")
 """Whether this system has what `EpollLoop` needs."""
@@ -46,15 +50,18 @@ class EpollLoop(Driver):
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         self._epoll = select.epoll()
+        self._descriptor = self._epoll.fileno()
+        self._found = new_words(array("Q"), 2 * MAX_EVENTS_PER_TURN)
+        """Two words for each socket that is ready."""
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """For output that another thread has released while the loop waits here."""
         self._epoll.register(self._waker, select.EPOLLIN)
         super().__init__(node, on_stop=on_stop)
-        self._asyncio.add_reader(self._epoll.fileno(), self._on_ready)
+        self._asyncio.add_reader(self._descriptor, self._on_ready)
 
     def stop(self) -> None:
         super().stop()
-        self._asyncio.remove_reader(self._epoll.fileno())
+        self._asyncio.remove_reader(self._descriptor)
         self._epoll.close()
         os.close(self._waker)
 
@@ -77,21 +84,21 @@ class EpollLoop(Driver):
 
     def _one_turn(self, wait: float) -> bool:
         """Serve who is ready, or will be within ``wait`` seconds; whether anybody was."""
-        events = self._epoll.poll(wait, MAX_EVENTS_PER_TURN)
-        if not events:
+        count = wait_ready(self._epoll, self._descriptor, wait, self._found)
+        if not count:
             return False
         with self.node.lock:
-            return self._serve(events)
+            return self._serve(count)
 
-    def _serve(self, events: list[tuple[int, int]]) -> bool:
+    def _serve(self, count: int) -> bool:
         """Take what has come and run it; whether anything had."""
         ready: list[Session] = []
         handshakes = HANDSHAKES_PER_TURN
-        for pair in events:
-            event = pair[1]
-            connection = self.connections.get(pair[0])
+        for at in range(count):
+            descriptor, event = word_at(self._found, 2 * at), word_at(self._found, 2 * at + 1)
+            connection = self.connections.get(descriptor)
             if connection is None:
-                if pair[0] == self._waker:
+                if descriptor == self._waker:
                     os.eventfd_read(self._waker)
                     self._send_in_line()
                 continue

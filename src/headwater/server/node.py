@@ -197,7 +197,7 @@ class Node:
         if self.keyspace.garbage:
             return self.clock.monotonic()
         deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
-        wall = self.keyspace.next_event_ms(expiries=self.expires_by_itself)
+        wall = self.keyspace.next_event_ms(self.expires_by_itself)
         recheck = self.waiting.next_recheck() if self.waiting.count else None
         if recheck is not None and (wall is None or recheck < wall):
             wall = recheck

@@ -1,0 +1,26 @@
+"""Which sockets are ready, in one system call.
+
+Compiled modules take this function from ``polling_c.pxd``, which asks the system by the descriptor of the
+epoll and makes no object for an event; plain Python takes the twin below.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from select import epoll
+
+
+def wait_ready(poll: epoll, _descriptor: int, seconds: float, ready: array[int]) -> int:
+    """Wait until a socket is ready, ``seconds`` at most; how many there are, as many as ``ready`` has
+    room for. It gets two words for each: the descriptor and what it is ready for (EPOLLIN and so on).
+
+    Raises `OSError`.
+    """
+    found = poll.poll(seconds, len(ready) // 2)
+    for at, (descriptor, events) in enumerate(found):
+        ready[2 * at] = descriptor
+        ready[2 * at + 1] = events
+    return len(found)
