@@ -56,8 +56,8 @@ def reserve(target: bytearray, size: int) -> None:
     assert len(target) <= size
 
 
-def empty(target: bytearray, _kept: int) -> None:
-    """Let ``target`` be empty; in C its room stays with it, up to so many bytes."""
+def empty(target: bytearray) -> None:
+    """Let ``target`` be empty; in C its room stays with it."""
     target.clear()
 
 

@@ -39,8 +39,8 @@ cdef extern from *:
         }
         return PyByteArray_AS_STRING(target) + before;
     }
-    static inline int headwater_empty(PyObject *target, Py_ssize_t kept) {
-        if (PyByteArray_GET_SIZE(target) <= kept && headwater_fits((PyByteArrayObject *)target, 0)) {
+    static inline int headwater_empty(PyObject *target) {
+        if (headwater_fits((PyByteArrayObject *)target, 0)) {
             headwater_set_size((PyByteArrayObject *)target, 0);
             return 0;
         }
@@ -48,7 +48,7 @@ cdef extern from *:
     }
     """
     char *_room "headwater_room"(bytearray target, Py_ssize_t more) except NULL
-    int _empty "headwater_empty"(bytearray target, Py_ssize_t kept) except -1
+    int _empty "headwater_empty"(bytearray target) except -1
 
 
 cdef extern from *:
@@ -80,8 +80,8 @@ cdef extern from "Python.h":
     void Py_SET_SIZE(object, Py_ssize_t)
 
 
-cdef inline int empty(bytearray target, Py_ssize_t kept) except -1:
-    return _empty(target, kept)
+cdef inline int empty(bytearray target) except -1:
+    return _empty(target)
 
 
 cdef inline int append_bytes(bytearray target, bytes source) except -1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable
@@ -18,10 +19,10 @@ from headwater.errors import (
 )
 
 
-def in_a_fork(action: Callable[[], Any]) -> str:
+def in_a_fork(action: Callable[[], Any], fork: Callable[[], int] = os.fork) -> str:
     """What ``action`` returns or raises in a child, in words."""
     reader, writer = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         try:
             said = repr(action())
@@ -63,6 +64,20 @@ def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(url: str) -> N
     assert client.xadd("orders", {"item": "milk"})
     assert client.xlen("orders") == 2
     single.close()
+    client.close()
+
+
+def test_a_child_forked_behind_pythons_back_writes_nothing(url: str) -> None:
+    # Given a server of applications that forks its workers in C and tells Python nothing
+    client = headwater.connect(url, decode_responses=True)
+    client.xadd("orders", {"item": "tea"})
+    fork = ctypes.PyDLL(None).fork
+    # When a worker uses the store of the process that it was forked from
+    said = in_a_fork(lambda: client.xadd("orders", {"item": "milk"}), fork)
+    # Then it is told before it has written over what the others write
+    assert said.startswith("ForkedStore"), said
+    assert client.xlen("orders") == 1
+    assert client.xadd("orders", {"item": "milk"})
     client.close()
 
 

@@ -72,6 +72,20 @@ def test_a_failed_fsync_of_the_thread_poisons(files: CrashableFiles, everysec: J
     assert files.transcript == []
 
 
+def test_an_fsync_that_breaks_otherwise_poisons_as_well(
+    files: CrashableFiles, everysec: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an fsync that does not fail by the disk
+    write_turn(everysec, "one", turn=1)
+    with monkeypatch.context() as patches:
+        patches.setattr(files, "sync", lambda name: dict[str, None]()[name])
+        assert not flusher_of(everysec).flush_once()
+    # Then nothing is written any more, and nobody waits for it for ever
+    with pytest.raises(NodePoisoned, match="KeyError"):
+        everysec.commit(bytearray(b"x"))
+    flusher_of(everysec).wait_until_idle()
+
+
 class SlowSync:
     """Holds the fsync of a flusher's thread until it is let go."""
 

@@ -350,3 +350,16 @@ def test_a_change_of_policy_makes_durable_what_was_written_before() -> None:
         sync journal-000001
         """,
     )
+
+
+def test_the_turn_that_leaves_always_is_still_fsynced() -> None:
+    """A command of it may have told already that what came before is safe (WAITAOF)."""
+    story = Story(policy="always")
+    story.start()
+    story.write("one")
+    story.journal.set_policy("no")
+    assert story.write("two").endswith("sync journal-000001")
+    expect(
+        story.write("three"),
+        "write journal-000001 at 202: 41 bytes\nwrite journal-000001 at 243: 30 bytes",
+    )

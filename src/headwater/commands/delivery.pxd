@@ -102,7 +102,7 @@ cdef class History(GroupRead):
     cdef public list wires
     cdef public array.array records
 
-    @cython.locals(share=Share, consumer=Consumer)
+    @cython.locals(share=Share)
     cpdef bint plan(self, ReadLimits limits) except -1
     @cython.locals(
         pel=PendingList, cid=Py_ssize_t, left=Py_ssize_t, at=Py_ssize_t, ms=u64, seq=u64,

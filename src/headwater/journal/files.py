@@ -257,7 +257,7 @@ class DiskFiles:
         """The open file; the same descriptor from the first write to the last fsync, because the
         system reports a failed write-back once to each descriptor that was open then."""
         descriptor = self._open.get(name)
-        if descriptor is None:  # as after a fork, which closes them all
+        if descriptor is None:  # as after a fork that Python was told of, which closes them all
             descriptor = self._open[name] = self._open_file(name, 0)
         return descriptor
 

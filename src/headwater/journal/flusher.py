@@ -2,7 +2,8 @@
 
 Rule 1. One fsync at a time. What was written before it began is durable when it returns.
 Rule 2. An fsync that fails is never tried again: it is reported, and nothing is flushed after it.
-Rule 3. A turn says what it wrote without a lock, by setting one name: what was said last is what counts.
+Rule 3. One thread calls `wrote` and `forget`, the turn's. It says what it wrote without a lock, by
+        setting one name: what was said last is what counts.
 Rule 4. A turn does not wait for an fsync that runs, unless it has run for two seconds: then the disk
         does not keep up, and to go on would make the promised second longer and longer (Redis does
         the same, and counts it in ``aof_delayed_fsync``).
@@ -14,7 +15,6 @@ import threading
 from collections.abc import Callable
 
 from headwater.clock import Clock
-from headwater.errors import HeadwaterError
 from headwater.journal.files import Files
 from headwater.journal.records import Synced
 from headwater.journal.recovery import file_name
@@ -95,7 +95,7 @@ class Flusher:
         self.fsyncs += 1
         try:
             self._files.sync(file_name(number))
-        except (OSError, HeadwaterError) as error:
+        except Exception as error:
             failure = error
         if failure is not None:
             self._failed = True

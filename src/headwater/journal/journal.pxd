@@ -1,8 +1,6 @@
-from headwater.forks cimport Family
 from headwater.journal.flusher cimport Flusher
 from headwater.journal.reserve cimport Reserve
 
-cdef Family FAMILY
 cdef long long SYNCED_GROUP_BYTES, MAX_RECORD_GROUP_BYTES
 
 
@@ -20,13 +18,13 @@ cdef class Journal:
     cdef long long _size
     cdef public long long _end
     cdef public object _vouch
-    cdef long long _generation
-    cdef object _pid
+    cdef long long _pid
     cdef Reserve _reserve
     cdef str _state
     cdef long long _before
     cdef long long _base
     cdef bint _unsynced
+    cdef bint _owed
     cdef bint _clean
     cdef long long _turn
     cdef long long _durable_turn
@@ -41,4 +39,5 @@ cdef class Journal:
     cdef _append(self, groups)
     cdef _write(self, groups)
     cdef _check(self)
+    cdef _check_failure(self)
     cdef _refuse_after_fork(self)

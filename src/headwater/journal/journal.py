@@ -30,7 +30,6 @@ from typing import Literal, NoReturn
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, NodePoisoned, StoreUnusable
-from headwater.forks import FAMILY
 from headwater.journal.files import Bytes, Files
 from headwater.journal.flusher import INTERVAL_SECONDS, Flusher
 from headwater.journal.records import (
@@ -104,7 +103,6 @@ class Journal:
         self.policy: Policy = policy
         self.failure: str | None = None
         """Why the journal is poisoned; None while it is not. The node looks at it every turn."""
-        self._generation = FAMILY.generation
         self._pid = os.getpid()
         self._files = files
         self._flusher = Flusher(
@@ -117,7 +115,7 @@ class Journal:
         self._end = 0
         self._before = 0
         self._base = 0
-        self._unsynced = False
+        self._unsynced = self._owed = False
         self._vouch: Synced | None = None
         self._clean = False
         self._turn = self._durable_turn = 0
@@ -228,8 +226,9 @@ class Journal:
                 self._append(buffer)
             else:
                 self._append_across_files(buffer)
-            if sync and self.policy == "always":
+            if sync and (self.policy == "always" or self._owed):
                 self._sync()
+                self._owed = False
             elif sync and self.policy == "everysec":
                 self._flusher.wrote(self._number, self._end, self._turn)
             # After the fsync: a new file is begun, so the next one is made now.
@@ -238,7 +237,7 @@ class Journal:
         except BaseException as error:
             self._fail(error)
         del buffer[:]
-        self._check()
+        self._check_failure()
 
     def _room(self) -> int:
         """Bytes of groups that this file takes, beside what is to be said about the last fsync and
@@ -284,7 +283,7 @@ class Journal:
     def _rotate(self, needed: int) -> None:
         """Go on in the next file, which has room for ``needed`` bytes."""
         self._sync()
-        self._durable_turn = self._turn - 1  # of this turn there may be more to come
+        self._durable_turn = max(self._durable_turn, self._turn - 1)  # more of it may come
         self._vouch = Synced(self._number, self._end)
         if self._reserve.room() < needed:
             reason = self._reserve.make_next(self._number + 1, needed)
@@ -298,8 +297,7 @@ class Journal:
         """Make everything written so far durable."""
         if self.policy == "everysec":
             self._flusher.forget()
-            if self.failure is not None:
-                raise NodePoisoned(self.failure)
+            self._check_failure()
         if self._unsynced:
             self._files.sync(self._name)
             self._fsyncs += 1
@@ -309,7 +307,8 @@ class Journal:
     # --- policy, figures, end -------------------------------------------------------------------
 
     def set_policy(self, policy: Policy) -> None:
-        """Change ``appendfsync``; what was written under the old policy is made durable first."""
+        """Change ``appendfsync``; what was written under the old policy is made durable first, and so
+        is the turn that leaves ``always``: others may have been told already that they are safe."""
         self._check()
         try:
             self._flusher.stop()
@@ -317,6 +316,7 @@ class Journal:
             self._durable_turn = self._turn
         except BaseException as error:
             self._fail(error)
+        self._owed = self.policy == "always" and policy != "always"
         self.policy = policy
         self._start_flusher()
 
@@ -365,15 +365,19 @@ class Journal:
     # --- failing --------------------------------------------------------------------------------
 
     def _refuse_after_fork(self) -> None:
-        if FAMILY.generation != self._generation:
+        # Not by the generation (`headwater.forks`): whoever forks in C need not tell Python of it.
+        if os.getpid() != self._pid:
             raise ForkedStore(
                 f"the journal in {self._files.path('')} belongs to process {self._pid}, which made "
                 "this one by fork. Open the store after the fork, or connect over a socket."
             )
 
-    def _check(self) -> None:
+    def _check_failure(self) -> None:
         if self.failure is not None:
             raise NodePoisoned(self.failure)
+
+    def _check(self) -> None:
+        self._check_failure()
         self._refuse_after_fork()
         assert self._state == "open", f"a journal in state {self._state} is not written"
 

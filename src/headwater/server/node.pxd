@@ -40,6 +40,7 @@ cdef class Node:
     cdef public object poisoned
     cdef public bint stopping
     cdef public long long output_ahead_bytes
+    cdef public long long output_room
     cdef public long long query_buffer_limit
     cdef public TurnClock times
     cdef Arguments _arguments

@@ -44,7 +44,7 @@ from headwater.server.pubsub import PubSub
 from headwater.server.records import TurnRecords
 from headwater.server.scripting.cache import Scripts
 from headwater.server.sealer import Sealer
-from headwater.server.session import Session
+from headwater.server.session import LARGE_ROOM_BYTES, Session
 from headwater.server.turn_clock import TurnClock
 from headwater.server.waiting import WaitingRoom
 
@@ -112,6 +112,7 @@ class Node:
         """Those of the request that runs; what outlives it is a copy."""
         self._session_ids = itertools.count(1)
         self.output_ahead_bytes = self.query_buffer_limit = 0
+        self.output_room = LARGE_ROOM_BYTES  # that clients may still keep for large answers
         self.sealer = Sealer(self)
         self.adopt_limits()
         self._changed: list[Session] = []

@@ -53,10 +53,15 @@ cdef class Session:
     cdef public Arguments postponed
     cdef public object driver
 
+    cdef Py_ssize_t _kept_bytes
+
     cpdef bint release(self) except -1
     cpdef bytearray take_output(self)
     @cython.locals(taken=bytes)
     cpdef bytes take_bytes(self)
+    @cython.locals(size=Py_ssize_t)
     cpdef int empty_released(self) except -1
+    @cython.locals(more=Py_ssize_t)
+    cdef bint _may_keep(self, Py_ssize_t size) except -1
     cpdef int tell(self) except -1
     cpdef Py_ssize_t input_bytes(self) except -1

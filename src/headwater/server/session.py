@@ -35,6 +35,8 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import cut, empty
 
 _KEPT_BYTES = 16 * 1024
+LARGE_ROOM_BYTES = 16 * 1024 * 1024
+"""What all sessions together may keep beyond that while their clients are not silent."""
 """Room for replies that a busy client keeps; a silent one gives it back (`Session.rest`)."""
 
 
@@ -69,8 +71,9 @@ class Session:
         self.local_address = local_address
         self.on_output = on_output
         self.scanner = Scanner()
-        self.outbox = bytearray()
-        self.released = bytearray()
+        self.outbox, self.released = bytearray(), bytearray()
+        self._kept_bytes = _KEPT_BYTES
+        """Room that both may keep, each."""
         self.reply = ReplyWriter(self.outbox)
         self.call = _call_of(node, self.reply)
         self.released_bytes = self.taken_bytes = 0
@@ -183,8 +186,27 @@ class Session:
         return taken
 
     def empty_released(self) -> None:
-        """All released bytes were taken; their room stays."""
-        empty(self.released, _KEPT_BYTES)
+        """All released bytes were taken; their room stays, if it is small or all clients together have
+        little of it."""
+        size = len(self.released)
+        if size <= self._kept_bytes or self._may_keep(size):
+            empty(self.released)
+        else:
+            self.released = bytearray()
+
+    def _may_keep(self, size: int) -> bool:
+        """Whether there may be room for answers of this size from now on. Without it each one would ask
+        the system for its pages anew, which takes longer than to write and to send it."""
+        more = 2 * (size - self._kept_bytes)  # two buffers take turns
+        if self.closed or more > self.node.output_room:
+            return False
+        self.node.output_room -= more
+        self._kept_bytes = size
+        return True
+
+    def _give_room_back(self) -> None:
+        self.node.output_room += 2 * (self._kept_bytes - _KEPT_BYTES)
+        self._kept_bytes = _KEPT_BYTES
 
     def tell(self) -> None:
         """Its driver hears that there is output, or the end."""
@@ -202,6 +224,7 @@ class Session:
         if not self.outbox and not self.released:
             self.outbox, self.released = bytearray(), bytearray()
             self.reply.out = self.outbox
+            self._give_room_back()
 
     def deliver_pushes(self) -> None:
         """The command under way has its reply: what it caused for its own client follows."""
@@ -234,6 +257,7 @@ class Session:
     def leave(self) -> None:
         """The client is gone: it waits for nothing, listens to nothing and watches nothing."""
         node = self.node
+        self._give_room_back()
         self.leave_transaction()
         stop_monitoring(self, node)
         node.pubsub.leave(self)
