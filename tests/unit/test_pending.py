@@ -75,6 +75,31 @@ def test_seek_finds_the_first_at_or_past_an_id(
     assert (None if at == NOWHERE else pel.id(at)) == expected
 
 
+moments = st.one_of(
+    st.integers(0, 40),
+    st.integers(2**40, 2**40 + 5),
+    st.sampled_from([2**48 - 1, 2**48, 2**63, 2**64 - 1]),
+)
+"""Evenly spread, in heaps, and as far apart as ids can be."""
+
+
+@given(st.sets(st.tuples(moments, st.integers(0, 2)), max_size=150), moments)
+@settings(max_examples=300)
+def test_an_id_is_found_however_unevenly_ids_are_spread(spread: set[ID], ms: int) -> None:
+    # Given a list of many blocks
+    pel, present = PendingList(), sorted(spread)
+    for entry_id in present:
+        pel.insert(*entry_id, owner=1, time=0, count=1)
+    for wanted in [*present, (ms, 0), (ms, 1)]:
+        # When an id is looked for, from nowhere near it
+        pel.seek(0, 0)
+        at = pel.seek(*wanted)
+        # Then it is found, or the next one
+        expected = min((found for found in present if found >= wanted), default=None)
+        assert (None if at == NOWHERE else pel.id(at)) == expected
+        assert pel.find(*wanted) == (at if wanted in spread else NOWHERE)
+
+
 @given(steps)
 @settings(max_examples=200)
 def test_the_minimal_time_of_a_block_is_a_lower_bound(

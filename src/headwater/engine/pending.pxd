@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.pending_block cimport PendingBlock
+from headwater.engine.pending_block cimport PendingBlock, expected_at
 from headwater.memory_c cimport copy_words, remove_words, u64, word_at
 
 cdef Py_ssize_t _WORDS, _SHIFT, _MASK
@@ -71,8 +71,11 @@ cdef class PendingList:
     @cython.locals(at=Py_ssize_t)
     cpdef mark_gone(self, u64 ms, u64 seq)
     @cython.locals(
-        blocks=list, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, block=PendingBlock
+        blocks=list, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, step=Py_ssize_t,
+        block=PendingBlock,
     )
     cdef Py_ssize_t _block_of(self, u64 ms, u64 seq) except -1
+    @cython.locals(first=PendingBlock, last=PendingBlock)
+    cdef Py_ssize_t _expected(self, u64 ms, Py_ssize_t count) except -2
     @cython.locals(left=Py_ssize_t, lower=PendingBlock, upper=PendingBlock)
     cdef _merge(self, Py_ssize_t number)

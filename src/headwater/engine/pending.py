@@ -18,7 +18,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from headwater.engine.pending_block import BIG, PendingBlock
+from headwater.engine.pending_block import BIG, PendingBlock, expected_at
 from headwater.limits import PENDING_BLOCK_RECORDS
 
 if TYPE_CHECKING:
@@ -334,15 +334,31 @@ class PendingList:
                 if not block.begins_after(ms, seq):
                     return self._near
                 high = self._near + 1
+        # In ever longer steps from where it may be, and once it was passed by halves.
+        middle = self._expected(ms, high)
+        step = 1 if middle >= 0 else high
         while low < high:
-            middle = (low + high) // 2
+            if not low <= middle < high:
+                middle = (low + high) // 2
             block = blocks[middle]
             if block.ends_before(ms, seq):
                 low = middle + 1
-            else:
+                middle += step
+            elif block.begins_after(ms, seq):
                 high = middle
+                middle -= step
+            else:
+                low = high = middle
+            step *= 2
         self._near = low
         return low
+
+    def _expected(self, ms: int, count: int) -> int:
+        """Which of the first ``count`` blocks may have records of ``ms``, -1 if that cannot be told."""
+        if not count:
+            return -1
+        first, last = self.blocks[0], self.blocks[count - 1]
+        return expected_at(ms, first.first_ms(), last.last_ms(), count)
 
     def _merge(self, number: int) -> None:
         """Join a sparse block to a neighbour when both fit into half a block: acknowledging at

@@ -6,7 +6,10 @@ from headwater.memory_c cimport (
 
 cdef array.array _LIKE
 cdef Py_ssize_t _WORDS, _LEAST_ROOM
-cdef u64 _OWNER_BITS, MAX_U64
+cdef u64 _OWNER_BITS, MAX_U64, _LONGEST_SPAN
+
+
+cpdef Py_ssize_t expected_at(u64 ms, u64 first, u64 last, Py_ssize_t count) except -2
 
 
 @cython.final
@@ -24,7 +27,6 @@ cdef class PendingBlock:
     cpdef Py_ssize_t count(self)
     @cython.locals(first=u64)
     cdef bint begins_after(self, u64 ms, u64 seq) except -1
-    @cython.locals(at=Py_ssize_t, last=u64)
     cdef bint ends_before(self, u64 ms, u64 seq) except -1
     @cython.locals(at=Py_ssize_t)
     cdef bint is_at(self, Py_ssize_t number, u64 ms, u64 seq) except -1
@@ -33,9 +35,13 @@ cdef class PendingBlock:
     @cython.locals(number=Py_ssize_t)
     cdef Py_ssize_t find(self, u64 ms, u64 seq) except -2
     @cython.locals(
-        low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, found=u64, words=array.array
+        low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, near=Py_ssize_t, step=Py_ssize_t,
     )
     cpdef Py_ssize_t lower_bound(self, u64 ms, u64 seq) except -1
+    @cython.locals(found=u64)
+    cdef bint _is_before(self, Py_ssize_t number, u64 ms, u64 seq) except -1
+    cdef u64 first_ms(self) except? 0
+    cdef u64 last_ms(self) except? 0
     @cython.locals(same=Py_ssize_t, most=Py_ssize_t, at=Py_ssize_t, given=Py_ssize_t)
     cdef Py_ssize_t same_ids(self, Py_ssize_t number, array.array ids, Py_ssize_t start) except -1
     cpdef u64 owner(self, Py_ssize_t number) except? 0

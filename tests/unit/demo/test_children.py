@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ PARENT = (
     f"c = subprocess.Popen([sys.executable, '-c', {SLEEPER!r}]); "
     "print('grandchild', c.pid, flush=True); time.sleep(600)"
 )
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT as a terminal's process hears it: in the background of a shell it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def python(program: str) -> list[str]:
@@ -97,6 +106,7 @@ def test_a_child_that_is_followed_for_too_long_is_quoted(tmp_path: Path) -> None
             list(child.lines_with("ready", within=0))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_a_child_starts_ends_that_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
