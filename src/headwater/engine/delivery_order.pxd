@@ -2,9 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
-from headwater.memory_c cimport (
-    add_word, insert_words, push_id, push_word, remove_words, set_word, u64, word_at,
-)
+from headwater.memory_c cimport add_word, insert_words, remove_words, set_word, u64, word_at
 
 cdef Py_ssize_t _WORDS, _SLACK, _MOST_COVERED
 cdef long long _NO_TIME

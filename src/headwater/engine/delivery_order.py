@@ -34,15 +34,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import (
-        add_word,
-        insert_words,
-        push_id,
-        push_word,
-        remove_words,
-        set_word,
-        word_at,
-    )
+    from headwater.memory import add_word, insert_words, remove_words, set_word, word_at
 
 _WORDS = 4
 _SLACK = 64
@@ -243,13 +235,6 @@ class DeliveryOrder:
         return first, (word_at(ids, base + 2), word_at(ids, base + 3))
 
     def _insert(self, run: int, time: int, first: ID, last: ID, count: int) -> None:
-        self.covered += count
-        if run == len(self.times):
-            push_word(self.times, time)
-            push_word(self.counts, count)
-            push_id(self.ids, first[0], first[1])
-            push_id(self.ids, last[0], last[1])
-            return
         insert_words(self.times, run, 1)
         set_word(self.times, run, time)
         insert_words(self.counts, run, 1)
@@ -260,6 +245,7 @@ class DeliveryOrder:
         set_word(self.ids, base + 1, first[1])
         set_word(self.ids, base + 2, last[0])
         set_word(self.ids, base + 3, last[1])
+        self.covered += count
 
     def _cut(self, ends: tuple[ID, ID], entry_id: ID) -> int:
         """Take ``entry_id`` out of the run of ``index_time`` that is known by its ends (rule 2); how

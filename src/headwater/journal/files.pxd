@@ -1,13 +1,6 @@
-cimport cython
-from headwater.forks cimport Family
-
-cdef Family FAMILY
-
-
 cdef class DiskFiles:
     cdef object __weakref__
     cdef public object directory
-    cdef long long _generation
     cdef object _pid
     cdef public object _lock
     cdef public dict _open

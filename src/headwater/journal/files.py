@@ -21,7 +21,6 @@ from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
-from headwater.forks import FAMILY
 
 LOCK_NAME = "headwater.lock"
 _ZEROS = bytes(1024 * 1024)
@@ -118,7 +117,6 @@ class DiskFiles:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory).absolute()
-        self._generation = FAMILY.generation
         self._pid = os.getpid()
         self._lock: int | None = None
         self._open: dict[str, int] = {}
@@ -257,7 +255,7 @@ class DiskFiles:
         """The open file; the same descriptor from the first write to the last fsync, because the
         system reports a failed write-back once to each descriptor that was open then."""
         descriptor = self._open.get(name)
-        if descriptor is None:  # as after a fork that Python was told of, which closes them all
+        if descriptor is None:  # as after a fork, which closes them all
             descriptor = self._open[name] = self._open_file(name, 0)
         return descriptor
 
@@ -266,7 +264,7 @@ class DiskFiles:
         return os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
 
     def _refuse_after_fork(self) -> None:
-        if FAMILY.generation != self._generation:
+        if os.getpid() != self._pid:
             raise ForkedStore(
                 f"the store in {self.directory} belongs to process {self._pid}, which made this "
                 "one by fork. Open it after the fork, or connect to it over a socket."

@@ -35,9 +35,9 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import cut, empty
 
 _KEPT_BYTES = 16 * 1024
-LARGE_ROOM_BYTES = 16 * 1024 * 1024
-"""What all sessions together may keep beyond that while their clients are not silent."""
 """Room for replies that a busy client keeps; a silent one gives it back (`Session.rest`)."""
+LARGE_ROOM_BYTES = 16 * 1024 * 1024
+"""What all sessions together may keep beyond that, on the same terms."""
 
 
 def _call_of(node: Node, reply: ReplyWriter) -> Call:
