@@ -15,6 +15,9 @@ from headwater.engine.stream import Stream
 
 _CONTAINERS = (dict, list, set, deque, Stream, ConsumerGroup, Producer)
 
+FREED_AT_ONCE = 5000
+"""Objects that a turn frees, in less than a millisecond."""
+
 
 def free(garbage: list[object], steps: int) -> None:
     """Let go of ``steps`` objects out of ``garbage``, or of all that is there."""

@@ -26,7 +26,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.clock import Clock, SystemClock
-from headwater.engine.garbage import free
+from headwater.engine.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
 from headwater.forks import FAMILY
@@ -58,9 +58,6 @@ else:
 
 if not cython.compiled:  # clock.pxd asks the system
     from time import monotonic_ns as passed_ns
-
-FREED_AT_ONCE = 5000
-"""Objects of large values that are gone which a turn frees, in less than a millisecond."""
 
 SEEN_INTERVAL_S = 1.0
 """How often times of consumers that were only seen become facts (law 3)."""
@@ -317,9 +314,12 @@ class Node:
         self.wrote_to(session)
 
     def _drain_resumed(self) -> None:
-        """Sessions that were unblocked go on with what they had sent meanwhile."""
-        while self._resumed:
-            self._drain(self._resumed.pop(0))
+        """Sessions that were unblocked go on with what they had sent meanwhile; they are sent to first."""
+        if self._resumed:
+            others, self._changed = self._changed, []
+            while self._resumed:
+                self._drain(self._resumed.pop(0))
+            self._changed += others
 
     def run(self, session: Session, arguments: Arguments) -> None:
         """One request: its record group, its reply, and whoever it wakes."""
