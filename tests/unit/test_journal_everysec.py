@@ -200,6 +200,22 @@ def test_the_policy_can_be_changed(files: CrashableFiles, policy: Policy) -> Non
     journal.close()
 
 
+@pytest.mark.parametrize("second", ["no", "everysec"])
+def test_a_turn_that_leaves_always_is_durable_whatever_the_policy_becomes(
+    files: CrashableFiles, second: Policy
+) -> None:
+    # Given a turn that began under always
+    journal, _ = open_journal(files, policy="always", file_bytes=FILE_BYTES)
+    # When the policy is changed twice before it is committed
+    journal.set_policy("everysec")
+    journal.set_policy(second)
+    write_turn(journal, "one", turn=1)
+    # Then no crash loses it
+    for image in files.all_crash_images():
+        assert len(facts_in(image)[0]) == 1
+    journal.close()
+
+
 def test_a_change_of_policy_whose_fsync_fails_poisons(files: CrashableFiles) -> None:
     journal, _ = open_journal(files, policy="no", file_bytes=FILE_BYTES)
     write_turn(journal, "one", turn=1)

@@ -316,7 +316,7 @@ class Journal:
             self._durable_turn = self._turn
         except BaseException as error:
             self._fail(error)
-        self._owed = self.policy == "always" and policy != "always"
+        self._owed |= self.policy == "always" and policy != "always"
         self.policy = policy
         self._start_flusher()
 
