@@ -9,7 +9,6 @@ the Bureau of Transportation Statistics' on-time data.
 from __future__ import annotations
 
 import csv
-import gc
 import gzip
 import io
 import zipfile
@@ -22,6 +21,7 @@ from typing import NamedTuple, TextIO
 
 import msgspec
 
+from headwater.collector import collector_off
 from headwater.errors import HeadwaterError
 
 FLIGHTS = 336_776
@@ -104,20 +104,7 @@ def opened(path: Path) -> Iterator[TextIO]:
             yield text
 
 
-@contextmanager
-def garbage_kept() -> Iterator[None]:
-    """Makes many objects at once without looking for cycles among them, of which there are none:
-    that would take as long as making them."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-@garbage_kept()
+@collector_off()
 def flights(*, limit: int | None = None) -> list[Flight]:
     """The first ``limit`` flights by ``time_hour``, all of them by default."""
     with opened(find("flights")) as text:

@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headwater.demo.data import FLIGHTS, Key, garbage_kept
+from headwater.collector import collector_off
+from headwater.demo.data import FLIGHTS, Key
 from headwater.demo.names import ENRICHED, GROUP, STREAM
 from headwater.demo.producer import Published
 from headwater.demo.tables import Tables, read_tables
@@ -123,7 +124,7 @@ def held(client: Redis, consumer: str) -> Held:
     return Held(consumer, {row["message_id"].decode(): row["times_delivered"] for row in rows})
 
 
-@garbage_kept()
+@collector_off()
 def collect(
     client: Redis, published: Published, *, killed: Held, stopped: Held, tables: Path
 ) -> Evidence:

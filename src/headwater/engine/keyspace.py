@@ -146,7 +146,11 @@ class Keyspace:
         del self.streams[stream.sid]
         for group in stream.groups.values():
             self.drop_group(group)
-        self.discard(stream, stream.length + stream.idempotency.tracked)
+        size = stream.length + stream.idempotency.tracked + len(stream.groups)
+        self.discard(stream, size)
+        if size <= SMALL_GARBAGE:
+            # Streams and groups refer to each other; without this each waits for the cyclic collector.
+            stream.groups = {}
 
     def drop_streams(self, database: Database) -> None:
         """Forget the streams of a database, at the cost of what goes or of what stays, whichever is

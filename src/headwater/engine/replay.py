@@ -39,9 +39,12 @@ from headwater.engine.facts import (
     STREAM_SET_ID,
     TRIMMED,
 )
+from headwater.engine.garbage import free
 
 if TYPE_CHECKING:
     from headwater.engine.keyspace import Keyspace
+
+_ALL = sys.maxsize
 
 
 class _Reader:
@@ -107,7 +110,8 @@ def apply(keyspace: Keyspace, facts: memoryview) -> None:
             step(keyspace, reader)
         except struct.error as error:
             raise ValueError(f"the group ends within a fact of kind 0x{kind:02x}") from error
-    keyspace.garbage.clear()  # Nobody waits for us yet.
+    if keyspace.garbage:
+        free(keyspace.garbage, _ALL)
 
 
 def _stream_created(keyspace: Keyspace, reader: _Reader) -> None:

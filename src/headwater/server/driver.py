@@ -156,7 +156,9 @@ class Driver:
     # --- output ---------------------------------------------------------------------------------
 
     def _on_output(self, session: Session) -> None:
-        connection: Connection = session.driver
+        connection: Connection | None = session.driver
+        if connection is None:
+            return  # It is closed.
         if not connection.in_line:
             connection.in_line = True
             self._in_line.append(connection)
@@ -308,6 +310,7 @@ class Driver:
         connection.discard_input(self._space)
         connection.socket.close()
         self.node.close_session(connection.session)
+        connection.session.driver = None  # Else both would wait for the cyclic collector.
 
     def _turn_away(self, connection: Connection, reason: TurnedAway) -> None:
         """It was told why; what it still sends is read over."""

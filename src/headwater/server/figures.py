@@ -15,6 +15,7 @@ Facts = dict[str, object]
 def stats(node: Node) -> Facts:
     """Counters since the start or CONFIG RESETSTAT, and rates."""
     traffic, observer = traffic_of(node), node.observer
+    collections = observer.collections
     return {
         "total_connections_received": node.connections_seen - traffic.connections_before,
         "total_commands_processed": observer.commands_processed(),
@@ -45,6 +46,11 @@ def stats(node: Node) -> Facts:
             f"acl_access_denied_{_DENIALS.get(kind, kind)}": count
             for kind, count in node.access.log.counts.items()
         },
+        "gc_collections": collections.count,
+        "gc_full_collections": collections.full,
+        "gc_collected_objects": collections.collected,
+        "gc_pause_total_usec": collections.total_ns // 1000,
+        "gc_pause_max_usec": collections.longest_ns // 1000,
         "turns": node.records.turn,
     }
 

@@ -7,7 +7,9 @@ Bounds are Redis's (latency.h): 160 samples an event, one a second.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
+from collections.abc import Callable
 
 MAX_SAMPLES = 160
 
@@ -18,6 +20,8 @@ FSYNC_ALWAYS = "aof-fsync-always"
 WRITE = "aof-write-alone"
 """The two ways in which writing the journal can take long, by their names in Redis."""
 EXPIRE_CYCLE = "expire-cycle"
+COLLECTION = "gc"
+"""A collection of Python's cyclic collector. Redis has no such event."""
 
 _MANTISSA_BITS = 6
 """Durations are kept with so many leading bits: within 3 %, two significant digits as in Redis."""
@@ -65,6 +69,26 @@ class LatencyMonitor:
         for name in dict.fromkeys(gone):
             del self.events[name]
         return len(dict.fromkeys(gone))
+
+
+class Collections:
+    """What Python's cyclic collector did since the start or CONFIG RESETSTAT. A server counts
+    (`headwater.server.garbage_collection`); an embedded store leaves all figures at 0."""
+
+    def __init__(self) -> None:
+        self.collect_all: Callable[[], object] = gc.collect
+        """Collects everything, now (MEMORY PURGE)."""
+        self.reset()
+
+    def reset(self) -> None:
+        self.count = self.full = self.collected = self.total_ns = self.longest_ns = 0
+
+    def add(self, took_ns: int, collected: int) -> None:
+        """A collection has ended that freed so many objects."""
+        self.count += 1
+        self.collected += collected
+        self.total_ns += took_ns
+        self.longest_ns = max(self.longest_ns, took_ns)
 
 
 class Histogram:

@@ -19,6 +19,7 @@ cdef class Observer:
     cdef public dict errors
     cdef public object slowlog
     cdef public object latency
+    cdef public object collections
     cdef public object monitors
     cdef public bint timing
     cdef public long long look_ns

@@ -19,7 +19,7 @@ from headwater.commands.table import COMMANDS, CommandRow
 from headwater.errors import CommandError
 from headwater.limits import MAX_ERROR_CODES
 from headwater.resp.arguments import Arguments
-from headwater.server.latency import COMMAND, FAST_COMMAND, Histogram, LatencyMonitor
+from headwater.server.latency import COMMAND, FAST_COMMAND, Collections, Histogram, LatencyMonitor
 from headwater.server.monitors import Monitors
 from headwater.server.redaction import shown_values
 from headwater.server.slowlog import OFF, SlowLog
@@ -55,6 +55,7 @@ class Observer:
         """Error replies by their first word."""
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
+        self.collections = Collections()
         self.monitors = Monitors()
         self.timing = False
         """Whether commands are timed at all."""
@@ -173,6 +174,7 @@ class Observer:
         self.commands.clear()
         self._numbered = [None] * KNOWN_COUNT
         self.errors.clear()
+        self.collections.reset()
 
     def commands_processed(self) -> int:
         """How many commands have run, those within EXEC included."""

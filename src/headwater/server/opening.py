@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headwater.clock import Clock, SystemClock
+from headwater.collector import collector_off
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
@@ -47,15 +48,17 @@ def recovered_keyspace(journal: Journal, *, config: Config | None = None) -> Key
 def replayed_keyspace(groups: Iterable[Group], *, config: Config | None = None) -> Keyspace:
     """The state that these groups lead to. Facts are not written again meanwhile. What `Config`
     wants sealed is, as far as turns would have helped with it: a store may be larger than memory
-    would be without."""
+    would be without. Python's collector is off meanwhile: it would look again and again at a store
+    that only grows and holds no cycles."""
     keyspace = Keyspace(FactBuffer(muted=True))
     sealing = keyspace.sealing
     if config is not None:
         sealing.configure(config.stream_hot_bytes, config.stream_compression)
-    for group in groups:
-        apply(keyspace, group.facts)
-        if sealing.due():
-            sealing.help(_SEALED_AT_ONCE)
+    with collector_off():
+        for group in groups:
+            apply(keyspace, group.facts)
+            if sealing.due():
+                sealing.help(_SEALED_AT_ONCE)
     keyspace.signalled.clear()
     keyspace.unseen.clear()
     keyspace.facts.muted = False

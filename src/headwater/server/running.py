@@ -16,6 +16,7 @@ from headwater.journal.files import Files
 from headwater.server.commands.configuration import LOG_LEVELS
 from headwater.server.config import Config
 from headwater.server.driver import Driver
+from headwater.server.garbage_collection import GarbageCollection
 from headwater.server.identity import version
 from headwater.server.info import running
 from headwater.server.listener import Listener, bind_all, told
@@ -168,13 +169,19 @@ def run(config: Config, *, on_ready: Callable[[str], None]) -> int:
 async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
     raise_file_limit(config)
     server = Server(config)
-    server.start()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.request_stop)
-    on_ready(server.ready_line())
-    await server.stopped()
-    return server.stop()
+    collection = GarbageCollection()
+    collection.begin()
+    try:
+        server.start()
+        collection.serve(server.node)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.request_stop)
+        on_ready(server.ready_line())
+        await server.stopped()
+        return server.stop()
+    finally:
+        collection.end()
 
 
 def raise_file_limit(config: Config) -> None:

@@ -12,6 +12,7 @@ from headwater.commands.call import Call, shown
 from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.latency import (
+    COLLECTION,
     COMMAND,
     EXPIRE_CYCLE,
     FAST_COMMAND,
@@ -35,6 +36,8 @@ _ADVICE = {
     FSYNC_ALWAYS: "The disk takes long to make writes durable. With appendfsync everysec commands do "
     "not wait for it, and a power failure costs at most a second.",
     WRITE: "The disk takes long to accept writes: something else keeps it busy.",
+    COLLECTION: "Python's cyclic collector ran. MEMORY PURGE and idle times make full collections; INFO "
+    "stats says how many there were (gc_full_collections).",
     EXPIRE_CYCLE: "Many keys, or large ones, ran out at the same moment. Spread their times.",
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import gc
 import resource
 import sys
 from typing import TYPE_CHECKING
@@ -140,8 +139,8 @@ def _of_entries(node: Node) -> str:
 
 
 def memory_purge(call: Call, session: Session, node: Node) -> None:
-    """MEMORY PURGE: let the system have what is free."""
-    gc.collect()
+    """MEMORY PURGE: make a full collection, and give free memory back to the system."""
+    node.observer.collections.collect_all()
     trim = _malloc_trim()
     if trim is not None:
         trim(0)

@@ -8,12 +8,12 @@ Rule 2. A page is asked for by the last id that was read, so a lost connection c
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
+from headwater.collector import collector_off
 from headwater.errors import ProtocolError
 from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark.decoding.columns import Shape
@@ -54,6 +54,7 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
     found = 0
     pages = pages_of(options, part)
     while True:
+        # A page is thousands of lists and no cycles: the collector would take a third of the time.
         with collector_off():
             page = next(pages, None)
             if page is None:
@@ -67,19 +68,6 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
         _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
     if found != part.count:
         judge_count(Store(options), part, found)
-
-
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """A page is lists in lists by the thousand, none of them in a cycle: the search for cycles
-    would take a third of the time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def judge_count(store: Store, part: EntryRange, found: int) -> None:
