@@ -64,13 +64,14 @@ _NEVER = 2**31 - 1
 class GarbageCollection:
     """The collector of this process while it serves ``node``.
 
-        collection = GarbageCollection()
-        collection.begin()               # before the replay
-        collection.serve(node)           # after it, within a running loop of asyncio
-        collection.end()                 # as it was found
+    collection = GarbageCollection()
+    collection.begin()               # before the replay
+    collection.serve(node)           # after it, within a running loop of asyncio
+    collection.end()                 # as it was found
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, short_seconds: float = SHORT_SECONDS) -> None:
+        self._short_seconds = short_seconds
         self._found: tuple[bool, tuple[int, int, int]] | None = None
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,7 +148,7 @@ class GarbageCollection:
         if self._idle_since_full or now - self._last_full < FULL_INTERVAL_SECONDS:
             return False
         expected = sys.getallocatedblocks() * self._block_ns / 1e9
-        if expected > SHORT_SECONDS and expected * new / CHECK_SECONDS > MEETINGS:
+        if expected > self._short_seconds and expected * new / CHECK_SECONDS > MEETINGS:
             return False
         self.collect_all()
         return True

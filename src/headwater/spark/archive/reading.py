@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.collector import collector_off
 from headwater.errors import DataLoss
 from headwater.model import MAX_ID, IDRange
 from headwater.spark.archive.files import bodies_of
@@ -31,7 +32,7 @@ from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Se
 from headwater.spark.archive.stores import ArchiveStore
 from headwater.spark.decoding.columns import Column, Shape
 from headwater.spark.decoding.page import ListPage, Page
-from headwater.spark.decoding.pages import collector_off, judge_count, pages_of
+from headwater.spark.decoding.pages import judge_count, pages_of
 from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.log_mode.partitions import EntryRange
 from headwater.spark.log_mode.planning import after, before
