@@ -33,6 +33,13 @@ MAX_OUTPUT_AHEAD_BYTES = 1024 * 1024
 GETs of a large value would otherwise be gigabytes at once. A ``client-output-buffer-limit`` above
 it counts instead, or it could never be reached."""
 
+MAX_INPUT_BYTES_BEFORE_AUTH = 1024 * 1024
+"""What such a client may send while the reply to its refused login waits. Precedent: none, Redis delays
+no login."""
+
+MAX_LOGIN_ADDRESSES = 10_000
+"""Addresses whose failed logins are counted, some 2 MB. Precedent: none, see above."""
+
 ACL_LOG_LENGTH = 128
 """Refusals that are remembered. Precedent: redis.conf acllog-max-len."""
 

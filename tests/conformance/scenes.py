@@ -112,7 +112,10 @@ class LocalStage:
         return self._client(client).session.id
 
     def send(self, client: str, words: tuple[bytes, ...]) -> None:
-        self._client(client).send(*words)
+        sender = self._client(client)
+        sender.send(*words)
+        while sender.session in self.store.node.access.logins:  # no peer lets a refused login wait
+            self.store.advance(self.store.seconds_ahead())
 
     def wait(self, client: str) -> None:
         assert self.clients[client].session.blocked is not None, f"{client} does not wait"

@@ -14,11 +14,21 @@ import pytest
 
 from headwater.limits import MAX_INLINE_BYTES_BEFORE_AUTH
 from headwater.server.config import Config
+from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Nil, Reply, Simple
 from headwater.testing.server import ServerThread
 from tests.conformance.test_protocol_server import own_address, until_blocked
-from tests.conformance.wire import SECONDS, Start, Wire, connected, encode, exchange, value_of
+from tests.conformance.wire import (
+    SECONDS,
+    Start,
+    Wire,
+    connected,
+    encode,
+    exchange,
+    passing_time,
+    value_of,
+)
 from tests.peers import Peer
 
 OK = b"+OK\r\n"
@@ -150,7 +160,10 @@ def test_who_listens_where_it_may_no_longer_is_disconnected(
 def test_who_need_not_authenticate_is_as_in_redis(start: Start, peer: Callable[..., Peer]) -> None:
     """A story of two connections: one that came while everybody was let in, one that came later."""
     port = peer("redis-8.2").port
-    assert story(start().port) == story(port)
+    server = start(clock=ManualClock())
+    with passing_time(server):
+        ours = story(server.port)
+    assert ours == story(port)
 
 
 def story(port: int) -> list[bytes]:

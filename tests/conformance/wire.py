@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -35,6 +36,24 @@ def exchange(port: int, data: bytes | Iterable[bytes]) -> bytes:
         except ConnectionError:
             pass  # The server closed over what it had not read.
         return answer
+
+
+@contextmanager
+def passing_time(server: ServerThread) -> Iterator[None]:
+    """Time passes by itself on the `ManualClock` of a server: nobody waits long for what is due."""
+    over = threading.Event()
+
+    def advance() -> None:
+        while not over.is_set():
+            server.advance(1.0)
+
+    thread = threading.Thread(target=advance, name="passing-time")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class Wire:

@@ -51,7 +51,7 @@ class BlockedClients:
     def unblock(self, session: Session, *, error: bool) -> bool:
         """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
         waiter = session.blocked
-        if waiter is None or session in self._pause:
+        if waiter is None or session in self._pause or session in self._node.access.logins:
             return False
         self._give_up(waiter, error)
         return True
@@ -62,8 +62,9 @@ class BlockedClients:
             self._give_up(waiter, False)
 
     def _give_up(self, waiter: Waiter, error: bool) -> None:
-        session = waiter.session
-        self._node.observer.stopped_waiting(session, waiter.wait.arguments, failed=error)
+        session, logins = waiter.session, self._node.access.logins
+        failed = logins.release(session) if session in logins else error
+        self._node.observer.stopped_waiting(session, waiter.wait.arguments, failed=failed)
         self._leave(waiter)
         reply, answer = session.reply, waiter.wait.at_timeout
         if error:

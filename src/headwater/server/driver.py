@@ -17,7 +17,12 @@ import socket
 import threading
 from collections.abc import Callable
 
-from headwater.limits import MAX_HANDSHAKE_SECONDS, MAX_OUTPUT_BYTES_BEFORE_AUTH, RECEIVE_BYTES
+from headwater.limits import (
+    MAX_HANDSHAKE_SECONDS,
+    MAX_INPUT_BYTES_BEFORE_AUTH,
+    MAX_OUTPUT_BYTES_BEFORE_AUTH,
+    RECEIVE_BYTES,
+)
 from headwater.server.node import Node
 from headwater.server.session import Session
 from headwater.server.sockets import Connection, TurnedAway
@@ -269,7 +274,12 @@ class Driver:
         if session.closing:
             return False
         session.scanner.feed_part(self._space, count)
-        if session.input_bytes() > self.node.query_buffer_limit:
+        waiting = session.input_bytes()
+        if waiting > self.node.query_buffer_limit or (
+            session.blocked is not None
+            and not session.let_in
+            and waiting > MAX_INPUT_BYTES_BEFORE_AUTH
+        ):
             self._cut_off(session, connection)
             return False
         return True

@@ -128,7 +128,7 @@ class Observer:
         error: CommandError,
     ) -> None:
         """A command ran and ended with an error."""
-        self._count_error(error)
+        self.count_error(error)
         figures = self.commands[name]
         figures.calls += 1
         figures.failed += 1
@@ -145,7 +145,7 @@ class Observer:
 
     def rejected(self, arguments: Arguments, error: CommandError) -> None:
         """A command was refused before it ran; an unknown one has no figures."""
-        self._count_error(error)
+        self.count_error(error)
         name = full_name(arguments)
         if name is not None:
             self.commands[name].rejected += 1
@@ -161,7 +161,8 @@ class Observer:
         if session.spent_ns > self.look_ns:
             self.look(session, name, arguments, session.spent_ns)
 
-    def _count_error(self, error: CommandError) -> None:
+    def count_error(self, error: CommandError) -> None:
+        """Count an error reply by its first word."""
         code = str(error).partition(" ")[0]
         if code in self.errors or len(self.errors) < MAX_ERROR_CODES:
             self.errors[code] = self.errors.get(code, 0) + 1

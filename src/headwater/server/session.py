@@ -262,6 +262,7 @@ class Session:
         stop_monitoring(self, node)
         node.pubsub.leave(self)
         node.pause.forget(self)
+        node.access.logins.forget(self)
         if self.blocked is not None:
             node.waiting.remove(self.blocked)
             self.blocked = None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from headwater.errors import CommandError, ConfigError
 from headwater.server.acl import file
 from headwater.server.acl.log import AUTH, AccessLog
+from headwater.server.acl.login_delays import LoginDelays
 from headwater.server.acl.rules import (
     RuleError,
     UnmatchedParenthesis,
@@ -63,6 +64,7 @@ class AccessControl:
         self.default = User.superuser(DEFAULT)
         self.users: dict[bytes, User] = {DEFAULT: self.default}
         self.log = AccessLog(config.acllog_max_len)
+        self.logins = LoginDelays()
         self.all_channels = False
         self.configure(config)
         self.set_default_password(config.requirepass)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import SYNTAX, Call, shown
+from headwater.commands.call import SYNTAX, Call, Wait, shown
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
 from headwater.server.acl.users import DEFAULT
@@ -43,7 +43,7 @@ def check_client_name(name: bytes) -> None:
         )
 
 
-def hello(call: Call, session: Session, node: Node) -> None:
+def hello(call: Call, session: Session, node: Node) -> Wait | None:
     """HELLO [2|3 [AUTH user password] [SETNAME name]]: choose the version, tell who we are."""
     arguments, reply = call.arguments, call.reply
     resp = session.resp
@@ -67,7 +67,9 @@ def hello(call: Call, session: Session, node: Node) -> None:
             typed = shown(arguments.bytes(index))
             raise CommandError(f"ERR Syntax error in HELLO option '{typed}'")
     if credentials is not None:
-        _authenticate(session, node, *credentials)
+        refused = _authenticate(session, node, *credentials)
+        if refused is not None:
+            return refused
     if not session.authenticated:
         raise CommandError(HELLO_NEEDS_AUTH)
     if name is not None:
@@ -94,9 +96,10 @@ def hello(call: Call, session: Session, node: Node) -> None:
     reply.bulk(SERVER_NAME)
     reply.bulk(b"headwater_version")
     reply.bulk(version())
+    return None
 
 
-def auth(call: Call, session: Session, node: Node) -> None:
+def auth(call: Call, session: Session, node: Node) -> Wait | None:
     """AUTH [user] password."""
     arguments = call.arguments
     if arguments.count > 3:
@@ -104,16 +107,26 @@ def auth(call: Call, session: Session, node: Node) -> None:
     if arguments.count == 2:
         if node.access.default.nopass:
             raise CommandError(NOTHING_TO_AUTHENTICATE)
-        _authenticate(session, node, DEFAULT, arguments.bytes(1))
+        credentials = (DEFAULT, arguments.bytes(1))
     else:
-        _authenticate(session, node, arguments.bytes(1), arguments.bytes(2))
-    call.reply.ok()
+        credentials = (arguments.bytes(1), arguments.bytes(2))
+    refused = _authenticate(session, node, *credentials)
+    if refused is None:
+        call.reply.ok()
+    return refused
 
 
-def _authenticate(session: Session, node: Node, user: bytes, password: bytes) -> None:
-    """Raises `CommandError` (WRONGPASS) when these are nobody's credentials."""
-    if not node.access.authenticate(session, user, password):
-        raise CommandError(BAD_CREDENTIALS)
+def _authenticate(session: Session, node: Node, user: bytes, password: bytes) -> Wait | None:
+    """Log the session in. When these are nobody's credentials: what holds the reply WRONGPASS back, or
+    `CommandError` where it cannot be held back."""
+    if node.access.authenticate(session, user, password):
+        return None
+    error = CommandError(BAD_CREDENTIALS)
+    held = node.access.logins.refuse(session, user, b"-%b\r\n" % BAD_CREDENTIALS.encode())
+    if held is None:
+        raise error
+    node.observer.count_error(error)
+    return held
 
 
 def select(call: Call, session: Session, node: Node) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.commands.call import Call
+from headwater.commands.call import Call, Wait
 from headwater.commands.dispatch import find_row
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError, NoRoom
@@ -48,7 +48,7 @@ def discard(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def exec_(call: Call, session: Session, node: Node) -> None:
+def exec_(call: Call, session: Session, node: Node) -> Wait | None:
     """EXEC: run the queue as one step, unless a watched key changed (nil) or queueing failed."""
     queued = session.queued
     if queued is None:
@@ -60,7 +60,7 @@ def exec_(call: Call, session: Session, node: Node) -> None:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if broken:
         call.reply.nil_array()
-        return
+        return None
     from headwater.server.execution import invoke  # which imports every command
 
     rows = [find_row(arguments) for arguments in queued]
@@ -70,7 +70,9 @@ def exec_(call: Call, session: Session, node: Node) -> None:
             call.admit(min(_MOST_ADMITTED, _FACTS * HEADROOM * len(rows) + 3 * size))
         except NoRoom as error:
             raise aborted(error) from None
+    start = len(session.outbox)
     call.reply.array(len(queued))
+    own = call.arguments
     call.may_block = False
     try:
         for (_, row), arguments in zip(rows, queued, strict=True):
@@ -84,7 +86,8 @@ def exec_(call: Call, session: Session, node: Node) -> None:
                 del session.outbox[mark:]
                 call.reply.error(str(error))
     finally:
-        call.may_block = True
+        call.may_block, call.arguments = True, own
+    return node.access.logins.hold_transaction(session, start)
 
 
 def aborted(error: CommandError) -> CommandError:
