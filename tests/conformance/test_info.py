@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from headwater.server.config import Config
+from headwater.server.info import render
 from headwater.testing.node import LocalClient, LocalStore, request
-from tests.conformance.wire import connected
+from headwater.testing.replies import Failure, Simple
+from headwater.testing.server import server_thread
+from tests.conformance.wire import Wire, connected, encode
 from tests.peers import Peer
 
 READ = {
@@ -119,6 +122,81 @@ def test_clients_that_wait_are_told_by_what_they_wait_for() -> None:
     assert clients["total_blocking_keys"] == "2"
     assert clients["watching_clients"] == "1"
     assert clients["total_watched_keys"] == "2"
+
+
+def asked_for_blocking_keys(admin: Wire) -> list[str]:
+    text = admin.ask("INFO", "clients").decode()
+    found = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
+    return [found[name] for name in ("total_blocking_keys", "total_blocking_keys_on_nokey")]
+
+
+def keys_that_are_waited_for(port: int, *, list_first: bool) -> list[list[str]]:
+    """The counts while clients of lists, of streams and of groups wait for the same key and others;
+    ``list_first`` says which of two connections is the older one."""
+    with connected(port) as admin, connected(port) as one, connected(port) as two:
+        of_list, of_group = (one, two) if list_first else (two, one)
+        with connected(port) as other:
+            of_list.socket.sendall(encode("BLPOP", "k", "l", "0"))
+            until_waiting(admin, 1)
+            found = [asked_for_blocking_keys(admin)]
+            admin.ask("XGROUP", "CREATE", "k", "g", "$", "MKSTREAM")
+            of_group.socket.sendall(
+                encode("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "k", ">")
+            )
+            until_waiting(admin, 2)
+            found.append(asked_for_blocking_keys(admin))
+            other.socket.sendall(encode("XREAD", "BLOCK", "0", "STREAMS", "k", "x", "$", "$"))
+            until_waiting(admin, 3)
+            found.append(asked_for_blocking_keys(admin))
+            admin.ask("DEL", "k")
+            of_group.reply()
+            until_waiting(admin, 2)
+            found.append(asked_for_blocking_keys(admin))
+    return found
+
+
+def until_waiting(admin: Wire, count: int) -> None:
+    while b"\r\nblocked_clients:%d\r\n" % count not in admin.ask("INFO", "clients"):
+        pass
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("version", ["redis-8.2", "valkey-9.1"])
+@pytest.mark.parametrize("list_first", [True, False])
+def test_keys_that_are_waited_for_are_counted_as_redis_counts_them(
+    list_first: bool, version: str, shared_peer: Callable[[str], Peer]
+) -> None:
+    with server_thread() as server:
+        ours = keys_that_are_waited_for(server.port, list_first=list_first)
+    assert ours == keys_that_are_waited_for(shared_peer(version).port, list_first=list_first)
+    assert ours[1] == ["2", "1"]
+
+
+def test_the_state_of_the_journal_is_a_number() -> None:
+    def state(store: LocalStore) -> tuple[str, str]:
+        text = render(store.node, {"persistence"}).decode()
+        found = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
+        return found["journal_state"], found["aof_last_write_status"]
+
+    # Given a journal that takes writes
+    store = LocalStore()
+    client = store.client()
+    client("SET", "k", "v")
+    assert state(store) == ("0", "ok")
+    # When the disk is full, then it refuses them until there is room
+    assert store.files is not None
+    store.files.capacity = 0
+    while not isinstance(client("SET", "k", bytes(100_000)), Failure):
+        pass
+    assert state(store) == ("1", "err")
+    assert told(client, "persistence")["journal_state"] == "1"
+    store.files.capacity = None
+    assert client("SET", "k", bytes(100_000)) == Simple(b"OK")
+    assert state(store) == ("0", "ok")
+    # When an fsync fails, then it has failed for good
+    store.files.fail("sync")
+    client.send("SET", "k", "v")
+    assert state(store) == ("2", "err")
 
 
 def test_scripts_are_counted() -> None:

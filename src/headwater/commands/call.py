@@ -200,21 +200,25 @@ class Call:
     def stream(self, key: bytes) -> Stream | None:
         """The stream at ``key``, None if there is no such key; WRONGTYPE if it holds another type."""
         value = self.db.lookup(key, self.now_ms)
+        return None if value is None else self._checked(value)
+
+    def read_stream(self, key: bytes) -> Stream | None:
+        """As `stream`, for commands that look a key up for reading in Redis: it is a hit or a miss,
+        and a miss is an event."""
+        value = self.db.lookup(key, self.now_ms)
+        if value is None:
+            self.missed(key)
+            return None
+        self.keyspace.hits += 1
+        return self._checked(value)
+
+    def _checked(self, value: Value) -> Stream:
         if isinstance(value, Stream):
             found: Stream = value
             if self.touches:
                 found.used_ms = self.now_ms
             return found
-        if value is None:
-            return None
         raise CommandError(WRONGTYPE)
-
-    def read_stream(self, key: bytes) -> Stream | None:
-        """As `stream`, for commands that Redis has look a key up for reading: a miss is an event."""
-        found = self.stream(key)
-        if found is None:
-            self.missed(key)
-        return found
 
     def lookup(self, key: bytes) -> Value | None:
         """The value at ``key``, which is used by this; None if there is no such key."""
@@ -224,14 +228,17 @@ class Call:
         return value
 
     def read(self, key: bytes) -> Value | None:
-        """As `lookup`, for commands that only read: a miss is an event."""
+        """As `lookup`, for commands that only read: it is a hit or a miss, and a miss is an event."""
         value = self.lookup(key)
         if value is None:
             self.missed(key)
+        else:
+            self.keyspace.hits += 1
         return value
 
     def missed(self, key: bytes) -> None:
         """There is no ``key`` that could be read."""
+        self.keyspace.misses += 1
         self.notify(MISSED, b"keymiss", key)
 
     def create_stream(self, key: bytes) -> Stream:

@@ -68,6 +68,8 @@ def seen(call: Call, key: bytes) -> Value | None:
     value = call.db.lookup(key, call.now_ms)
     if value is None:
         call.missed(key)
+    else:
+        call.keyspace.hits += 1
     return value
 
 

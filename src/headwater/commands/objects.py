@@ -76,7 +76,10 @@ def _object(call: Call) -> tuple[bytes, Value | None]:
     key = call.arguments.bytes(2)
     value = call.db.lookup(key, call.now_ms)
     if value is None:
+        call.keyspace.misses += 1  # but no event, as in Redis
         call.reply.nil()
+    else:
+        call.keyspace.hits += 1
     return key, value
 
 

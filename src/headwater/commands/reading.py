@@ -184,8 +184,10 @@ def xread(call: Call) -> Wait | None:
             entries = entries_after(stream, after, options.count)
             if entries.total:
                 found.append((key, entries))
+    # Redis looks each key up twice: for the ids, then for the entries.
+    call.keyspace.hits += len(keys) - len(missing)
     for key in missing:
-        call.missed(key)  # Redis looks twice: for the ids, then for the entries.
+        call.missed(key)
     if not found:
         if options.block_ms < 0 or not call.may_block:
             reply.nil_array()
@@ -241,6 +243,7 @@ def xreadgroup(call: Call) -> Wait | None:
             history.of(call, key, group, options.consumer)
             history.after = (arguments.ms, arguments.seq)
             reads.append(history)
+    call.keyspace.hits += options.streams  # Redis looks twice, as in XREAD.
     limits = options.limits()
     if options.streams > 1 and len(set(keys)) < options.streams:
         given = _give_in_turn(call, reads, limits)

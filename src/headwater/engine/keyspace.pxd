@@ -19,6 +19,8 @@ cdef class Keyspace:
     cdef public dict delaying
     cdef public list due_notes
     cdef public dict signalled
+    cdef public long long hits
+    cdef public long long misses
     cdef public long long dirty
     cdef public long long expired_count
     cdef public dict expiring

@@ -56,6 +56,9 @@ class Keyspace:
         """(database, event, key) of keyspace events since the node last published them."""
         self.expired_count = 0
         """Keys that were deleted because their time had come."""
+        self.hits = 0
+        self.misses = 0
+        """Keys that commands looked up for reading, those that were there and those that were not."""
         self.dirty = 0
         """Changes by Redis's count (INFO rdb_changes_since_last_save)."""
         self.expiring: dict[Database, None] = {}

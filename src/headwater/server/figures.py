@@ -31,6 +31,8 @@ def stats(node: Node) -> Facts:
         "expired_keys": node.keyspace.expired_count - observer.expired_before,
         "evicted_keys": 0,
         "evicted_clients": 0,
+        "keyspace_hits": node.keyspace.hits,
+        "keyspace_misses": node.keyspace.misses,
         "pubsub_channels": len(node.pubsub.channels),
         "pubsub_patterns": len(node.pubsub.patterns.by_pattern),
         "pubsubshard_channels": len(node.pubsub.shard_channels),

@@ -88,10 +88,13 @@ def _server(node: Node) -> Facts:
 
 def _clients(node: Node) -> Facts:
     sessions = node.sessions.values()
-    waited = {
-        (waiter.db.index, key): waiter
-        for one in sessions
-        if (waiter := one.blocked) is not None
+    logins = node.access.logins
+    waiters = [one.blocked for one in sessions if one.blocked is not None and one not in logins]
+    waited = {(waiter.db.index, key) for waiter in waiters for key in waiter.wait.keys}
+    waited_without_key = {
+        (waiter.db.index, key)
+        for waiter in waiters
+        if not (waiter.wait.for_streams or waiter.wait.for_lists)
         for key in waiter.wait.keys
     }
     pause = node.pause
@@ -104,20 +107,14 @@ def _clients(node: Node) -> Facts:
             (one.scanner.unread() for one in sessions), default=0
         ),
         "client_recent_max_output_buffer": max((one.unsent for one in sessions), default=0),
-        "blocked_clients": node.waiting.count,
+        "blocked_clients": len(waiters),
         "tracking_clients": 0,
         "pubsub_clients": sum(1 for one in sessions if one.subscribed),
         "watching_clients": sum(1 for one in sessions if one.watch.keys),
-        "clients_in_timeout_table": sum(
-            1 for one in sessions if one.blocked is not None and one.blocked.deadline != inf
-        ),
+        "clients_in_timeout_table": sum(1 for waiter in waiters if waiter.deadline != inf),
         "total_watched_keys": sum(len(db.watched) for db in node.keyspace.databases),
         "total_blocking_keys": len(waited),
-        "total_blocking_keys_on_nokey": sum(
-            1
-            for waiter in waited.values()
-            if not (waiter.wait.for_streams or waiter.wait.for_lists)
-        ),
+        "total_blocking_keys_on_nokey": len(waited_without_key),
         "paused_reason": "client_pause" if pause.active else "none",
         "paused_actions": ("all" if pause.everything else "write") if pause.active else "none",
         "paused_timeout_milliseconds": round(left * 1000),
@@ -165,6 +162,11 @@ def _memory(node: Node) -> Facts:
     }
 
 
+JOURNAL_OK, JOURNAL_REFUSING, JOURNAL_FAILED = 0, 1, 2
+"""``journal_state``: writes are taken; writes are refused (MISCONF) until there is room again; the
+journal or a turn failed, and every command is refused until the store is opened again."""
+
+
 def _persistence(node: Node) -> Facts:
     facts: Facts = {
         "loading": 0,
@@ -184,10 +186,13 @@ def _persistence(node: Node) -> Facts:
         "aof_last_bgrewrite_status": "ok",
         "aof_rewrites": 0,
         "aof_last_write_status": "ok",
+        "journal_state": JOURNAL_OK if node.poisoned is None else JOURNAL_FAILED,
     }
     if node.journal is not None:
         journal = node.journal.statistics()
+        state = JOURNAL_REFUSING if journal.refusal else JOURNAL_OK
         facts |= {
+            "journal_state": JOURNAL_FAILED if node.poisoned or journal.failure else state,
             "aof_last_write_status": "err" if journal.failure or journal.refusal else "ok",
             "aof_current_size": journal.current_bytes,
             "aof_base_size": journal.base_bytes,

@@ -23,7 +23,9 @@ def reload_from_journal(node: Node) -> None:
     old = node.keyspace
     new = replayed_keyspace(node.journal.recovery.again().replay(), config=node.config)
     new.notified, new.dirty, new.expired_count = old.notified, old.dirty, old.expired_count
-    new.opened_ms = old.opened_ms
+    new.opened_ms, new.hits, new.misses = old.opened_ms, old.hits, old.misses
+    # Streams and their databases refer to each other: what is taken apart needs no cyclic collector.
+    new.garbage += [*old.garbage, *(database.values for database in old.databases)]
     node.keyspace = new
     node.records.facts = new.facts
     node.adopt_limits()

@@ -77,6 +77,7 @@ def config_resetstat(call: Call, session: Session, node: Node) -> None:
     """CONFIG RESETSTAT: the counters of INFO begin anew."""
     traffic_of(node).reset(connections_seen=node.connections_seen)
     node.observer.reset(expired=node.keyspace.expired_count)
+    node.keyspace.hits = node.keyspace.misses = 0
     call.reply.ok()
 
 
