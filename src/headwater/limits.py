@@ -161,3 +161,11 @@ SMALL_GARBAGE = 256
 MAX_KEYS_EXPIRED_AT_ONCE = 500
 """Keys that are deleted in one go because their time has come; the rest stays invisible and goes
 between the next commands. Precedent: Redis, activeExpireCycle, which has a share of the time."""
+
+LIMITED_LOG_LINES, LIMITED_LOG_SECONDS = 10, 60
+"""How often a log line that clients or a slow disk can cause is written: so many lines of one kind in so
+many seconds, 1.5 MB a day at most. Further ones are counted and reported in one line."""
+
+MAX_LOG_MESSAGE = 4096
+"""Characters of a log message; the rest is cut, and the line says how much. A script can log any text.
+Precedent: Redis, LOG_MAX_LEN, 1,024 bytes."""

@@ -1,11 +1,12 @@
 cdef class DiskFiles:
     cdef object __weakref__
     cdef public object directory
+    cdef object _clock
+    cdef object _log
     cdef object _pid
     cdef public object _lock
     cdef public dict _open
 
     cdef int _descriptor(self, str name) except -1
-    cdef int _open_file(self, str name, int flags) except -1
     cdef _refuse_after_fork(self)
     cpdef _forget(self)

@@ -7,6 +7,7 @@ Rule 4. One process at a time holds a directory. A child made by fork holds noth
         nothing: its copies of the descriptors are closed as soon as it runs.
 Rule 5. Errors of the system come out as `OSError`, unchanged: what they mean is the journal's to
         say. Only `lock` speaks of the directory as a whole: `StoreInUse`, `StoreUnusable`.
+Rule 6. Nothing but regular files is opened (`headwater.journal.regular`): `StoreUnusable`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import mmap
 import os
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
+from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
+from headwater.journal.regular import check_directory, create_regular, open_regular
+from headwater.log_limit import LimitedLog
 
 LOCK_NAME = "headwater.lock"
+SLOW_FSYNC_SECONDS = 1.0
+"""An fsync that takes longer is logged: `appendfsync everysec` promises at most the last second."""
 _ZEROS = bytes(1024 * 1024)
+_log = logging.getLogger("headwater.journal")
 
 Bytes = bytes | bytearray | memoryview
 
@@ -115,8 +123,10 @@ class DiskFiles:
     b'\\x00\\x00abc\\x00\\x00\\x00'
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
         self.directory = Path(directory).absolute()
+        self._clock = clock if clock is not None else SystemClock()
+        self._log = LimitedLog(_log, monotonic=self._clock.monotonic)
         self._pid = os.getpid()
         self._lock: int | None = None
         self._open: dict[str, int] = {}
@@ -137,7 +147,8 @@ class DiskFiles:
         assert self._lock is None, "locked twice"
         try:
             self._make_directory()
-            lock = os.open(self.path(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            check_directory(self.directory)
+            lock = open_regular(self.path(LOCK_NAME), os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StoreUnusable(
                 f"the data directory {self.directory} cannot be used: {_reason(error)}. Give the "
@@ -215,8 +226,9 @@ class DiskFiles:
         return data[: _read_into(self._descriptor(name), data, 0)].toreadonly()
 
     def create(self, name: str, size: int) -> None:
+        self._refuse_after_fork()
         self.close(name)
-        self._open[name] = self._open_file(name, os.O_CREAT | os.O_TRUNC)
+        self._open[name] = create_regular(self.path(name))
         self.allocate(name, size)
 
     def allocate(self, name: str, size: int) -> None:
@@ -232,7 +244,13 @@ class DiskFiles:
                     done += os.pwrite(descriptor, rest[done:], offset + done)
 
     def sync(self, name: str) -> None:
-        _sync(self._descriptor(name))
+        descriptor, began = self._descriptor(name), self._clock.monotonic()
+        _sync(descriptor)
+        took = self._clock.monotonic() - began
+        if took > SLOW_FSYNC_SECONDS:
+            self._log.warning(
+                "an fsync of %s took %.1f seconds; is the disk busy?", self.path(name), took
+            )
 
     def rename(self, old: str, new: str) -> None:
         self._refuse_after_fork()
@@ -256,12 +274,9 @@ class DiskFiles:
         system reports a failed write-back once to each descriptor that was open then."""
         descriptor = self._open.get(name)
         if descriptor is None:  # as after a fork, which closes them all
-            descriptor = self._open[name] = self._open_file(name, 0)
+            self._refuse_after_fork()
+            descriptor = self._open[name] = open_regular(self.path(name), os.O_RDWR)
         return descriptor
-
-    def _open_file(self, name: str, flags: int) -> int:
-        self._refuse_after_fork()
-        return os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
 
     def _refuse_after_fork(self) -> None:
         if os.getpid() != self._pid:

@@ -1,0 +1,209 @@
+"""Nothing but regular files is opened in a data directory, and no link leads out of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater.errors import StoreUnusable
+from headwater.journal.files import LOCK_NAME, DiskFiles
+from headwater.journal.journal import Journal
+from headwater.testing.clock import ManualClock
+
+DATA_FILES = [LOCK_NAME, "journal-000001", "journal-000002"]
+UNFINISHED = "journal-000001.new"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file of somebody else, outside of the data directory."""
+    path = tmp_path / "victim"
+    path.write_text("precious")
+    return path
+
+
+def open_journal(data: Path) -> None:
+    """What every way of opening a store does; closed again."""
+    journal = Journal.open(DiskFiles(data), policy="always")
+    for _group in journal.replay():
+        pass
+    journal.close()
+
+
+def refusal(data: Path) -> str:
+    with pytest.raises(StoreUnusable) as caught:
+        open_journal(data)
+    return str(caught.value)
+
+
+# --- links ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DATA_FILES)
+def test_a_symbolic_link_in_the_place_of_a_data_file_is_refused_by_name(
+    data: Path, victim: Path, name: str
+) -> None:
+    # Given a store, and a link that somebody put in the place of one of its files
+    open_journal(data)
+    (data / name).unlink()
+    (data / name).symlink_to(victim)
+
+    # When it is opened
+    said = refusal(data)
+
+    # Then the file is named, and what the link points to is as it was
+    assert said.startswith(f"{data / name} is a symbolic link; ")
+    assert victim.read_text() == "precious"
+    assert (data / name).is_symlink()
+
+
+@pytest.mark.parametrize("name", [LOCK_NAME, "journal-000001"])
+def test_a_link_that_leads_nowhere_makes_no_file_there(
+    data: Path, tmp_path: Path, name: str
+) -> None:
+    (data / name).symlink_to(tmp_path / "made")
+    assert "is a symbolic link" in refusal(data)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("leftover", ["link", "file", "hard link"])
+def test_what_is_in_the_place_of_an_unfinished_file_is_removed_and_not_written_to(
+    data: Path, victim: Path, leftover: str
+) -> None:
+    # Given what a crash, or somebody, left under the name of a file that is being made
+    place = data / UNFINISHED
+    if leftover == "link":
+        place.symlink_to(victim)
+    elif leftover == "hard link":
+        place.hardlink_to(victim)
+    else:
+        place.write_bytes(b"half of a header")
+
+    # When a journal is begun there
+    open_journal(data)
+
+    # Then it is complete, and the other file is as it was
+    assert victim.read_text() == "precious"
+    assert not place.exists()
+    assert (data / "journal-000001").is_file()
+    open_journal(data)
+
+
+@pytest.mark.parametrize("name", DATA_FILES)
+def test_a_data_file_with_a_second_name_is_refused(data: Path, tmp_path: Path, name: str) -> None:
+    open_journal(data)
+    (tmp_path / "other").hardlink_to(data / name)
+    before = (tmp_path / "other").read_bytes()
+    assert refusal(data).startswith(f"{data / name} has 2 names (hard links)")
+    assert (tmp_path / "other").read_bytes() == before
+
+
+# --- other kinds --------------------------------------------------------------------------------------
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(os.mkfifo, "a FIFO"), (os.mkdir, "a directory"), (make_socket, "a socket")],
+    ids=["fifo", "directory", "socket"],
+)
+@pytest.mark.parametrize("name", [LOCK_NAME, "journal-000001"])
+def test_what_is_not_a_regular_file_is_refused_and_nothing_waits(
+    data: Path,
+    name: str,
+    make: Callable[[Path], None],
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(data)  # a socket's path is short
+    make(Path(name))
+    signal.alarm(20)  # ends a test that waits for a writer of the FIFO
+    try:
+        assert refusal(data).startswith(f"{data / name} is {kind}; ")
+    finally:
+        signal.alarm(0)
+
+
+# --- the directory ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])
+def test_a_directory_that_every_user_may_write_to_is_refused(data: Path, mode: int) -> None:
+    data.chmod(mode)
+    said = refusal(data)
+    assert f"the data directory {data} can be written by every user (mode {mode:04o})" in said
+    assert f"chmod o-w {data}" in said
+    assert list(data.iterdir()) == []
+
+
+def test_an_embedded_store_refuses_such_a_directory_too(data: Path) -> None:
+    data.chmod(0o777)
+    with pytest.raises(StoreUnusable, match="can be written by every user"):
+        headwater.connect(f"headwater://{data}")
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o750, 0o770, 0o775])
+def test_a_directory_for_the_owner_and_a_group_is_used(data: Path, mode: int) -> None:
+    data.chmod(mode)
+    open_journal(data)
+
+
+def test_a_directory_that_is_made_is_for_its_owner_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        open_journal(tmp_path / "made")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "made").iterdir()} == {0o600}
+
+
+def test_a_directory_may_be_reached_by_a_link(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(data)
+    open_journal(tmp_path / "link")
+
+
+# --- slow fsyncs ------------------------------------------------------------------------------------
+
+
+def test_a_slow_fsync_is_logged_with_its_file_and_duration(
+    data: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a disk whose fsync takes as long as we say
+    clock, seconds = ManualClock(), 0.9
+    monkeypatch.setattr(os, "fdatasync", lambda _descriptor: clock.advance(seconds))
+    files = DiskFiles(data, clock=clock)
+    files.lock()
+    files.create("journal-000001", 10)
+    files.sync("journal-000001")
+    assert caplog.messages == []
+
+    # When one takes longer than a second, again and again
+    seconds = 1.5
+    for _ in range(100):
+        files.sync("journal-000001")
+    files.unlock()
+
+    # Then it is logged, not a hundred times
+    assert caplog.messages[0] == (
+        f"an fsync of {data}/journal-000001 took 1.5 seconds; is the disk busy?"
+    )
+    assert 10 <= len(caplog.messages) <= 40
+    assert any("more lines like this one were left out" in line for line in caplog.messages)
