@@ -8,6 +8,7 @@ cdef class Flusher:
     cdef public long long synced_turn
     cdef object _files
     cdef object _clock
+    cdef object _log
     cdef object _on_failure
     cdef double _interval
     cdef object _changed

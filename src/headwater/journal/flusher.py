@@ -11,6 +11,7 @@ Rule 4. A turn does not wait for an fsync that runs, unless it has run for two s
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -18,6 +19,9 @@ from headwater.clock import Clock
 from headwater.journal.files import Files
 from headwater.journal.records import Synced
 from headwater.journal.recovery import file_name
+from headwater.log_limit import LimitedLog
+
+log = logging.getLogger("headwater.journal")
 
 INTERVAL_SECONDS = 1.0
 LATE_SECONDS = 2.0
@@ -44,6 +48,7 @@ class Flusher:
         """The last turn that an fsync has covered."""
         self._files = files
         self._clock = clock
+        self._log = LimitedLog(log, monotonic=clock.monotonic)
         self._on_failure = on_failure
         self._interval = interval
         self._changed = threading.Condition()
@@ -114,6 +119,12 @@ class Flusher:
         if since is None or self._clock.monotonic() - since < LATE_SECONDS:
             return
         self.delayed += 1
+        # Precedent: Redis, aof.c, "Asynchronous AOF fsync is taking too long".
+        self._log.warning(
+            "an fsync of the journal has been running for %.1f seconds (is the disk busy?): writes "
+            "wait until it ends",
+            self._clock.monotonic() - since,
+        )
         self.wait_until_idle()
 
     def wait_until_idle(self) -> None:

@@ -23,6 +23,7 @@ from headwater.limits import (
     MAX_OUTPUT_BYTES_BEFORE_AUTH,
     RECEIVE_BYTES,
 )
+from headwater.server.client_log import client_log_of
 from headwater.server.node import Node
 from headwater.server.session import Session
 from headwater.server.sockets import Connection, TurnedAway
@@ -239,7 +240,7 @@ class Driver:
             over_soft = False
         if over_soft or (hard and connection.unsent > hard):
             self.traffic.output_limit_disconnections += 1
-            log.warning(
+            client_log_of(self.node).warning(
                 "client %s (%s) is disconnected: it has not read %d bytes of its replies "
                 "(client-output-buffer-limit)",
                 connection.session.id,
@@ -287,7 +288,7 @@ class Driver:
     def _cut_off(self, session: Session, connection: Connection) -> None:
         """Disconnect a client that sent more than it may before it runs."""
         self.traffic.input_limit_disconnections += 1
-        log.warning(
+        client_log_of(self.node).warning(
             "client %s (%s) is disconnected: %d bytes of its input wait "
             "(client-query-buffer-limit)",
             session.id,
@@ -313,7 +314,7 @@ class Driver:
         connection.closed = True
         del self.connections[connection.descriptor]
         if error is not None and not isinstance(error, ConnectionError):
-            log.warning("client %s: %s", connection.session.id, error)
+            client_log_of(self.node).warning("client %s: %s", connection.session.id, error)
         connection.drop_output()
         connection.unsent = 0
         self._unwatch(connection)
@@ -324,7 +325,9 @@ class Driver:
 
     def _turn_away(self, connection: Connection, reason: TurnedAway) -> None:
         """It was told why; what it still sends is read over."""
-        log.info("client %s is turned away: %s", connection.session.address, reason)
+        client_log_of(self.node).info(
+            "client %s is turned away: %s", connection.session.address, reason
+        )
         self.traffic.rejected_connections += 1
         connection.session.closing = True
         connection.drop_output()
@@ -343,6 +346,7 @@ class Driver:
     def _each_second(self) -> None:
         self._second = self._asyncio.call_later(1.0, self._each_second)
         self.traffic.sample(self._asyncio.time(), self.node.observer.commands_processed())
+        client_log_of(self.node).report()
         self.sweep()
 
     def sweep(self) -> None:

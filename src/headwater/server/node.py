@@ -305,8 +305,7 @@ class Node:
                 if not session.scanner.next(self._arguments):
                     break
             except ProtocolError as error:
-                session.reply.error(f"ERR {error}")
-                session.closing = True
+                session.refuse_input(error)
                 break
             self.run(session, self._arguments)
         if len(self.records.facts.data) > facts_mark:

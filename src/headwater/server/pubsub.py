@@ -16,20 +16,18 @@ Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headwater.commands.events import KEYEVENT, KEYSPACE
 from headwater.commands.globs import matches
 from headwater.errors import CommandError
+from headwater.server.client_log import client_log_of
 from headwater.server.traffic import traffic_of
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
     from headwater.server.session import Session
-
-log = logging.getLogger("headwater.server")
 
 CHANNEL, PATTERN, SHARD = b"", b"p", b"s"
 """The kinds of subscriptions, by what their words begin with: subscribe, psubscribe, ssubscribe."""
@@ -228,7 +226,7 @@ class PubSub:
         """Rule 3: what it has by now is all that it gets."""
         session.closing = session.subscriptions.cut_off = True
         traffic_of(self._node).output_limit_disconnections += 1
-        log.warning(
+        client_log_of(self._node).warning(
             "client %s (%s) is disconnected: it listens and has not read %d bytes "
             "(client-output-buffer-limit)",
             session.id,

@@ -12,6 +12,7 @@ cdef class TurnRecords:
     cdef unsigned int _seed
     cdef long long _allowance
     cdef bint _awaited
+    cdef bint _refusing
 
     cpdef Py_ssize_t begin(self) except -1
     cpdef seal(self, Py_ssize_t mark, long long now_ms)

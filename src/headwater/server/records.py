@@ -11,10 +11,15 @@ Without a journal the engine's facts are muted and every step costs next to noth
 
 from __future__ import annotations
 
+import logging
+
 from headwater.commands.call import Admission, always_admitted
 from headwater.engine.facts import FactBuffer
 from headwater.journal.journal import Journal
 from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_group
+from headwater.limits import MAX_RECORD_GROUP_BYTES
+
+log = logging.getLogger("headwater.server")
 
 
 class TurnRecords:
@@ -30,6 +35,8 @@ class TurnRecords:
         self._allowance = -1
         self._awaited = False
         """Somebody's reply waits for what was sealed."""
+        self._refusing = False
+        """Writes are refused with MISCONF, and the log says so."""
 
     def begin(self) -> int:
         """Open a group; the mark that `seal` takes."""
@@ -55,7 +62,17 @@ class TurnRecords:
         assert self.journal is not None
         reason = self.journal.admits(size)
         self._allowance = self.journal.allowance
+        if (reason is not None) != self._refusing and size <= MAX_RECORD_GROUP_BYTES:
+            self._log_change(reason)
         return reason
+
+    def _log_change(self, reason: str | None) -> None:
+        """Log where MISCONF begins and where it ends, not each command that it refuses."""
+        self._refusing = reason is not None
+        if reason is not None:
+            log.error("writes are refused with MISCONF from now on: %s", reason)
+        else:
+            log.warning("writes are accepted again: the journal has room")
 
     def holds_facts(self) -> bool:
         """Whether this turn has written anything so far, in groups that are sealed or open."""

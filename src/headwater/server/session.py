@@ -17,11 +17,13 @@ from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.resp.scanner import Scanner
 from headwater.server.acl.access import SUPERUSER
+from headwater.server.client_log import client_log_of
 from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.pubsub import Subscriptions
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
+    from headwater.errors import ProtocolError
     from headwater.server.acl.users import User
     from headwater.server.node import Node
     from headwater.server.waiting import Waiter
@@ -246,6 +248,14 @@ class Session:
         kept = arguments.copy()
         self.queued.append(kept)
         self.queued_bytes += len(kept.buffer)
+
+    def refuse_input(self, error: ProtocolError) -> None:
+        """The client sent bytes that are not a request: it gets the error, and the connection ends."""
+        self.reply.error(f"ERR {error}")
+        self.closing = True
+        client_log_of(self.node).warning(
+            "client %d (%s) is disconnected: %s", self.id, self.address, error
+        )
 
     def leave_transaction(self) -> None:
         """Forget MULTI's queue and every WATCH."""

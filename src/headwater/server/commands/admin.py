@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.errors import CommandError
+from headwater.server.acl.rules import shown
 from headwater.server.info import render
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
     from headwater.server.session import Session
+
+log = logging.getLogger("headwater.server")
 
 
 def info(call: Call, session: Session, node: Node) -> None:
@@ -47,5 +51,11 @@ def shutdown(call: Call, session: Session, node: Node) -> None:
         raise CommandError(
             "ERR an embedded store has no server to shut down; close the client instead"
         )
+    log.info(
+        "SHUTDOWN by client %d (%s), user %s: the server stops",
+        session.id,
+        session.address,
+        shown(session.user.name),
+    )
     node.stopping = True
     session.closing = True
