@@ -6,14 +6,13 @@ at its place, so a later line is stronger.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from headwater.errors import ConfigError, ProtocolError
 from headwater.resp.inline import split
+from headwater.server.replacement import replace_file
 
 MAX_DEPTH = 16
 """Includes within includes; a file that includes itself ends here."""
@@ -123,26 +122,3 @@ def _included(path: Path, pattern: str, place: str) -> list[Path]:
 
 def _spell(directive: Directive) -> str:
     return " ".join([directive.name, *directive.values])
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """The old file or the new one is there after any crash, never half of one. The new one has the
-    rights of the old one; where there was none, its owner's only. Raises `OSError`."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if path.exists():  # mkstemp lets nobody else in
-                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -25,7 +25,7 @@ from headwater.server.acl.rules import (
     shown,
 )
 from headwater.server.acl.users import User
-from headwater.server.config_file import replace_file
+from headwater.server.replacement import replace_file
 
 _UNCHANGED = (
     "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
