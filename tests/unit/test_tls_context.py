@@ -10,7 +10,10 @@ import pytest
 
 from headwater.errors import ConfigError
 from headwater.server.config import Config, load
-from headwater.server.tls import make_context
+from headwater.server.settings import SETTINGS
+from headwater.server.tls import context_of, install, make_context
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Failure, Simple
 from tests import certificates
 from tests.certificates import Certificates
 
@@ -181,3 +184,95 @@ def test_a_version_that_is_not_secure_any_more_is_refused() -> None:
 def test_a_key_that_may_not_be_read_is_named(made: Certificates) -> None:
     Path(made.server_key).chmod(0)
     assert "cannot be read: Permission denied" in refusal(config(made))
+
+
+# --- CONFIG SET -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[0, 1], ids=["without a TLS port", "with one"])
+def store(request: pytest.FixtureRequest, made: Certificates) -> LocalStore:
+    flags = made.settings(tls_port=request.param)
+    return LocalStore(journaled=False, config=load(flags=flags.items(), environ={}))
+
+
+def settings_of(store: LocalStore) -> list[str]:
+    return [store.node.config.get(name) for name in SETTINGS if name.startswith("tls-")]
+
+
+@pytest.mark.parametrize(
+    "name", ["tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-ca-cert-dir"]
+)
+def test_config_set_refuses_a_path_that_leads_nowhere_and_changes_nothing(
+    store: LocalStore, name: str
+) -> None:
+    before, context = settings_of(store), context_of(store.node)
+    answer = store.client()("CONFIG", "SET", "appendfsync", "no", name, "/nowhere/file.pem")
+    assert isinstance(answer, Failure)
+    said = answer.text.decode()
+    assert said.startswith(
+        f"ERR CONFIG SET failed (possibly related to argument '{name}') - {name} '/nowhere/file.pem' "
+    )
+    assert settings_of(store) == before
+    assert store.node.config.appendfsync == "everysec"
+    assert context_of(store.node) is context
+
+
+def test_config_set_refuses_a_file_of_the_wrong_kind(store: LocalStore, made: Certificates) -> None:
+    before = settings_of(store)
+    for name, path in (
+        ("tls-cert-file", made.server_key),
+        ("tls-key-file", made.authority),
+        ("tls-ca-cert-file", made.server_key),
+    ):
+        assert isinstance(store.client()("CONFIG", "SET", name, path), Failure)
+    assert settings_of(store) == before
+
+
+def test_config_set_takes_a_certificate_and_its_key_together_only(
+    store: LocalStore, made: Certificates
+) -> None:
+    client, before = store.client(), settings_of(store)
+    # A key, or a certificate, that does not belong to the other is refused
+    for name, path in (("tls-key-file", made.client_key), ("tls-cert-file", made.client)):
+        answer = client("CONFIG", "SET", name, path)
+        assert isinstance(answer, Failure)
+        assert b"is not the key of the certificate" in answer.text
+    assert settings_of(store) == before
+    # And both together, in any order, are taken
+    both = ("tls-key-file", made.client_key, "tls-cert-file", made.client)
+    assert client("CONFIG", "SET", *both) == Simple(b"OK")
+    assert made.client in settings_of(store)
+
+
+def test_a_disk_that_fails_in_the_same_command_leaves_the_context_in_force(
+    made: Certificates,
+) -> None:
+    # Given a server with TLS, and a disk whose next fsync fails
+    flags = made.settings(tls_port=1)
+    store = LocalStore(config=load(flags=flags.items(), environ={}))
+    client, in_force = store.client(), make_context(store.node.config)
+    install(store.node, in_force)
+    assert client("CONFIG", "SET", "appendfsync", "no") == Simple(b"OK")
+    for _ in range(2):  # the first is still owed its fsync
+        client("SET", "k", "v")
+    assert store.files is not None
+    store.files.fail("sync")
+    # When certificates and appendfsync are changed in one command
+    both = ("tls-cert-file", made.server, "appendfsync", "always")
+    answer = client("CONFIG", "SET", *both)
+    # Then it fails, and neither is changed
+    assert isinstance(answer, Failure)
+    assert b"appendfsync" in answer.text
+    assert context_of(store.node) is in_force
+
+
+def test_config_set_builds_settings_step_by_step_where_no_tls_is_spoken(made: Certificates) -> None:
+    client = LocalStore(journaled=False).client()
+    for name, path in (
+        ("tls-cert-file", made.server),
+        ("tls-key-file", made.server_key),
+        ("tls-ca-cert-file", made.authority),
+        ("tls-cert-file", ""),
+        ("tls-key-file", ""),
+    ):
+        assert client("CONFIG", "SET", name, path) == Simple(b"OK"), name

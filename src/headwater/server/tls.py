@@ -60,17 +60,41 @@ def make_context(config: Config) -> ssl.SSLContext:
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     if config.tls_ciphers:
-        try:
-            context.set_ciphers(config.tls_ciphers)
-        except ssl.SSLError:
-            raise ConfigError(
-                f"tls-ciphers {config.tls_ciphers!r} names no cipher of OpenSSL; write its names, "
-                "separated by colons (`openssl ciphers` lists them), or leave it empty"
-            ) from None
+        _set_ciphers(context, config)
     _load_own_certificate(context, config)
     _load_authorities(context, config)
     context.verify_mode = _VERIFY[config.tls_auth_clients]
     return context
+
+
+def _set_ciphers(context: ssl.SSLContext, config: Config) -> None:
+    try:
+        context.set_ciphers(config.tls_ciphers)
+    except ssl.SSLError:
+        raise ConfigError(
+            f"tls-ciphers {config.tls_ciphers!r} names no cipher of OpenSSL; write its names, "
+            "separated by colons (`openssl ciphers` lists them), or leave it empty"
+        ) from None
+
+
+def check_files(config: Config) -> None:
+    """Check what the ``tls-…`` settings name where no TLS is spoken: files may still be missing from
+    the settings, but none that is named may be wrong.
+
+    Raises `ConfigError`, as `make_context` does.
+    """
+    certificate, key = config.tls_cert_file, config.tls_key_file
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if certificate and (key or _holds(certificate, _KEY)):
+        _load_own_certificate(context, config)
+    elif certificate:
+        _refuse_without("tls-cert-file", certificate, _CERTIFICATE, "certificate")
+    elif key:
+        _refuse_without("tls-key-file", key, _KEY, "private key")
+    if config.tls_ciphers:
+        _set_ciphers(context, config)
+    if config.tls_ca_cert_file or config.tls_ca_cert_dir:
+        _load_authorities(context, config)
 
 
 # --- our own certificate ----------------------------------------------------------------------------
@@ -187,6 +211,13 @@ def _refuse_expired(context: ssl.SSLContext, file: str) -> None:
         )
     for one in expired:
         log.warning("an authority in tls-ca-cert-file %r expired on %s", file, one["notAfter"])
+
+
+def _holds(path: str, mark: str) -> bool:
+    try:
+        return mark in Path(path).read_text("latin-1")
+    except OSError:
+        return False
 
 
 def _refuse_without(setting: str, path: str, mark: str, what: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from headwater.server.config import Config
     from headwater.server.node import Node
     from headwater.server.session import Session
+
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,
@@ -105,25 +108,38 @@ def _failed(name: str, reason: str) -> CommandError:
     return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
 
 
-def _renew_tls(node: Node, changed: Config, names: set[str]) -> None:
-    """Read certificates and rules anew, for those who connect from now on."""
-    from headwater.server.tls import install, make_context
+def _checked_tls(node: Node, changed: Config, names: set[str]) -> Callable[[], None] | None:
+    """What renews certificates and rules for those who connect from now on; None without TLS.
+
+    All files are read and checked together, before anything changes; without a TLS listener too,
+    because CONFIG REWRITE would keep a mistake for the next start.
+    """
+    related = sorted(name for name in names if name.startswith("tls-"))
+    if not related:
+        return None
+    from headwater.server.tls import check_files, install, make_context
 
     try:
-        install(node, make_context(changed))
+        if changed.tls_port:
+            return partial(install, node, make_context(changed))
+        check_files(changed)
     except ConfigError as error:
-        raise _failed(next(name for name in names if name.startswith("tls-")), str(error)) from None
+        text = str(error)
+        named = [name for name in related if text.startswith(f"{name} ")]
+        raise _failed((named or related)[0], text) from None
+    return None
 
 
 def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
     """Let what depends on these settings know. What can fail comes first."""
-    if changed.tls_port and any(name.startswith("tls-") for name in names):
-        _renew_tls(node, changed, names)
+    renew_tls = _checked_tls(node, changed, names)
     if "appendfsync" in names and node.journal is not None:
         try:
             node.journal.set_policy(changed.appendfsync)
         except NodePoisoned as error:
             raise _failed("appendfsync", str(error)) from None
+    if renew_tls is not None:
+        renew_tls()
     node.config = changed
     node.adopt_limits()
     node.access.configure(changed)
