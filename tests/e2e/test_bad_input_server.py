@@ -303,7 +303,7 @@ def test_the_ready_line_says_where_and_how_safely(home: Path) -> None:
         )
     with server_process("--appendonly", "no", directory=home / "data") as server:
         assert ", no journal (appendonly no), nothing is kept, " in server.ready_line
-        assert server.log() == ""
+        assert "WARNING" not in server.log()
 
 
 def test_a_torn_tail_is_cut_and_reported(home: Path) -> None:

@@ -59,7 +59,8 @@ def serve(
     than the environment (HEADWATER_PORT), and that is stronger than the file.
     """
     from headwater.server.config import flag_pairs, load
-    from headwater.server.running import configure_logging, run
+    from headwater.server.log import configure_logging
+    from headwater.server.running import run
 
     named = {
         "port": port,

@@ -97,6 +97,8 @@ class Config:
     enable_debug_command: Literal["no", "local", "yes"] = "no"
     loglevel: Literal["debug", "verbose", "notice", "warning", "nothing"] = "notice"
     logfile: str = ""
+    log_format: Literal["text", "json"] = "text"
+    supervised: Literal["auto", "systemd", "no"] = "auto"
     file: Path | None = None
     """The configuration file that was read, which CONFIG REWRITE writes."""
     users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)

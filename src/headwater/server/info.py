@@ -73,7 +73,7 @@ def _server(node: Node) -> Facts:
         "arch_bits": 64 if sys.maxsize > 2**32 else 32,
         "multiplexing_api": "epoll" if sys.platform == "linux" else "asyncio",
         "process_id": os.getpid(),
-        "process_supervised": "no",
+        "process_supervised": traffic_of(node).supervised,
         "run_id": RUN_ID,
         "tcp_port": node.config.port or node.config.tls_port,
         "server_time_usec": now_ms * 1000,

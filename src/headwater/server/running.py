@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
-import signal
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from headwater.clock import Clock
 from headwater.journal.files import Files
-from headwater.server.commands.configuration import LOG_LEVELS
 from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.garbage_collection import GarbageCollection
 from headwater.server.identity import version
 from headwater.server.info import running
 from headwater.server.listener import Listener, bind_all, told
+from headwater.server.log import reopen_log
 from headwater.server.loop import make_loop
 from headwater.server.node import Node
 from headwater.server.opening import open_node
+from headwater.server.replacement import remove_unfinished
+from headwater.server.signals import Signals, StopRequested
+from headwater.server.supervision import Supervisor
 from headwater.server.traffic import traffic_of
 
 log = logging.getLogger("headwater.server")
@@ -59,6 +61,7 @@ class Server:
         self._end = asyncio.Event()
         self._node: Node | None = None
         self._loop: Driver | None = None
+        self._status: int | None = None
 
     @property
     def node(self) -> Node:
@@ -104,7 +107,12 @@ class Server:
 
     def stop(self) -> int:
         """Accept no more, make everything durable, end every connection. The exit status: 0, or 1
-        when the node could not go on."""
+        when the node could not go on. Stopping twice does nothing more."""
+        if self._status is None:
+            self._status = self._stop()
+        return self._status
+
+    def _stop(self) -> int:
         for listener in self._listeners:
             listener.close()
         failure = self._close_node()
@@ -168,20 +176,58 @@ def run(config: Config, *, on_ready: Callable[[str], None]) -> int:
 
 async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
     raise_file_limit(config)
-    server = Server(config)
+    for path in (config.file, config.aclfile):
+        if path:
+            remove_unfinished(Path(path))
     collection = GarbageCollection()
     collection.begin()
     try:
-        server.start()
-        collection.serve(server.node)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.request_stop)
-        on_ready(server.ready_line())
-        await server.stopped()
-        return server.stop()
+        return await _serve(config, on_ready, collection)
     finally:
         collection.end()
+
+
+async def _serve(
+    config: Config, on_ready: Callable[[str], None], collection: GarbageCollection
+) -> int:
+    supervisor = Supervisor.of(config, os.environ)
+    server = Server(config)
+    signals = Signals(reopen=partial(_reload, supervisor))
+    signals.install()
+    loop = asyncio.get_running_loop()
+    try:
+        with supervisor.starting():
+            server.start()
+        collection.serve(server.node)
+        signals.serve(loop, stop=partial(_stop_for, server))
+    except StopRequested as stop:
+        log.info("%s: the server stops before it was ready", stop.name)
+        return server.stop()
+    traffic_of(server.node).supervised = supervisor.name
+    ready = server.ready_line()
+    log.info("started as process %d: %s", os.getpid(), ready)
+    on_ready(ready)
+    supervisor.ready(ready)
+    supervisor.watch(loop)
+    await server.stopped()
+    supervisor.stopping("stopping")
+    status = server.stop()
+    log.info("stopped with exit status %d", status)
+    signals.finish(loop)
+    supervisor.close()
+    return status
+
+
+def _reload(supervisor: Supervisor, cause: str) -> None:
+    """SIGHUP and SIGUSR1."""
+    with supervisor.reloading():
+        reopen_log(cause)
+
+
+def _stop_for(server: Server, cause: str) -> None:
+    """SIGTERM and SIGINT."""
+    log.info("%s: the server stops", cause)
+    server.request_stop()
 
 
 def raise_file_limit(config: Config) -> None:
@@ -203,20 +249,3 @@ def raise_file_limit(config: Config) -> None:
             config.maxclients,
             allowed,
         )
-
-
-def configure_logging(config: Config) -> None:
-    """Let Headwater's log go to ``logfile``, or to standard error, from ``loglevel`` on.
-
-    Raises `OSError` when the file cannot be opened.
-    """
-    handler: logging.Handler
-    if config.logfile:
-        handler = logging.FileHandler(config.logfile, encoding="utf-8")
-    else:
-        handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("headwater")
-    logger.addHandler(handler)
-    logger.setLevel(LOG_LEVELS[config.loglevel])
-    logger.propagate = False

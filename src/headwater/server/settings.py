@@ -120,8 +120,12 @@ _ALL = (
             "or everyone.", choices=("no", "local", "yes"), fixed_after_start=_AT_START),
     Setting("loglevel", "choice", "What is logged.",
             choices=("debug", "verbose", "notice", "warning", "nothing")),
-    Setting("logfile", "text", "Where the log goes; empty: standard error.",
+    Setting("logfile", "text", "Where the log goes; empty: standard error. SIGHUP opens it again.",
             fixed_after_start=_AT_START),
+    Setting("log-format", "choice", "Lines of the log: text, or one JSON object each.",
+            choices=("text", "json")),
+    Setting("supervised", "choice", "Whether systemd is told of start, reload and stop: auto does so when "
+            "it asks (NOTIFY_SOCKET).", choices=("auto", "systemd", "no"), fixed_after_start=_AT_START),
 )  # fmt: skip
 
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}
@@ -175,7 +179,6 @@ FIXED: dict[str, Fixed] = {
     "tls-cluster": Fixed("no", _NO_CLUSTER),
     "daemonize": Fixed("no", _FOREGROUND),
     "pidfile": Fixed("", _FOREGROUND),
-    "supervised": Fixed("no", _FOREGROUND),
     "io-threads": Fixed("1", _NO_THREADS),
     "tracking-table-max-keys": Fixed("0", _NO_TRACKING),
 }

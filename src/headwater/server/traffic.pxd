@@ -1,5 +1,6 @@
 cdef class Traffic:
     cdef public dict listeners
+    cdef public str supervised
     cdef public long long connections_before
     cdef public long long received_bytes
     cdef public long long sent_bytes

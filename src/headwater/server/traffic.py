@@ -25,6 +25,8 @@ class Traffic:
     def __init__(self) -> None:
         self.listeners: dict[str, str] = {}
         """What INFO says of where is listened: ``listener0``, and so on."""
+        self.supervised = "no"
+        """What INFO says of who is notified: ``no`` or ``systemd``."""
         self.reset(connections_seen=0)
 
     def reset(self, *, connections_seen: int) -> None:

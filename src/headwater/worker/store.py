@@ -16,7 +16,8 @@ import threading
 
 from headwater.errors import HeadwaterError
 from headwater.server.config import load
-from headwater.server.running import configure_logging, run
+from headwater.server.log import configure_logging
+from headwater.server.running import run
 
 
 def main(socket: str, directory: str | None = None) -> int:

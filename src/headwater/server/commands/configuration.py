@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from headwater.commands.globs import matches
 from headwater.commands.help import write_help
 from headwater.errors import CommandError, ConfigError, NodePoisoned
 from headwater.server.acl.living import open_or_close
+from headwater.server.log import apply_log_settings
 from headwater.server.settings import FIXED, SETTINGS
 from headwater.server.traffic import traffic_of
 
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from headwater.server.config import Config
     from headwater.server.node import Node
     from headwater.server.session import Session
-
-
-LOG_LEVELS = {
-    "debug": logging.DEBUG,
-    "verbose": logging.INFO,
-    "notice": logging.INFO,
-    "warning": logging.WARNING,
-    "nothing": logging.CRITICAL + 1,
-}
 
 
 def config_get(call: Call, session: Session, node: Node) -> None:
@@ -150,8 +141,8 @@ def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
     node.observer.configure(changed)
     if "notify-keyspace-events" in names:
         node.keyspace.notified = changed.notified_events
-    if "loglevel" in names:
-        logging.getLogger("headwater").setLevel(LOG_LEVELS[changed.loglevel])
+    if names & {"loglevel", "log-format"}:
+        apply_log_settings(changed)
     if "proto-max-bulk-len" in names:
         for session in node.sessions.values():
             session.scanner.max_bulk_bytes = changed.proto_max_bulk_len

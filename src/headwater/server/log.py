@@ -1,0 +1,211 @@
+"""The log of a server process: where it goes, how a line looks, how its file is opened again.
+
+    2026-11-22 20:05:53,123 INFO SIGTERM: the server stops                      log-format text
+    {"time": "2026-11-22T20:05:53.123Z", "level": "INFO", "logger": …}          log-format json
+
+Rule 1. One record is one line, in either format. Control characters of clients are escaped, and the
+        lines of a traceback are indented, so nothing a client sends can end a line or forge one.
+Rule 2. A line that cannot be written is counted, never an error: a full disk below the log does not
+        stop the store. When lines can be written again, one says how many were lost.
+Rule 3. The file is opened again by `LogHandler.reopen`, which puts the new file behind the old
+        descriptor in one step. It is safe in a signal handler and in the middle of a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.errors import ConfigError
+from headwater.limits import MAX_LOG_MESSAGE
+
+if TYPE_CHECKING:
+    from headwater.server.config import Config
+
+LOG_LEVELS = {
+    "debug": logging.DEBUG,
+    "verbose": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "nothing": logging.CRITICAL + 1,
+}
+
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls, line separators, marks that change the direction of text, and halves of surrogates."""
+
+_OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+"""O_NONBLOCK: a FIFO that nobody reads is an error, not a server that waits for a reader."""
+
+
+def escaped(text: str) -> str:
+    r"""``text`` on one line, in characters that show.
+
+    >>> print(escaped("a\n2026-01-01 WARNING b\x1b[2J"))
+    a\n2026-01-01 WARNING b\x1b[2J
+    """
+    return _UNSAFE.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The message of a record, escaped and no longer than `MAX_LOG_MESSAGE`."""
+    text = record.getMessage()
+    if len(text) > MAX_LOG_MESSAGE:
+        text = f"{text[:MAX_LOG_MESSAGE]}… ({len(text)} characters)"
+    return escaped(text)
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level and message; a traceback follows, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{self.formatTime(record)} {record.levelname} {message_of(record)}"
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+            line += "".join(f"\n    {escaped(part)}" for part in trace.split("\n"))
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object: time (UTC), level, logger, pid, message and, where there is one, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields: dict[str, object] = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "pid": record.process,
+            "message": message_of(record),
+        }
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+            fields["exception"] = "\n".join(map(escaped, trace.split("\n")))
+        return json.dumps(fields, ensure_ascii=True)
+
+
+class LogHandler(logging.Handler):
+    """Writes lines to a file, or to standard error when ``path`` is empty.
+
+    Raises `OSError` when the file cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = str(Path(path).absolute()) if path else ""
+        self._lost = 0
+        self._torn = False
+        """The file ends with a part of a line."""
+        self._reason = ""
+        if self.path:
+            self._descriptor = os.open(self.path, _OPEN_FLAGS, 0o666)
+        elif sys.stderr is None:  # closed at the start: its number may be another file's by now
+            self._descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        else:
+            self._descriptor = os.dup(sys.stderr.fileno())
+
+    def reopen(self) -> None:
+        """Open the file again by its name. When that fails the old one stays. Raises `OSError`."""
+        if self.path:
+            new = os.open(self.path, _OPEN_FLAGS, 0o666)
+            try:
+                os.dup2(new, self._descriptor, inheritable=False)
+            finally:
+                os.close(new)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception as error:
+            line = self.format(_note(f"a log line cannot be formatted: {record.msg!r}: {error!r}"))
+        if self._lost:
+            lost = self.format(_note(f"{self._lost} log lines were lost: {self._reason}"))
+            line = f"{lost}\n{line}"
+        if self._torn:
+            line = f"\n{line}"
+        self._write(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        super().close()
+
+    def _write(self, data: bytes) -> None:
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
+        except OSError as error:
+            self._lost += 1
+            self._torn = self._torn if done == 0 else data[done - 1 : done] != b"\n"
+            self._reason = f"[Errno {error.errno}] {error.strerror}"
+        else:
+            self._lost = 0
+            self._torn = False
+
+
+def _note(text: str) -> logging.LogRecord:
+    """A record about the log itself."""
+    return logging.LogRecord("headwater.log", logging.ERROR, "", 0, text, None, None)
+
+
+def configure_logging(config: Config) -> LogHandler:
+    """Let the log of this process go to ``logfile``, or to standard error, from ``loglevel`` on.
+
+    Raises `ConfigError` when the file cannot be opened.
+    """
+    try:
+        handler = LogHandler(config.logfile)
+    except OSError as error:
+        raise ConfigError(
+            f"logfile {config.logfile!r} cannot be opened: {error.strerror}; correct the path or its "
+            "permissions"
+        ) from None
+    logger = logging.getLogger("headwater")
+    for old in [each for each in logger.handlers if isinstance(each, LogHandler)]:
+        logger.removeHandler(old)
+        old.close()
+    logger.addHandler(handler)
+    logger.propagate = False
+    apply_log_settings(config)
+    return handler
+
+
+def apply_log_settings(config: Config) -> None:
+    """Let ``loglevel`` and ``log-format`` take effect, for CONFIG SET as well."""
+    logger = logging.getLogger("headwater")
+    logger.setLevel(LOG_LEVELS[config.loglevel])
+    for handler in logger.handlers:
+        if isinstance(handler, LogHandler):
+            handler.setFormatter(
+                JsonFormatter() if config.log_format == "json" else TextFormatter()
+            )
+
+
+def reopen_log(cause: str) -> None:
+    """Open the log's file again, because ``cause`` (a signal's name) asks for it."""
+    logger = logging.getLogger("headwater")
+    log = logging.getLogger("headwater.server")
+    for handler in logger.handlers:
+        if not isinstance(handler, LogHandler):
+            continue
+        if not handler.path:
+            log.info("%s: the log goes to standard error, no file is opened again", cause)
+            continue
+        try:
+            handler.reopen()
+        except OSError as error:
+            log.error(  # noqa: TRY400 - the reason is said, a traceback adds nothing
+                "%s: logfile %r cannot be opened again: %s; the old file stays in use",
+                cause,
+                handler.path,
+                error.strerror,
+            )
+        else:
+            log.info("%s: the log file is opened again", cause)

@@ -1,0 +1,163 @@
+"""Tells the service manager how the server does: systemd's notifications, over a datagram socket.
+
+    READY=1          clients are answered
+    RELOADING=1      SIGHUP is handled; READY=1 follows
+    STOPPING=1       the server ends
+    WATCHDOG=1       the event loop runs, at half of the time that WATCHDOG_USEC allows
+    EXTEND_TIMEOUT_USEC=…   the journal is long, and its replay goes on
+
+Rule 1. A notification that cannot be sent is logged once and never stops the server.
+Rule 2. WATCHDOG=1 is sent by the event loop itself: a loop that hangs sends none.
+Rule 3. The start asks for more time only while its thread works: a start that hangs is ended.
+
+Source: sd_notify(3), sd_watchdog_enabled(3); Redis, server.c, redisSupervisedSystemd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwater.server.config import Config
+
+log = logging.getLogger("headwater.server")
+
+EXTEND_EVERY_SECONDS = 10.0
+EXTENSION_USEC = 30_000_000
+_SEND_SECONDS = 1.0
+"""How long a notification waits for a busy service manager."""
+
+
+class Supervisor:
+    """The service manager, or none: then every call does nothing.
+
+    ``address`` is systemd's NOTIFY_SOCKET: a path, or a name that begins with ``@`` (abstract).
+    """
+
+    def __init__(self, address: str = "", *, watchdog_seconds: float = 0.0) -> None:
+        self.watchdog_seconds = watchdog_seconds
+        """WATCHDOG=1 is expected at least this often; 0: never."""
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        self._socket: socket.socket | None = None
+        self._failed = False
+        self._beat: asyncio.TimerHandle | None = None
+        if address.startswith(("/", "@")):
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        elif address:
+            log.warning("NOTIFY_SOCKET %r is neither a path nor an abstract name", address)
+
+    @classmethod
+    def of(cls, config: Config, environ: Mapping[str, str]) -> Supervisor:
+        """The one that ``supervised`` and the environment name."""
+        address = environ.get("NOTIFY_SOCKET", "")
+        if config.supervised == "no":
+            return cls()
+        if not address and config.supervised == "systemd":
+            log.warning(
+                "supervised is systemd, but there is no NOTIFY_SOCKET: nothing is notified; set "
+                "Type=notify in the unit, or supervised to auto"
+            )
+        return cls(address, watchdog_seconds=_watchdog_seconds(environ))
+
+    @property
+    def name(self) -> str:
+        """What INFO says as process_supervised."""
+        return "no" if self._socket is None else "systemd"
+
+    def ready(self, status: str) -> None:
+        """Clients are answered."""
+        self._send(f"READY=1\nMAINPID={os.getpid()}\nSTATUS={status}")
+
+    def stopping(self, status: str) -> None:
+        """The server ends, and its loop sends no more."""
+        if self._beat is not None:
+            self._beat.cancel()
+        self._send(f"STOPPING=1\nSTATUS={status}")
+
+    @contextmanager
+    def reloading(self) -> Iterator[None]:
+        """While the block runs the service reloads."""
+        # CLOCK_MONOTONIC, which Type=notify-reload compares with the time of its signal.
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            yield
+        finally:
+            self._send("READY=1")
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send WATCHDOG=1 from ``loop``, twice as often as is asked for."""
+        if self._socket is not None and self.watchdog_seconds:
+            # The queue of a manager that does not read is full, and the loop must not wait for it.
+            self._send("WATCHDOG=1", wait_seconds=0.0)
+            self._beat = loop.call_later(self.watchdog_seconds / 2, self.watch, loop)
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """While the block runs in this thread, systemd is asked for more time as long as it works."""
+        if self._socket is None:
+            yield
+            return
+        ended = threading.Event()
+        thread = threading.Thread(
+            target=self._extend,
+            args=(ended, _processor_time(threading.get_ident())),
+            name="headwater-start",
+            daemon=True,
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _extend(self, ended: threading.Event, worked: Callable[[], float]) -> None:
+        before = -1.0
+        while (now := worked()) > before:
+            before = now
+            self._send(f"EXTEND_TIMEOUT_USEC={EXTENSION_USEC}\nSTATUS=loading the journal")
+            if ended.wait(EXTEND_EVERY_SECONDS):
+                return
+
+    def _send(self, text: str, *, wait_seconds: float = _SEND_SECONDS) -> None:
+        if self._socket is None:
+            return
+        self._socket.settimeout(wait_seconds)
+        try:
+            self._socket.sendto(text.encode("utf-8", "backslashreplace"), self._address)
+        except OSError as error:
+            if not self._failed:
+                log.warning("the service manager cannot be notified: %s", error)
+            self._failed = True
+
+
+def _watchdog_seconds(environ: Mapping[str, str]) -> float:
+    """How often a sign of life is expected of this process; 0 for never."""
+    pid, usec = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
+    if pid and pid != str(os.getpid()):
+        return 0.0
+    return int(usec) / 1_000_000 if usec.isascii() and usec.isdigit() else 0.0
+
+
+def _processor_time(thread: int) -> Callable[[], float]:
+    """What tells the processor time of a thread; where the system cannot, the time that passes."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic
+    clock = time.pthread_getcpuclockid(thread)
+    return lambda: time.clock_gettime(clock)

@@ -1,0 +1,328 @@
+"""A server as a service: signals, its log, and what systemd is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from headwater.testing.server import ServerFailed, ServerProcess, server_process
+from tests.conformance.wire import encode, exchange
+from tests.e2e.notify import WITHIN, ServiceManager
+
+pytestmark = pytest.mark.slow
+
+
+def eventually(happened: Callable[[], object]) -> None:
+    """Wait for what another process does at once; its order is not ours to see otherwise."""
+    deadline = time.monotonic() + WITHIN
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def messages(text: str) -> list[str]:
+    """Lines of a text log without their times."""
+    return [line.split(" ", 2)[2] for line in text.splitlines()]
+
+
+def answers(server: ServerProcess) -> bool:
+    return exchange(server.port, encode("PING")) == b"+PONG\r\n"
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServiceManager]:
+    made = ServiceManager(tmp_path if request.param == "path" else None)
+    yield made
+    made.close()
+
+
+# --- signals ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_opens_the_log_file_again_and_nothing_else_happens(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    # Given a server whose log has been moved away
+    log, old = tmp_path / "headwater.log", tmp_path / "headwater.log.1"
+    with server_process("--logfile", str(log), directory=tmp_path) as server:
+        log.rename(old)
+        # When it gets the signal
+        os.kill(server.pid, number)
+        # Then it writes to a new file, and serves as before
+        eventually(log.exists)
+        eventually(lambda: "opened again" in log.read_text())
+        assert messages(log.read_text()) == [f"INFO {number.name}: the log file is opened again"]
+        assert answers(server)
+        # And a hundred signals leave no file open
+        files = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+        for _ in range(100):
+            os.kill(server.pid, number)
+        assert answers(server)
+        eventually(lambda: len(list(Path(f"/proc/{server.pid}/fd").iterdir())) == files)
+    assert server.process is not None
+    assert server.process.returncode == 0
+    assert messages(log.read_text())[-1] == "INFO stopped with exit status 0"
+    assert messages(old.read_text())[0].startswith(
+        f"INFO started as process {server.pid}: headwater "
+    )
+
+
+def test_a_log_that_cannot_be_opened_again_goes_on_in_the_old_file(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with server_process("--logfile", str(logs / "log"), directory=tmp_path) as server:
+        logs.rename(tmp_path / "moved")
+        os.kill(server.pid, signal.SIGHUP)
+        old = tmp_path / "moved" / "log"
+        eventually(lambda: "cannot be opened again: No such file or directory" in old.read_text())
+        assert answers(server)
+    assert messages(old.read_text())[-1] == "INFO stopped with exit status 0"
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGALRM])
+def test_other_signals_are_ignored(tmp_path: Path, number: signal.Signals) -> None:
+    with server_process(directory=tmp_path) as server:
+        os.kill(server.pid, number)
+        assert answers(server)
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_log_says_which_signal_ended_the_server(tmp_path: Path, number: signal.Signals) -> None:
+    with server_process(directory=tmp_path) as server:
+        assert server.signal(number) == 0
+        assert messages(server.log())[1:] == [
+            f"INFO {number.name}: the server stops",
+            "INFO stopped with exit status 0",
+        ]
+
+
+def test_the_log_says_which_client_ended_the_server(tmp_path: Path) -> None:
+    with server_process(directory=tmp_path) as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.acl_setuser("admin", enabled=True, nopass=True, commands=["+shutdown"])
+        assert (
+            exchange(server.port, encode("AUTH", "admin", "x") + encode("SHUTDOWN")) == b"+OK\r\n"
+        )
+        assert server.wait() == 0
+        assert re.fullmatch(
+            r"INFO SHUTDOWN by client \d+ \(127\.0\.0\.1:\d+\), user admin: the server stops",
+            messages(server.log())[1],
+        )
+
+
+# --- while it starts ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def long_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory whose journal takes some seconds to replay: 400,000 small transactions."""
+    home = tmp_path_factory.mktemp("long")
+    with server_process("--appendfsync", "no", directory=home) as server:
+        request = encode("XADD", "s", "*", "n", "1") * 4000
+        for _ in range(100):
+            exchange(server.port, request)
+    return server.data
+
+
+def starting(server: ServerProcess) -> None:
+    """Launch a server and return when it reads its journal."""
+    server.launch()
+    eventually((server.data / "headwater.lock").exists)
+    holder = str(server.pid)
+    eventually(lambda: (server.data / "headwater.lock").read_text().strip() == holder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_journal_is_replayed_ends_the_server_cleanly(
+    tmp_path: Path, long_journal: Path, number: signal.Signals
+) -> None:
+    # Given a server that replays a long journal
+    shutil.copytree(long_journal, tmp_path / "data")
+    server = ServerProcess(directory=tmp_path)
+    starting(server)
+
+    # When it is told to end
+    status = server.signal(number)
+
+    # Then it does so at once, with status 0 and a line, and without a traceback
+    assert status == 0
+    assert messages(server.log()) == [f"INFO {number.name}: the server stops before it was ready"]
+
+    # And the next start finds everything
+    server.start()
+    try:
+        with redis.Redis.from_url(server.url) as client:
+            assert client.xlen("s") == 400_000
+    finally:
+        assert server.stop() == 0
+
+
+def test_signals_for_the_log_while_the_journal_is_replayed_do_not_end_the_server(
+    tmp_path: Path, long_journal: Path
+) -> None:
+    shutil.copytree(long_journal, tmp_path / "data")
+    log = tmp_path / "headwater.log"
+    server = ServerProcess("--logfile", str(log), directory=tmp_path)
+    starting(server)
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+        os.kill(server.pid, number)
+    try:
+        eventually(lambda: "INFO started as process" in log.read_text())
+        assert "INFO SIGHUP: the log file is opened again" in messages(log.read_text())
+    finally:
+        assert server.stop() == 0
+
+
+# --- the log ------------------------------------------------------------------------------------------
+
+
+def test_log_format_json_is_one_object_a_line(tmp_path: Path) -> None:
+    with server_process("--log-format", "json", directory=tmp_path) as server:
+        exchange(server.port, b"*1\r\n\x1b[2J\r\n")
+        assert server.stop() == 0
+    said = [json.loads(line) for line in server.log().splitlines()]
+    assert [each["level"] for each in said] == ["INFO", "WARNING", "INFO", "INFO"]
+    assert {each["pid"] for each in said} == {server.pid}
+    assert said[0]["message"].startswith("started as process ")
+    assert "is disconnected: Protocol error: expected '$', got '\\x1b'" in said[1]["message"]
+
+
+def test_a_full_disk_below_the_log_does_not_stop_the_store(tmp_path: Path) -> None:
+    with server_process("--logfile", "/dev/full", directory=tmp_path) as server:
+        for _ in range(20):
+            exchange(server.port, b"*x\r\n")
+        assert answers(server)
+        assert server.stop() == 0
+    assert server.log() == ""
+
+
+def test_a_log_file_that_cannot_be_opened_is_one_line_on_standard_error(tmp_path: Path) -> None:
+    server = ServerProcess("--logfile", str(tmp_path / "missing" / "log"), directory=tmp_path)
+    with pytest.raises(ServerFailed) as caught:
+        server.start()
+    assert caught.value.status == 1
+    assert re.fullmatch(
+        r"headwater: logfile '.*' cannot be opened: No such file or directory; .*\n",
+        caught.value.said,
+    )
+
+
+# --- systemd ------------------------------------------------------------------------------------------
+
+
+def test_systemd_is_told_of_start_reload_and_stop(tmp_path: Path, manager: ServiceManager) -> None:
+    # Given a service manager that waits for a notification
+    environment = {"NOTIFY_SOCKET": manager.address}
+    with server_process(directory=tmp_path, environment=environment) as server:
+        # Then it is told when clients are answered, and by whom
+        ready = manager.until("READY")
+        assert ready["READY"] == "1"
+        assert ready["MAINPID"] == str(server.pid)
+        assert ready["STATUS"] == server.ready_line
+        assert answers(server)
+        assert b"process_supervised:systemd" in exchange(server.port, encode("INFO", "server"))
+
+        # And, of a reload, when it begins and when it is over
+        os.kill(server.pid, signal.SIGHUP)
+        reloading = manager.next()
+        assert reloading["RELOADING"] == "1"
+        assert int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
+        assert manager.next() == {"READY": "1"}
+
+        # And of the end, before it
+        os.kill(server.pid, signal.SIGTERM)
+        assert manager.next()["STOPPING"] == "1"
+        assert server.wait() == 0
+
+
+def test_a_hung_loop_sends_no_sign_of_life(tmp_path: Path, manager: ServiceManager) -> None:
+    # Given a service manager that is told every 200 ms that the server lives
+    environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "400000"}
+    flags = ("--enable-debug-command", "local")
+    with server_process(*flags, directory=tmp_path, environment=environment) as server:
+        manager.until("READY")
+        for _ in range(4):
+            assert manager.next() == {"WATCHDOG": "1"}
+
+        # When a command holds the loop
+        with redis.Redis.from_url(server.url) as client:
+            client.ping()
+            manager.socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                while True:
+                    manager.next()
+            client.execute_command("DEBUG", "SLEEP", "2")
+            # Then it was not told so ten times meanwhile, and hears it again afterwards
+            heard = []
+            with pytest.raises(BlockingIOError):
+                while True:
+                    heard.append(manager.next())
+            assert len(heard) <= 5
+        manager.socket.settimeout(WITHIN)
+        assert manager.next() == {"WATCHDOG": "1"}
+
+
+def test_another_processes_watchdog_is_not_ours(tmp_path: Path, manager: ServiceManager) -> None:
+    environment = {
+        "NOTIFY_SOCKET": manager.address,
+        "WATCHDOG_USEC": "1000",
+        "WATCHDOG_PID": "1",
+    }
+    with server_process(directory=tmp_path, environment=environment) as server:
+        manager.until("READY")
+        assert answers(server)
+        os.kill(server.pid, signal.SIGTERM)
+        assert "STOPPING" in manager.next()
+
+
+def test_a_long_replay_asks_for_more_time(tmp_path: Path, manager: ServiceManager) -> None:
+    heard: list[dict[str, str]] = []
+    environment = {"NOTIFY_SOCKET": manager.address}
+    with server_process(directory=tmp_path, environment=environment):
+        manager.until("READY", also=heard.append)
+    assert int(heard[0]["EXTEND_TIMEOUT_USEC"]) >= 10_000_000
+    assert heard[0]["STATUS"] == "loading the journal"
+
+
+@pytest.mark.parametrize("address", ["/nowhere/notify", "vsock:2:1234", "relative"])
+def test_a_service_manager_that_is_not_there_is_logged_once_and_stops_nothing(
+    tmp_path: Path, address: str
+) -> None:
+    environment = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "10000"}
+    with server_process(directory=tmp_path, environment=environment) as server:
+        for _ in range(10):
+            assert answers(server)
+        assert server.stop() == 0
+    warnings = [line for line in messages(server.log()) if line.startswith("WARNING")]
+    assert len(warnings) == 1
+    assert "notified" in warnings[0] or "NOTIFY_SOCKET" in warnings[0]
+
+
+def test_supervised_no_tells_nobody(tmp_path: Path, manager: ServiceManager) -> None:
+    environment = {"NOTIFY_SOCKET": manager.address}
+    with server_process(
+        "--supervised", "no", directory=tmp_path, environment=environment
+    ) as server:
+        assert b"process_supervised:no" in exchange(server.port, encode("INFO", "server"))
+    manager.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.next()
+
+
+def test_supervised_systemd_without_systemd_is_logged(tmp_path: Path) -> None:
+    with server_process("--supervised", "systemd", directory=tmp_path) as server:
+        assert messages(server.log())[0].startswith(
+            "WARNING supervised is systemd, but there is no NOTIFY_SOCKET"
+        )
+        assert answers(server)
