@@ -1,8 +1,16 @@
-"""What docs/guide/server.md says of keys and values is so."""
+"""What docs/guide/server.md says of keys and values, of its log and of systemd is so."""
 
 from __future__ import annotations
 
+import configparser
+import json
+import logging
+import os
 import re
+import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +19,9 @@ import pytest
 import redis
 
 from headwater.commands.table import COMMANDS
+from headwater.server.log import JsonFormatter, TextFormatter
 from headwater.testing.server import server_thread
+from tests.e2e.notify import WITHIN, ServiceManager
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "server.md").read_text(encoding="utf-8")
 SECTION = GUIDE.partition("## Keys and the other types\n")[2].partition("\n## ")[0]
@@ -44,3 +54,84 @@ def test_an_idle_time_and_an_encoding_are_told(client: Any) -> None:
     assert client.object("IDLETIME", "l") == 0
     with pytest.raises(redis.ResponseError, match="LFU"):
         client.object("FREQ", "l")
+
+
+# --- systemd --------------------------------------------------------------------------------------------
+
+
+def unit() -> configparser.ConfigParser:
+    """The unit file of the guide."""
+    (text,) = re.findall(r"```ini\n(.*?)```", GUIDE, re.DOTALL)
+    parsed = configparser.ConfigParser(interpolation=None, strict=True)
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read_string(text)
+    return parsed
+
+
+def test_the_unit_file_has_what_systemd_needs() -> None:
+    assert unit().sections() == ["Unit", "Service", "Install"]
+    service = unit()["Service"]
+    assert service["Type"] == "notify"
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert service["ExecStart"].startswith("/")
+    # The state directory is the data directory, and it is not one that everyone may write to.
+    assert f"--dir /var/lib/{service['StateDirectory']}" in service["ExecStart"]
+    assert int(service["StateDirectoryMode"], 8) & 0o002 == 0
+
+
+@pytest.mark.slow
+def test_the_command_of_the_unit_file_starts_reloads_and_stops(tmp_path: Path) -> None:
+    # Given the command of the unit file, its directory made by systemd
+    service = unit()["Service"]
+    program, *words = shlex.split(service["ExecStart"])
+    assert Path(program).name == "headwater"
+    data = tmp_path / service["StateDirectory"]
+    data.mkdir(mode=int(service["StateDirectoryMode"], 8))
+    words = [str(data) if word == f"/var/lib/{data.name}" else word for word in words]
+    manager = ServiceManager(tmp_path)
+    environment = {
+        "NOTIFY_SOCKET": manager.address,
+        "WATCHDOG_USEC": str(int(service["WatchdogSec"]) * 1_000_000),
+    }
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headwater.cli.main", *words, "--port", "0"],
+            env={**os.environ, **environment},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        # Then the service becomes ready, reloads and stops as systemd expects
+        assert manager.until("READY")["MAINPID"] == str(process.pid)
+        assert "WATCHDOG" in manager.next()
+        process.send_signal(signal.SIGHUP)
+        assert "RELOADING" in manager.next()
+        assert "READY" in manager.next()
+        process.send_signal(signal.SIGTERM)
+        assert "STOPPING" in manager.next()
+        assert process.wait(WITHIN) == 0
+    finally:
+        process.kill()
+        process.wait()
+        manager.close()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert json.loads(lines[-1])["message"] == "stopped with exit status 0"
+
+
+def test_the_example_lines_of_the_log_are_written_so() -> None:
+    (block,) = re.findall(r"```text\n(\d{4}-.*?)```", GUIDE, re.DOTALL)
+    text, line = block.splitlines()
+    record = logging.LogRecord(
+        "headwater.server",
+        logging.WARNING,
+        "",
+        0,
+        "client %d (%s) is disconnected: %s",
+        (7, "10.0.0.8:50312", "Protocol error: expected '$', got 'G'"),
+        None,
+    )
+    # All but the time, the process and what the guide cuts off
+    assert TextFormatter().format(record)[23:] == text[23:]
+    written, shown = json.loads(JsonFormatter().format(record)), json.loads(line)
+    assert written.keys() == shown.keys()
+    assert written["message"].startswith(shown["message"].rstrip("…"))

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from headwater.errors import ListenError
+from headwater.server.client_log import client_log_of
 from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.session import Session
@@ -90,7 +91,10 @@ class Listener:
 
     def _pause(self, error: OSError) -> None:
         """Without a free descriptor every accept fails at once: wait for clients to leave."""
-        log.warning("no client can be accepted at %s: %s", self.name, error.strerror)
+        assert self._loop is not None, "accepting before listening"
+        client_log_of(self._loop.node).warning(
+            "no client can be accepted at %s: %s", self.name, error.strerror
+        )
         loop = asyncio.get_running_loop()
         loop.remove_reader(self.socket.fileno())
         self._paused = loop.call_later(

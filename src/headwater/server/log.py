@@ -173,15 +173,19 @@ def configure_logging(config: Config) -> LogHandler:
         old.close()
     logger.addHandler(handler)
     logger.propagate = False
-    apply_log_settings(config)
+    apply_loglevel(config)
+    apply_log_format(config)
     return handler
 
 
-def apply_log_settings(config: Config) -> None:
-    """Let ``loglevel`` and ``log-format`` take effect, for CONFIG SET as well."""
-    logger = logging.getLogger("headwater")
-    logger.setLevel(LOG_LEVELS[config.loglevel])
-    for handler in logger.handlers:
+def apply_loglevel(config: Config) -> None:
+    """Let ``loglevel`` take effect."""
+    logging.getLogger("headwater").setLevel(LOG_LEVELS[config.loglevel])
+
+
+def apply_log_format(config: Config) -> None:
+    """Let ``log-format`` take effect."""
+    for handler in logging.getLogger("headwater").handlers:
         if isinstance(handler, LogHandler):
             handler.setFormatter(
                 JsonFormatter() if config.log_format == "json" else TextFormatter()

@@ -193,15 +193,17 @@ async def _serve(
     supervisor = Supervisor.of(config, os.environ)
     server = Server(config)
     signals = Signals(reopen=partial(_reload, supervisor))
-    signals.install()
     loop = asyncio.get_running_loop()
     try:
+        signals.install()
         with supervisor.starting():
             server.start()
         collection.serve(server.node)
         signals.serve(loop, stop=partial(_stop_for, server))
     except StopRequested as stop:
+        signals.ignore()
         log.info("%s: the server stops before it was ready", stop.name)
+        supervisor.close()
         return server.stop()
     traffic_of(server.node).supervised = supervisor.name
     ready = server.ready_line()

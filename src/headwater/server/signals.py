@@ -52,6 +52,11 @@ class Signals:
         for number in STOPPING:
             loop.add_signal_handler(number, stop, number.name)
 
+    def ignore(self) -> None:
+        """The start was broken off: the rest of the end is not."""
+        for number in (*STOPPING, *REOPENING):
+            signal.signal(number, signal.SIG_IGN)
+
     def finish(self, loop: asyncio.AbstractEventLoop) -> None:
         """The server has ended: what does not end a process must not do so in its last moments."""
         for number in REOPENING:

@@ -11,7 +11,7 @@ from headwater.commands.globs import matches
 from headwater.commands.help import write_help
 from headwater.errors import CommandError, ConfigError, NodePoisoned
 from headwater.server.acl.living import open_or_close
-from headwater.server.log import apply_log_settings
+from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.settings import FIXED, SETTINGS
 from headwater.server.traffic import traffic_of
 
@@ -141,8 +141,10 @@ def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
     node.observer.configure(changed)
     if "notify-keyspace-events" in names:
         node.keyspace.notified = changed.notified_events
-    if names & {"loglevel", "log-format"}:
-        apply_log_settings(changed)
+    if "loglevel" in names:
+        apply_loglevel(changed)
+    if "log-format" in names:
+        apply_log_format(changed)
     if "proto-max-bulk-len" in names:
         for session in node.sessions.values():
             session.scanner.max_bulk_bytes = changed.proto_max_bulk_len
