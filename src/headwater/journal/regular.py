@@ -62,9 +62,13 @@ def check_directory(directory: Path) -> None:
     """Raises `StoreUnusable` when every user of this machine may write to ``directory``."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode & stat.S_IWOTH:
+        # A sticky directory is shared on purpose, as /tmp is: its rights are not to be changed.
+        remedy = f"Run chmod o-w {directory}, or choose another directory."
+        if mode & stat.S_ISVTX:
+            remedy = f"Choose another directory, such as {directory / 'headwater'}."
         raise StoreUnusable(
             f"the data directory {directory} can be written by every user (mode {mode:04o}), who could "
-            f"replace the files in it. Run chmod o-w {directory}, or choose another directory."
+            f"replace the files in it. {remedy}"
         )
 
 
