@@ -84,6 +84,25 @@ def test_a_directory_that_cannot_be_written_is_named(home: Path) -> None:
     assert (home / "file").read_text() == "not a directory"
 
 
+def test_a_directory_that_every_user_may_write_to_is_named(home: Path) -> None:
+    (home / "data").mkdir()
+    (home / "data").chmod(0o777)
+    assert refused(home) == (
+        f"the data directory {home / 'data'} can be written by every user (mode 0777), who could "
+        f"replace the files in it. Run chmod o-w {home / 'data'}, or choose another directory."
+    )
+    assert list((home / "data").iterdir()) == []
+
+
+def test_a_link_in_the_place_of_a_data_file_is_named_and_not_followed(home: Path) -> None:
+    (home / "data").mkdir(mode=0o700)
+    (home / "victim").write_text("precious")
+    (home / "data" / "headwater.lock").symlink_to(home / "victim")
+    said = refused(home)
+    assert said.startswith(f"{home / 'data' / 'headwater.lock'} is a symbolic link; ")
+    assert (home / "victim").read_text() == "precious"
+
+
 def test_a_damaged_journal_is_named_by_file_and_offset_and_left_as_it_is(home: Path) -> None:
     # Given a journal in which a byte in the middle was changed after it was synced
     with server_process("--appendfsync", "always", directory=home) as server:
@@ -327,6 +346,24 @@ def test_a_torn_tail_is_cut_and_reported(home: Path) -> None:
     assert re.search(
         r"WARNING the journal's tail was torn .* cut \d+ bytes at offset \d+", server.log()
     )
+
+
+def test_hashes_that_a_killed_rewrite_has_left_are_removed_at_the_next_start(home: Path) -> None:
+    # Given what CONFIG REWRITE and ACL SAVE had written when their server was killed
+    config, users = home / "headwater.conf", home / "users.acl"
+    config.write_text(f"aclfile {users}\n")
+    users.write_text("user default on nopass ~* &* +@all\n")
+    left = [home / ".headwater.conf.0123456789.new", home / ".users.acl.abcdef0123.new"]
+    for path in left:
+        path.write_text(
+            "user alice on #5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"
+        )
+    # When a server starts with these files
+    with server_process("--config", str(config), directory=home):
+        # Then they are gone
+        assert [path for path in left if path.exists()] == []
+    assert config.exists()
+    assert users.exists()
 
 
 def test_config_rewrite_keeps_a_changed_setting_over_a_restart(home: Path) -> None:
