@@ -73,6 +73,24 @@ async def test_a_manager_that_reads_nothing_does_not_hold_the_loop(
     assert 1 <= len(waiting(manager)) < 10_000
 
 
+def test_a_reload_while_the_server_starts_or_stops_is_not_called_ready(
+    manager: ServiceManager,
+) -> None:
+    supervisor = Supervisor(manager.address)
+    with supervisor.reloading():
+        pass
+    assert waiting(manager) == []
+    supervisor.ready("ready")
+    supervisor.stopping("stopping")
+    with supervisor.reloading():
+        pass
+    assert [said.keys() & {"READY", "STOPPING"} for said in waiting(manager)] == [
+        {"READY"},
+        {"STOPPING"},
+    ]
+    supervisor.close()
+
+
 def test_without_a_manager_nothing_happens() -> None:
     supervisor = Supervisor.of(Config(), {})
     with supervisor.starting(), supervisor.reloading():

@@ -48,6 +48,8 @@ class Supervisor:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._socket: socket.socket | None = None
         self._failed = False
+        self._is_ready = False
+        """READY=1 was sent, and STOPPING=1 was not."""
         self._beat: asyncio.TimerHandle | None = None
         if address.startswith(("/", "@")):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -74,17 +76,23 @@ class Supervisor:
 
     def ready(self, status: str) -> None:
         """Clients are answered."""
+        self._is_ready = True
         self._send(f"READY=1\nMAINPID={os.getpid()}\nSTATUS={status}")
 
     def stopping(self, status: str) -> None:
         """The server ends, and its loop sends no more."""
         if self._beat is not None:
             self._beat.cancel()
+        self._is_ready = False
         self._send(f"STOPPING=1\nSTATUS={status}")
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """While the block runs the service reloads."""
+        """While the block runs the service reloads. While it starts or stops nobody is told: READY=1
+        would end the start."""
+        if not self._is_ready:
+            yield
+            return
         # CLOCK_MONOTONIC, which Type=notify-reload compares with the time of its signal.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
