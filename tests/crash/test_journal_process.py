@@ -92,7 +92,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
 
 def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
     # Given a file system of 1 MiB
-    mounted = f"mount -t tmpfs -o size=1m none {tmp_path} && exec "
+    mounted = f"mount -t tmpfs -o size=1m,mode=700 none {tmp_path} && exec "
     inside = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
     if (
         shutil.which("unshare") is None
