@@ -104,12 +104,14 @@ class GarbageCollection:
         self._timer = self._loop.call_later(CHECK_SECONDS, self._each_check)
 
     def end(self) -> None:
-        """Restore the settings that were found."""
+        """Restore the settings that were found. What is frozen stays so: the process is about to end, and
+        Python's last collection need not look at it."""
         if self._timer is not None:
             self._timer.cancel()
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
-            gc.unfreeze()
+        if self._node is not None:
+            self._node.observer.collections.collect_all = gc.collect
         if self._found is not None:
             enabled, thresholds = self._found
             gc.set_threshold(*thresholds)
