@@ -30,7 +30,7 @@ help:
 	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
 	@echo "make bench    beside real Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
 	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, half a minute; fails when dearer"
-	@echo "make bench-compare REF=HEAD~3  this commit's server beside another's, 6 minutes"
+	@echo "make bench-compare REF=HEAD~3  this commit beside another: instructions (valgrind) and time, 10 minutes"
 	@echo "make bench-docs  write docs/reference/performance.md from the newest results"
 	@echo "make bench-scale  how long one command holds the loop over a million entries"
 	@echo "make bench-spark  rows and latency of the Spark source, against its peers in the same run"
@@ -140,7 +140,9 @@ bench: build peers build/bench-installed
 bench-gate: build peers
 	$(PY) -m benchmarks.gate $(ARGS)
 
-# REF is whatever git knows a commit by. Its worktree and build stay in build/compare for the next time.
+# Fails when a hot command takes more than 1.02 times the user-space instructions of commit REF.
+# ARGS='--only instructions' or '--only time' for a part. The worktree of REF and its build stay in
+# build/compare for the next time.
 bench-compare: build peers
 	@test -n "$(REF)" || { echo "Which commit? make bench-compare REF=v0.1 (or HEAD~3, or a hash)"; exit 1; }
 	$(PY) -m benchmarks.compare $(REF) $(ARGS)

@@ -1,9 +1,14 @@
-"""``make bench-compare REF=v0.1``: this commit's server beside that of another one, in the same run.
+"""``make bench-compare REF=v0.1``: this commit beside another one, in the same run.
+
+First the user-space instructions per operation of the hot commands (`benchmarks.instructions`): this
+one's over the other's, below 1 is cheaper. The run fails when a row is above ``--most`` (1.02).
 
 The other commit is checked out into a worktree below ``build/compare`` and compiled there where this
-one is; a worktree that is there already is used again. Both servers are then measured in turn, as the
+one is; a worktree that is there already is used again. Then both servers are measured in turn, as the
 peers are, and the ratio is this one's over the other's: above 1, this commit is the faster one. The
 spread of the rounds' ratios stands beside it: a difference within it is the machine's.
+
+``--only instructions`` or ``--only time`` leaves the other part out.
 """
 
 from __future__ import annotations
@@ -12,11 +17,11 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from benchmarks import machine, results, show
+from benchmarks import instructions, machine, results, show
 from benchmarks.asked import Asked
 from benchmarks.load import LoadFailed
 from benchmarks.rows import CPU, OURS, Row, spread
@@ -26,6 +31,8 @@ from benchmarks.workloads import PLAIN_ROW, WORKLOADS, tidy
 
 WORKTREES: Final = machine.ROOT / "build" / "compare"
 RESULTS: Final = Path("artifacts", "bench-compare.json")
+MOST: Final = 1.02
+"""What a hot command may cost in instructions, as a multiple of the other commit's."""
 
 
 class NoSuchCommit(Exception):
@@ -114,35 +121,73 @@ def sentence(row: Row) -> str:
     )
 
 
-def main(words: Iterable[str] | None = None) -> int:
-    """Build, measure, print, write; 1 where REF cannot be built."""
+def counts(place: Path, rows: Sequence[str], most: float) -> tuple[dict[str, float], list[str]]:
+    """The ratio of instructions per operation of each row, printed, and the rows above ``most``.
+    Raises `CannotCount`."""
+    chosen = instructions.chosen(rows)
+    theirs = instructions.per_operation(chosen, sources=place / "src")
+    ours = instructions.per_operation(chosen)
+    ratios = {name: ours[name] / theirs[name] for name in ours}
+    for name, ratio in ratios.items():
+        verdict = f"FAIL: above {most:g}" if ratio > most else ""
+        print(f"{name:<42}{theirs[name]:>12,.0f}{ours[name]:>12,.0f}{ratio:>9.3f}  {verdict}")
+    return ratios, [name for name, ratio in ratios.items() if ratio > most]
+
+
+def parsed(words: Iterable[str] | None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="make bench-compare", description=__doc__)
     parser.add_argument("ref", help="the other commit: a branch, a tag, HEAD~3 or a hash")
     parser.add_argument("--rows", action="append", metavar="TEXT", help="rows with TEXT in them")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each (default 5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each (default 1)")
+    parser.add_argument("--only", choices=("instructions", "time"), help="one part alone")
+    parser.add_argument(
+        "--most", type=float, default=MOST, help=f"bound of instructions (default {MOST})"
+    )
     parser.add_argument("--output", type=Path, default=RESULTS, help=f"JSON file ({RESULTS})")
-    options = parser.parse_args(list(words) if words is not None else sys.argv[1:])
-    asked = Asked(options.rounds, options.seconds, options.rows or ())
-    try:
-        commit = commit_of(options.ref)
-        other = kind_of(commit, worktree(commit))
-    except NoSuchCommit as why:
-        print(why, file=sys.stderr)
-        return 1
-    report = results.begin(rounds=options.rounds, seconds=options.seconds)
-    report["other"] = commit
+    return parser.parse_args(list(words) if words is not None else sys.argv[1:])
+
+
+def measure(report: dict[str, Any], other: Kind, asked: Asked, output: Path) -> None:
+    """Operations a second and processor time of both servers, printed and written."""
     os.sched_setaffinity(0, {cores()[1]})
     show.head(report)
+    label = other.name.rpartition(" ")[2]
     print(
-        f"\n{'':<42}{commit[:8]:>12}{'this':>12}{'ratio':>8}{'spread':>8}{'cpu µs':>10}{'this':>10}{'by cpu':>8}"
+        f"\n{'':<42}{label:>12}{'this':>12}{'ratio':>8}{'spread':>8}{'cpu µs':>10}{'this':>10}{'by cpu':>8}"
     )
     for row in compare(other, asked):
         print(sentence(row), flush=True)
         results.add(report, [row])
-        results.write(report, options.output)
-    print(f"above 1: this commit is faster; written: {options.output}")
-    return 0
+        results.write(report, output)
+
+
+def main(words: Iterable[str] | None = None) -> int:
+    """Build, count, measure, print, write; 1 where that cannot be done or a count is above its bound."""
+    options = parsed(words)
+    asked = Asked(options.rounds, options.seconds, options.rows or ())
+    above: list[str] = []
+    try:
+        if options.only != "time":
+            instructions.valgrind()  # known to be missing before anything is built
+        commit = commit_of(options.ref)
+        place = worktree(commit)
+        other = kind_of(commit, place)
+        report = results.begin(rounds=options.rounds, seconds=options.seconds)
+        report["other"] = commit
+        if options.only != "time":
+            print(f"\n{'instructions per operation':<42}{commit[:8]:>12}{'this':>12}{'ratio':>9}")
+            report["instructions"], above = counts(place, options.rows or (), options.most)
+            results.write(report, options.output)
+    except (NoSuchCommit, instructions.CannotCount) as why:
+        print(why, file=sys.stderr)
+        return 1
+    if options.only != "instructions":
+        measure(report, other, asked, options.output)
+        print("above 1: this commit is faster")
+    print(f"written: {options.output}")
+    return 1 if above else 0
 
 
 if __name__ == "__main__":

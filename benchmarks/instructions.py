@@ -1,0 +1,154 @@
+"""``python -m benchmarks.instructions``: user-space instructions per operation of the hot commands, in
+process, counted by valgrind. Prints a table and writes JSON.
+
+Unlike a time, a count is the same on a busy machine: two runs of one commit differ by less than half a
+percent. So a count can judge a change of a few percent, which no clock here can
+(`benchmarks.compare` puts two commits side by side).
+
+What is counted is `benchmarks.counted`: its marks end a part, and valgrind writes a file for each part.
+``PYTHONHASHSEED`` is fixed, because the order of a set decides what is compared with what. The system's
+own instructions are not counted: what a command costs in calls of the system shows in times only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import counted, machine
+from benchmarks.counted import ROWS, Counted
+
+RESULTS: Final = Path("artifacts", "instructions.json")
+
+MARKS: Final = 3
+"""Marks of a row, and so parts: what prepares it, then its two counted parts."""
+
+WITHIN_SECONDS: Final = 900.0
+
+_TOTALS: Final = re.compile(r"^totals: (\d+)$", re.MULTILINE)
+
+
+class CannotCount(Exception):
+    """valgrind is not installed, or what it ran has failed; the text says which and what to do."""
+
+
+def valgrind() -> str:
+    """The path of valgrind. Raises `CannotCount`."""
+    found = shutil.which("valgrind")
+    if found is None:
+        raise CannotCount(
+            "valgrind is not installed, so instructions cannot be counted "
+            "(on Debian and Ubuntu: apt-get install valgrind)"
+        )
+    return found
+
+
+def chosen(texts: Sequence[str]) -> list[Counted]:
+    """Rows with one of these texts in their names; without texts all. Raises `CannotCount`."""
+    found = [row for row in ROWS if not texts or any(text in row.name for text in texts)]
+    if not found:
+        raise CannotCount(f"no row matches {', '.join(texts)}; rows: {names()}")
+    return found
+
+
+def names() -> str:
+    """All rows, for messages."""
+    return ", ".join(row.name for row in ROWS)
+
+
+def per_operation(rows: Sequence[Counted], *, sources: Path | None = None) -> dict[str, float]:
+    """Instructions per operation of each row, by its name. ``sources`` is the ``src`` directory of
+    another commit; by default what is installed is counted. Raises `CannotCount`."""
+    with tempfile.TemporaryDirectory(prefix="hw-count-") as scratch:
+        stores, parts = Path(scratch, "stores"), Path(scratch, "parts")
+        stores.mkdir()
+        parts.mkdir()
+        _run(rows, stores, parts, sources)
+        return {row.name: _difference(parts, at, row) for at, row in enumerate(rows)}
+
+
+def _run(rows: Sequence[Counted], stores: Path, parts: Path, sources: Path | None) -> None:
+    words = [valgrind(), "--quiet", "--tool=callgrind", f"--dump-before={counted.MARK}"]
+    words += [f"--callgrind-out-file={parts / 'part'}", sys.executable, "-m", "benchmarks.counted"]
+    words += [str(stores), *(str(ROWS.index(row)) for row in rows)]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    if sources is not None:
+        environment["PYTHONPATH"] = str(sources)
+    try:
+        done = subprocess.run(
+            words,
+            cwd=machine.ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotCount(f"no end after {WITHIN_SECONDS:.0f} seconds") from None
+    if done.returncode:
+        raise CannotCount(f"benchmarks.counted failed: {done.stderr.strip()[-2000:]}")
+
+
+def _difference(parts: Path, at: int, row: Counted) -> float:
+    first, second = (_total(parts / f"part.{at * MARKS + number}") for number in (2, 3))
+    return (second - first) / (row.steps * row.operations)
+
+
+def _total(part: Path) -> int:
+    """What valgrind counted between two marks."""
+    try:
+        text = part.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CannotCount(f"valgrind wrote no {part.name}: did it see {counted.MARK}?") from None
+    return int(_TOTALS.findall(text)[-1])
+
+
+def report(rows: Sequence[Counted], *, sources: Path | None = None) -> dict[str, Any]:
+    """What was counted, of what, and with which valgrind."""
+    figures = per_operation(rows, sources=sources)
+    said = subprocess.run([valgrind(), "--version"], capture_output=True, text=True, check=True)
+    return {
+        "commit": machine.commit(),
+        "build": machine.build_kind(),
+        "machine": machine.describe_machine(),
+        "valgrind": said.stdout.strip().removeprefix("valgrind-"),
+        "instructions_per_operation": {name: round(figures[name], 1) for name in figures},
+    }
+
+
+def write(found: dict[str, Any], path: Path) -> None:
+    """As JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def main(words: Iterable[str] | None = None) -> int:
+    """Count, print, write; 1 where nothing can be counted."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("--rows", action="append", metavar="TEXT", help="rows with TEXT in them")
+    parser.add_argument("--output", type=Path, default=RESULTS, help=f"JSON file ({RESULTS})")
+    options = parser.parse_args(list(words) if words is not None else sys.argv[1:])
+    try:
+        found = report(chosen(options.rows or ()))
+    except CannotCount as why:
+        print(why, file=sys.stderr)
+        return 1
+    for name, figure in found["instructions_per_operation"].items():
+        print(f"{name:<42}{figure:>12,.0f}")
+    write(found, options.output)
+    print(f"instructions per operation; written: {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Instructions are counted per operation, and a change that makes a hot command dearer is seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import compare, counted, instructions
+from benchmarks.machine import ROOT
+
+needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is missing")
+
+
+@pytest.mark.parametrize("row", counted.ROWS, ids=lambda row: row.name)
+def test_every_step_of_a_row_does_what_it_is_counted_for(
+    row: counted.Counted, tmp_path: Path
+) -> None:
+    """Not one of them is answered with an error or with nothing."""
+    from headwater.server.config import Config
+    from headwater.server.opening import open_node
+
+    small = row._replace(steps=5)
+    node = open_node(Config(port=0, dir=str(tmp_path), appendonly=False))
+    session = node.connect(kind="embedded", address="")
+    for data in row.before():
+        counted.answer(node, session, data)
+    for number in range(counted.done(small.steps)):
+        counted.answer(node, session, row.step(number))
+
+
+def test_a_row_whose_commands_fail_is_not_counted(tmp_path: Path) -> None:
+    wrong = counted.Counted("XLEN", 1, 5, lambda _number: counted.request(b"XLEN"))
+    with pytest.raises(counted.Refused, match="wrong number of arguments"):
+        counted.run(wrong, tmp_path / "store")
+
+
+def test_without_valgrind_the_error_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given a machine without valgrind
+    monkeypatch.setenv("PATH", "/nonexistent")
+    # When instructions are asked for, alone or beside another commit
+    statuses = [instructions.main([]), compare.main(["HEAD"])]
+    # Then both say what to install
+    assert statuses == [1, 1]
+    assert capsys.readouterr().err.count("apt-get install valgrind") == 2
+
+
+def test_a_row_that_does_not_exist_is_named_with_those_that_do() -> None:
+    with pytest.raises(instructions.CannotCount, match="no row matches XFOO; rows: XADD, "):
+        instructions.chosen(["XFOO"])
+
+
+@pytest.mark.parametrize(("most", "above"), [(1.05, []), (1.04, ["XADD"])])
+def test_a_row_above_the_bound_fails_the_comparison(
+    most: float,
+    above: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Given an XADD that costs 4.5 % more than at the other commit, and an XACK that costs less
+    def per_operation(_rows: object, *, sources: Path | None = None) -> dict[str, float]:
+        theirs = {"XADD": 1000.0, "XACK of 1": 1000.0}
+        return theirs if sources else {"XADD": 1045.0, "XACK of 1": 900.0}
+
+    monkeypatch.setattr(instructions, "per_operation", per_operation)
+    # When they are compared
+    ratios, found = compare.counts(Path("elsewhere"), (), most)
+    # Then the row fails only where its ratio is above the bound, and says so
+    assert found == above
+    assert ratios["XACK of 1"] == pytest.approx(0.9)
+    assert ("FAIL" in capsys.readouterr().out) is bool(above)
+
+
+@needs_valgrind
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_is_counted_is_the_cost_of_an_operation(tmp_path: Path) -> None:
+    # Given the sources of this commit, and the same with an XADD that does more
+    dearer = tmp_path / "src"
+    shutil.copytree(ROOT / "src", dearer, ignore=shutil.ignore_patterns("__pycache__"))
+    opening = dearer / "headwater" / "server" / "opening.py"
+    opening.write_text(opening.read_text() + DEARER)
+    (row,) = instructions.chosen(["XADD, pipeline of 16"])
+    # When both are counted, the first one twice
+    first, again = (instructions.per_operation([row])[row.name] for _ in range(2))
+    more = instructions.per_operation([row], sources=dearer)[row.name]
+    # Then a count repeats within half a percent, and the difference is above the bound
+    assert first / again == pytest.approx(1, abs=0.005)
+    assert more / first > compare.MOST
+
+
+DEARER = """
+
+class _Dearer:
+    def __init__(self, node):
+        self.node, self.connect, self.close = node, node.connect, node.close
+
+    def exchange(self, session, requests):
+        sum(range(200))
+        return self.node.exchange(session, requests)
+
+
+_plain = open_node
+
+
+def open_node(config):
+    return _Dearer(_plain(config))
+"""
+
+
+@needs_valgrind
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_program_prints_and_writes_its_figures(tmp_path: Path) -> None:
+    written = tmp_path / "counts.json"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.instructions",
+            "--rows",
+            "XACK of 1",
+            "--output",
+            written,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(written.read_text())["instructions_per_operation"]
+    assert figures.keys() == {"XACK of 1", "XACK of 100"}
+    assert figures["XACK of 1"] < figures["XACK of 100"] < 100 * figures["XACK of 1"]
+    assert "XACK of 100" in done.stdout
