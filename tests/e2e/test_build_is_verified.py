@@ -1,0 +1,122 @@
+"""`make build` fails when a hot module did not compile: installations may be plain, the build may not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = "def twice(number: int) -> int:\n    return 2 * number\n"
+
+# Cython takes it and the C compiler does not; setup.py then leaves the module plain, without a word.
+REFUSED_BY_C = (
+    'cdef extern from "no_such_header_at_all.h":\n    int nothing\n\ncpdef int twice(int number)\n'
+)
+REFUSED_BY_CYTHON = "cdef class nothing that Cython knows\n"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The project's build with a package of two hot modules."""
+    for name in ("Makefile", "setup.py", "pyproject.toml", "constraints.txt", "tools/built.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(ROOT / name, tmp_path / name)
+    package = tmp_path / "src" / "headwater"
+    (package / "engine").mkdir(parents=True)
+    shutil.copy2(ROOT / "src" / "headwater" / "_build.py", package)
+    (package / "__init__.py").write_text('__version__ = "0"\n')
+    (package / "engine" / "__init__.py").write_text("")
+    for name in ("good", "other"):
+        (package / "engine" / f"{name}.py").write_text(GOOD)
+        (package / "engine" / f"{name}.pxd").write_text("cpdef int twice(int number)\n")
+    return tmp_path
+
+
+def build(tree: Path, **changes: str) -> subprocess.CompletedProcess[str]:
+    """``make build`` there, with this run's interpreter and libraries."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"CI", "CI_PEERS_REQUIRED", "HEADWATER_PURE", "MAKEFLAGS", "MFLAGS"}
+    }
+    environment = {**environment, "PYTHONPATH": str(tree / "src"), **changes}
+    stamp = tree / "venv" / ".installed"
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.touch()
+    words = [f"PY={sys.executable}", "BIN=true ", f"VENV={stamp.parent}"]
+    return subprocess.run(
+        ["make", "build", *words],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_a_build_that_compiled_everything_passes(tree: Path) -> None:
+    done = build(tree, CI_PEERS_REQUIRED="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len([*tree.rglob("*.so")]) == 4  # in build/ and in src/
+
+
+@pytest.mark.parametrize("broken", [REFUSED_BY_C, REFUSED_BY_CYTHON], ids=["C", "Cython"])
+def test_a_module_that_does_not_compile_fails_the_build_and_is_named(
+    tree: Path, broken: str
+) -> None:
+    # Given one of the two hot modules that cannot be compiled
+    (tree / "src" / "headwater" / "engine" / "other.pxd").write_text(broken)
+    # When the project is built, in CI or not
+    done = build(tree)
+    # Then that fails, naming it
+    assert done.returncode != 0, done.stdout
+    assert "other" in done.stdout + done.stderr
+    if broken is REFUSED_BY_C:
+        assert "1 of 2 hot modules are not compiled: headwater.engine.other" in done.stderr
+
+
+def test_a_module_that_was_edited_to_something_broken_fails_the_next_build(tree: Path) -> None:
+    # Given a build in which all was well
+    assert build(tree).returncode == 0
+    # When a module does not compile any more
+    (tree / "src" / "headwater" / "engine" / "other.pxd").write_text(REFUSED_BY_C)
+    # Then the extension of before does not hide it
+    done = build(tree)
+    assert done.returncode != 0
+    assert "headwater.engine.other" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "passes"),
+    [({}, True), ({"CI_PEERS_REQUIRED": "1"}, False), ({"CI": "true"}, False)],
+    ids=["at home", "peers required", "CI"],
+)
+def test_without_a_compiler_plain_python_is_a_build_but_not_in_ci(
+    tree: Path, changes: dict[str, str], passes: bool
+) -> None:
+    done = build(tree, CC="/nonexistent/cc", **changes)
+    assert (done.returncode == 0) is passes, done.stdout + done.stderr
+    assert [*tree.rglob("*.so")] == []
+    if not passes:
+        assert "2 of 2 hot modules are not compiled" in done.stderr
+        assert "CI needs a C compiler" in done.stderr
+
+
+def test_what_was_built_plain_at_home_is_no_build_for_ci(tree: Path) -> None:
+    # Given a finished build without a compiler
+    assert build(tree, CC="/nonexistent/cc").returncode == 0
+    # When CI builds in the same tree, then it does not trust what stands there
+    assert build(tree, CC="/nonexistent/cc", CI_PEERS_REQUIRED="1").returncode != 0
+
+
+def test_a_plain_build_that_was_asked_for_passes_at_home_only(tree: Path) -> None:
+    assert build(tree, HEADWATER_PURE="1").returncode == 0
+    assert build(tree, HEADWATER_PURE="1", CI_PEERS_REQUIRED="1").returncode != 0
