@@ -16,7 +16,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice conform asan connections chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
+.PHONY: help install build check format quick test plain slice conform crash asan connections chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -24,6 +24,7 @@ help:
 	@echo "make quick    the tests that are not slow, 2 minutes at most"
 	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
 	@echo "make conform  1,500,000 random commands against real servers, 200,000 against the model, odd requests"
+	@echo "make crash    crashes before every file operation, failing disks, 1,000 kills, half an hour"
 	@echo "make asan     what judges the hot modules under AddressSanitizer, 10 minutes at most"
 	@echo "make connections  10,000 idle and 10,000 blocked connections, beside Redis 8.2"
 	@echo "make check    format, rules, types, rooms, tidiness"
@@ -102,20 +103,25 @@ slice: build peers
 	$(PYTEST) -q -m slice $(ARGS)
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
 
-# Writes artifacts/conform.json. ARGS='--only streams,model' for some parts, with --streams 10000 a
+# Long campaigns take new seeds and append to campaigns/NAME.jsonl, which is committed; `make docs` then
+# writes docs/reference/reliability.md. ARGS='--only streams,model' for some parts, with --streams 10000 a
 # short one; HEADWATER_PURE=1 for the plain build.
 conform: build peers
 	$(PY) -m tests.conformance.campaign $(ARGS)
 
+# ARGS='--only journal --seeds 4' for a short one.
+crash: build
+	$(PY) -m tests.crash.campaign $(ARGS)
+
 # Builds in build/asan. ARGS='--only histories' for a part, ARGS='-- -k scanner' for pytest.
 asan: $(VENV)/.installed
-	$(PY) tools/asan.py $(ARGS)
+	$(PY) -m tools.asan $(ARGS)
 
-# Writes artifacts/connections.json. ARGS='--connections 1000 --rounds 1' for a short one.
+# Details in artifacts/connections.json. ARGS='--connections 1000 --rounds 1' for a short one.
 connections: build peers
 	$(PY) -m benchmarks.connections --judge $(ARGS)
 
-# Appends to artifacts/chaos-spark.jsonl; the next run goes on with the next seed.
+# Each life is a line of campaigns/chaos-spark.jsonl; the next run goes on with the next seed.
 # ARGS='--trials 5 --kinds driver' for a short one.
 chaos-spark: build peers
 	$(PY) -m tests.spark.campaign $(ARGS)
@@ -162,6 +168,7 @@ bench-spark: build peers
 
 docs: build
 	$(PY) tools/reference.py
+	$(PY) -m tools.reliability
 
 clean:
 	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -11,7 +11,7 @@ For each store, server and clients on a core of their own:
 - what another client waits for an answer meanwhile: a process that asks all the time
 
 The judge reads sockets with epoll; the processor time that it takes itself stands beside the server's.
-Writes artifacts/connections.json. Exits with 1 when anybody was not served or a bound is broken
+Writes artifacts/connections.json, and a line into campaigns/connections.jsonl. Exits with 1 when anybody was not served or a bound is broken
 (``--judge``: the bounds of 10,000 connections, for the compiled build).
 """
 
@@ -37,7 +37,8 @@ from benchmarks.crowd import SECONDS, Control, Crowd
 from benchmarks.machine import build_kind, commit, describe_machine
 from headwater.testing.node import request
 from headwater.testing.server import server_process
-from tests import peers
+from tests import campaigns, peers
+from tests.campaigns import Outcome
 
 ARTIFACT: Final = Path(__file__).resolve().parents[1] / "artifacts" / "connections.json"
 STORES: Final = ("headwater", "redis-8.2")
@@ -310,6 +311,7 @@ def main() -> int:
         "stores": [],
     }
     wrong: list[str] = []
+    began = time.monotonic()
     for name in STORES if wanted.only is None else (wanted.only,):
         found = measure(name, wanted.connections, wanted.rounds)
         report["stores"].append(found)
@@ -320,6 +322,11 @@ def main() -> int:
     report["faults"] = wrong
     ARTIFACT.parent.mkdir(exist_ok=True)
     ARTIFACT.write_text(json.dumps(report, indent=2) + "\n")
+    trials = wanted.connections * wanted.rounds * len(report["stores"])
+    seconds = time.monotonic() - began
+    part = "idle and blocked, beside peers" if wanted.only is None else f"on {wanted.only}"
+    outcome = Outcome(part, None, trials, "connections", wrong, seconds)
+    campaigns.record("connections", outcome)
     print("\n".join(wrong))
     return 1 if wrong else 0
 

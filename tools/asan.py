@@ -20,6 +20,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests import campaigns
+from tests.campaigns import Outcome
+
 ROOT = Path(__file__).resolve().parent.parent
 ASAN = ROOT / "build" / "asan"
 TREE = ASAN / "tree"
@@ -206,6 +209,11 @@ def main() -> int:
     for report in reports():
         print(f"--- {report}\n{report.read_text(errors='replace')[:6000]}")
     print(f"{len(suites)} suites in {time.monotonic() - started:.0f} s; failed: {failed or 'none'}")
+    if not wanted.more:
+        seconds = time.monotonic() - started
+        told = [report.read_text(errors="replace") for report in reports()]
+        part = f"suites with {wanted.only!r}" if wanted.only else "all suites"
+        campaigns.record("asan", Outcome(part, None, len(suites), "suites", failed + told, seconds))
     return 1 if failed or reports() else 0
 
 

@@ -9,8 +9,8 @@ Its parts, all of them or those that ``--only`` names:
 - ``odd``: every command with each argument as odd as can be
 - ``fuzz``: requests that are odd by chance
 
-What was done and what failed stands in artifacts/conform.json: seeds, commands, failures. A run of some
-parts, or of the plain build, writes a file of its own name. A seed runs again by itself:
+Each run takes new seeds and appends a line for each part to campaigns/conform.jsonl: seeds, commands,
+failures. A seed runs again by itself, without being written down:
 
     python -m tests.conformance.campaign --only histories --seed 1007 --commands 1
     python -m tests.conformance.campaign --only streams --seed 5017 --streams 1
@@ -19,19 +19,15 @@ parts, or of the plain build, writes a file of its own name. A seed runs again b
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import headwater
-from headwater._build import hot_modules, summary
-from tests import peers
+from tests import campaigns, peers
+from tests.campaigns import Outcome
 from tests.conformance.fuzzing import Fuzz
 from tests.conformance.histories import History
 from tests.conformance.histories_keys import KeyHistory
@@ -42,8 +38,9 @@ from tests.conformance.test_histories import agree
 from tests.conformance.test_random_scenes import unlike
 from tests.property.model_campaign import model
 
-ARTIFACTS = Path(__file__).parents[2] / "artifacts"
-FIRST_SEED = 1000
+NAME = "conform"
+FIRST_SEED = 10_000
+"""Of the first run that was written down; runs before it took lower ones."""
 HISTORY = 1000
 SCENE = 500
 """Commands of one history and of one scene: long enough for states that nobody writes down, short enough to shrink."""
@@ -110,9 +107,13 @@ def odd() -> dict[str, Any]:
     return {"requests": sweep.requests, "failures": failures}
 
 
-def build() -> str:
-    """What runs: ``compiled`` or ``plain``."""
-    return summary(hot_modules(Path(headwater.__file__).parent))
+def outcome_of(part: str, found: dict[str, Any], seconds: float) -> Outcome:
+    """What is written down of a part."""
+    drawn = "first_seed" in found
+    seeds = (found["first_seed"], max(found["first_seed"], found["last_seed"])) if drawn else None
+    unit = "commands" if "commands" in found else "requests"
+    failures = [f"{failure.get('seed', '')} {failure['what']}" for failure in found["failures"]]
+    return Outcome(part, seeds, found[unit], unit, failures, seconds)
 
 
 def main() -> int:
@@ -124,39 +125,31 @@ def main() -> int:
     parser.add_argument("--model", type=int, default=200_000)
     parser.add_argument("--scenes", type=int, default=200, help="of each server")
     parser.add_argument("--fuzz-seconds", type=float, default=300.0)
-    parser.add_argument("--seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--seed", type=int, help="the first; by default the next")
     wanted = parser.parse_args()
     parts = wanted.only.split(",") if wanted.only else list(PARTS)
     if not set(parts) <= PARTS.keys():
         parser.error(f"--only takes some of {','.join(PARTS)}, not {wanted.only!r}")
-    started = time.monotonic()
-    report: dict[str, Any] = {
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "build": build(),
-    }
+    failed = 0
     for part in parts:
-        begun = time.monotonic()
-        report[part] = PARTS[part](wanted)
-        report[part]["seconds"] = round(time.monotonic() - begun)
-    report["seconds"] = round(time.monotonic() - started)
-    name = "-".join(["conform", *([] if len(parts) == len(PARTS) else parts)])
-    artifact = ARTIFACTS / f"{name}{'-plain' if report['build'] == 'plain' else ''}.json"
-    artifact.parent.mkdir(exist_ok=True)
-    artifact.write_text(json.dumps(report, indent=2) + "\n")
-    failed = [failure for part in parts for failure in report[part]["failures"]]
-    for failure in failed:
-        print(failure.get("seed", ""), failure["what"])
-    print(f"written to {artifact.relative_to(ARTIFACTS.parent)}")
+        began = time.monotonic()
+        seed = wanted.seed or campaigns.next_seed(NAME, part, first=FIRST_SEED)
+        outcome = outcome_of(part, PARTS[part](wanted, seed), time.monotonic() - began)
+        if wanted.seed is None:
+            campaigns.record(NAME, outcome)
+        failed += len(outcome.failures)
+        for failure in outcome.failures:
+            print(failure)
     return 1 if failed else 0
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
-    "histories": lambda wanted: histories(wanted.seed, wanted.commands),
-    "streams": lambda wanted: streams(wanted.seed, wanted.streams),
-    "model": lambda wanted: model(wanted.seed, wanted.model),
-    "scenes": lambda wanted: scenes(wanted.seed, wanted.scenes),
-    "odd": lambda _wanted: odd(),
-    "fuzz": lambda wanted: fuzz(wanted.seed, wanted.fuzz_seconds),
+PARTS: dict[str, Callable[[argparse.Namespace, int], dict[str, Any]]] = {
+    "histories": lambda wanted, seed: histories(seed, wanted.commands),
+    "streams": lambda wanted, seed: streams(seed, wanted.streams),
+    "model": lambda wanted, seed: model(seed, wanted.model),
+    "scenes": lambda wanted, seed: scenes(seed, wanted.scenes),
+    "odd": lambda _wanted, _seed: odd(),
+    "fuzz": lambda wanted, seed: fuzz(seed, wanted.fuzz_seconds),
 }
 
 

@@ -7,11 +7,9 @@ started again on the same data, and what it then holds is compared with what was
 
 from __future__ import annotations
 
-import json
 import random
 import threading
-from datetime import UTC, datetime
-from pathlib import Path
+import time
 from typing import Any
 
 import pytest
@@ -20,9 +18,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from headwater.testing.server import ServerProcess, server_process
+from tests import campaigns
+from tests.campaigns import Outcome
 
 CLIENTS = 4
-RESULTS = Path("artifacts", "server_kill.json")
 
 
 def connection(server: ServerProcess) -> redis.Redis:
@@ -140,20 +139,10 @@ def test_fifty_kills_under_load_lose_nothing() -> None:
     seed, points = random.SystemRandom().randrange(2**32), 50
 
     # When the server is killed at each
+    began = time.monotonic()
     wrong = kill_points(points, seed)
 
-    # Then nothing is lost; the results file says how often that was tried
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps(
-            {
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "policy": "always",
-                "seed": seed,
-                "trials": points,
-                "failures": wrong,
-            },
-            indent=2,
-        )
-    )
+    # Then nothing is lost; what was tried is written down
+    outcome = Outcome("kills", (seed, seed), points, "kills", wrong, time.monotonic() - began)
+    campaigns.record("crash", outcome, directory=campaigns.SLICE)
     assert wrong == [], f"seed {seed}"

@@ -2,8 +2,9 @@
 
 Drivers and executors are killed at random moments, and drivers between a sink's batch and Spark's
 log of it, while a stream grows; after each life of a query its sink must hold each entry's id once
-(chaos/lives.py). Each life is one line of artifacts/chaos-spark.jsonl: seed, what was killed when,
-what failed. The next run goes on with the next seed. A seed runs again by itself:
+(chaos/lives.py). Each life is one line of campaigns/chaos-spark.jsonl: its kind is the part, its
+kills are the trials. The next run goes on with the next seed. A seed runs again by itself, without being
+written down:
 
     python -m tests.spark.campaign --seed 17 --trials 1 --kinds commit
 """
@@ -11,25 +12,20 @@ what failed. The next run goes on with the next seed. A seed runs again by itsel
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import json
 import random
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 from headwater.testing.server import server_process
-from tests import peers
+from tests import campaigns, peers
+from tests.campaigns import Outcome
 from tests.spark.chaos.lives import KILLS_OF, KINDS, Kind, Life, live
 from tests.spark.chaos.ways import WAYS
 
-ARTIFACT = Path(__file__).parents[2] / "artifacts" / "chaos-spark.jsonl"
-FIRST_SEED = 1
+NAME = "chaos-spark"
 
 STORES = {"headwater": 3, "redis-8.2": 1, "valkey-9.1": 1}
 """How often each is the store of a life, in proportion."""
@@ -55,29 +51,15 @@ def one_life(kind: Kind, seed: int, *, kills: int, way: str | None = None) -> Li
         return live(kind, way or chosen, store=store, url=url, seed=seed, kills=kills)
 
 
-def record(life: Life, seconds: float, artifact: Path = ARTIFACT) -> None:
-    """Add a line; a claim without it does not count."""
-    artifact.parent.mkdir(exist_ok=True)
-    line = {
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        **asdict(life),
-        "trials": life.trials,
-        "seconds": round(seconds, 1),
-    }
-    with artifact.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+def outcome_of(life: Life, seconds: float) -> Outcome:
+    """What is written down of a life."""
+    failures = [f"{life.way} on {life.store}: {text}" for text in life.failures]
+    return Outcome(life.kind, (life.seed, life.seed), life.trials, "kills", failures, seconds)
 
 
-def recorded(artifact: Path = ARTIFACT) -> list[dict[str, Any]]:
-    """The lines of the runs before."""
-    if not artifact.exists():
-        return []
-    return [json.loads(line) for line in artifact.read_text().splitlines()]
-
-
-def next_seed(lines: list[dict[str, Any]]) -> int:
-    """The seed that no life has had."""
-    return 1 + max((line["seed"] for line in lines), default=FIRST_SEED - 1)
+def next_seed() -> int:
+    """The seed that no life of any kind has had."""
+    return max(campaigns.next_seed(NAME, kind) for kind in KINDS)
 
 
 def main() -> int:
@@ -92,7 +74,7 @@ def main() -> int:
     # Whoever ends the campaign ends what it started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     kinds: list[Kind] = [kind for kind in KINDS if kind in wanted.kinds.split(",")]
-    seed = wanted.seed or next_seed(recorded())
+    seed = wanted.seed or next_seed()
     began, failed = time.monotonic(), 0
     done = dict.fromkeys(kinds, 0)
     # The kinds in turn, so that a run that is cut short has tried each.
@@ -103,12 +85,13 @@ def main() -> int:
             started = time.monotonic()
             kills = min(KILLS_OF[kind], wanted.trials - done[kind])
             life = one_life(kind, seed, kills=kills, way=wanted.way)
-            record(life, time.monotonic() - started)
+            if wanted.seed is None:
+                campaigns.record(NAME, outcome_of(life, time.monotonic() - started))
             done[kind] += max(1, life.trials)
             failed += bool(life.failures)
             print(_said(life, done[kind], wanted.trials), flush=True)
             seed += 1
-    print(f"{failed} lives failed; appended to {ARTIFACT.relative_to(Path.cwd())}")
+    print(f"{failed} lives failed")
     return 1 if failed else 0
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -26,23 +24,13 @@ def test_what_is_killed_costs_no_entry_and_doubles_none(kind: Kind) -> None:
     assert life.entries > 0
 
 
-def test_the_next_run_goes_on_with_the_next_seed(tmp_path: Path) -> None:
-    # Given a run that was cut short after two lives
-    artifact = tmp_path / "chaos-spark.jsonl"
-    campaign.record(
-        Life("commit", "parquet", "headwater", 7, moments=["jvm in batch 1"]), 20, artifact
+def test_a_life_is_written_down_with_its_kills_and_failures() -> None:
+    life = Life(
+        "driver", "parquet", "headwater", 8, moments=["jvm in batch 1"], failures=["lost 1"]
     )
-    campaign.record(Life("driver", "parquet", "headwater", 8, failures=["lost 1"]), 20, artifact)
-
-    # Then its file says what was tried, line by line, and where the next begins
-    lines = campaign.recorded(artifact)
-    assert [(line["kind"], line["trials"], line["failures"]) for line in lines] == [
-        ("commit", 1, []),
-        ("driver", 0, ["lost 1"]),
-    ]
-    assert campaign.next_seed(lines) == 9
-    assert campaign.next_seed([]) == campaign.FIRST_SEED
-    assert json.loads(artifact.read_text().splitlines()[0])["moments"] == ["jvm in batch 1"]
+    outcome = campaign.outcome_of(life, 20.0)
+    assert (outcome.part, outcome.seeds, outcome.trials) == ("driver", (8, 8), 1)
+    assert outcome.failures == ["parquet on headwater: lost 1"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""The long campaign of crashes: `make crash`.
+
+- ``journal``: crashes in memory before every operation of random histories, under each policy
+- ``errors``: each operation of random histories fails with EIO in turn
+- ``kills``: a real server under four clients, killed with SIGKILL at random points
+
+Each run takes new seeds and appends a line for each part to campaigns/crash.jsonl. A seed runs again by
+itself, without being written down: ``python -m tests.crash.campaign --only journal --seed 104 --seeds 1``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Final
+
+from headwater.journal.journal import Policy
+from tests import campaigns
+from tests.campaigns import Outcome
+from tests.crash.journal_campaign import Campaign, failing
+from tests.crash.test_server_kill import kill_points
+
+NAME: Final = "crash"
+POLICIES: Final[tuple[Policy, ...]] = ("always", "everysec", "no")
+PARTS: Final = ("journal", "errors", "kills")
+TURNS: Final = 80
+IMAGES: Final = 5
+POINTS_OF_ONE: Final = 50
+"""Kills over one data directory."""
+
+
+def journal(seed: int, seeds: int) -> tuple[int, list[str]]:
+    """Crashes tried, and what did not hold after one."""
+    trials, failures = 0, []
+    for policy in POLICIES:
+        for one in range(seed, seed + seeds):
+            done = Campaign(policy, seed=one, turns=TURNS, images=IMAGES).run()
+            trials += done.trials
+            failures += [f"seed {one}: {text}" for text in done.failures]
+    return trials, failures
+
+
+def errors(seed: int, seeds: int) -> tuple[int, list[str]]:
+    """Failed operations tried, and what did not hold after one."""
+    trials, failures = 0, []
+    for policy in POLICIES:
+        for one in range(seed, seed + seeds):
+            done, found = failing(policy, seed=one)
+            trials += done
+            failures += [f"seed {one}: {text}" for text in found]
+    return trials, failures
+
+
+def kills(seed: int, seeds: int) -> tuple[int, list[str]]:
+    """Kills of a real server, and what was lost."""
+    failures = []
+    for one in range(seed, seed + seeds):
+        failures += [f"seed {one}: {text}" for text in kill_points(POINTS_OF_ONE, one)]
+    return seeds * POINTS_OF_ONE, failures
+
+
+def run(part: str, seed: int, seeds: int) -> Outcome:
+    """One part with so many seeds."""
+    parts = {"journal": journal, "errors": errors, "kills": kills}
+    units = {"journal": "crashes", "errors": "failed operations", "kills": "kills"}
+    began = time.monotonic()
+    trials, failures = parts[part](seed, seeds)
+    last = seed + seeds - 1
+    return Outcome(part, (seed, last), trials, units[part], failures, time.monotonic() - began)
+
+
+def main() -> int:
+    """Run the parts; 1 when something did not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--seeds", type=int, default=20, help="of each part and policy (20)")
+    parser.add_argument("--seed", type=int, help="the first; by default the next")
+    wanted = parser.parse_args()
+    parts = wanted.only.split(",")
+    if not set(parts) <= set(PARTS):
+        parser.error(f"--only takes some of {','.join(PARTS)}, not {wanted.only!r}")
+    failed = 0
+    for part in parts:
+        seed = wanted.seed or campaigns.next_seed(NAME, part)
+        outcome = run(part, seed, wanted.seeds)
+        if wanted.seed is None:
+            campaigns.record(NAME, outcome)
+        failed += len(outcome.failures)
+        print(f"{part}: {outcome.trials} {outcome.unit}, {len(outcome.failures)} failures")
+        for text in outcome.failures:
+            print(text)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
