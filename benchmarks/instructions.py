@@ -32,7 +32,7 @@ RESULTS: Final = Path("artifacts", "instructions.json")
 MARKS: Final = 3
 """Marks of a row, and so parts: what prepares it, then its two counted parts."""
 
-WITHIN_SECONDS: Final = 900.0
+WITHIN_SECONDS: Final = 1800.0
 
 _TOTALS: Final = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 

@@ -1,0 +1,115 @@
+"""Crashes a whole node before every file operation of a history, and compares with what was answered.
+
+`journal_campaign` tries the journal alone. Here commands run, so this judges the order of a turn too:
+
+- what is recovered is the state after some command (I7), its pending entries with owner, time and count;
+- it is the state after the newest answered command or after a later one (I1): no answer leaves before
+  its record is durable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from random import Random
+from typing import Any
+
+from headwater.journal.journal import Journal
+from headwater.server.opening import recovered_keyspace
+from headwater.server.session import Session
+from headwater.testing.clock import ManualClock
+from headwater.testing.files import CrashableFiles
+from headwater.testing.node import LocalStore, Word, request
+from tests.property.pictures import of_store
+
+FILE_BYTES = 64 * 1024
+CONSUMERS = (b"a", b"b")
+
+
+@dataclasses.dataclass
+class NodeCampaign:
+    """One history of a stream and a group, with ``images`` crashes tried before each operation."""
+
+    seed: int
+    commands: int = 60
+    images: int = 2
+    trials: int = 0
+    answered: int = 0
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+    def run(self) -> NodeCampaign:
+        """Live through the history; `failures` tells what did not hold."""
+        self._random = Random(self.seed)
+        self._store = LocalStore(clock=ManualClock())
+        files = self._store.files
+        assert files is not None
+        self._files = files
+        self._states = [self._state()]
+        session = self._store.node.connect(kind="embedded", address="", on_output=self._take)
+        files.on_operation = self._crash
+        self._history(session)
+        files.on_operation = None
+        self._crash("the end")
+        return self
+
+    def _history(self, session: Session) -> None:
+        self._send(session, b"XGROUP", b"CREATE", b"s", b"g", b"0", b"MKSTREAM")
+        for number in range(1, self.commands):
+            self._store.clock.advance(self._random.choice((0.001, 1.0, 30.0)))
+            self._send(session, *self._command(number))
+
+    def _command(self, number: int) -> tuple[Word, ...]:
+        random = self._random
+        who, some = random.choice(CONSUMERS), b"%d-1" % random.randrange(1, number + 1)
+        return random.choice(
+            (
+                (b"XADD", b"s", b"%d-1" % number, b"n", number),
+                (b"XADD", b"s", b"%d-1" % number, b"n", number),
+                (b"XREADGROUP", b"GROUP", b"g", who, b"COUNT", 2, b"STREAMS", b"s", b">"),
+                (b"XCLAIM", b"s", b"g", who, 1000, some),
+                (b"XAUTOCLAIM", b"s", b"g", who, 1000, 0, b"COUNT", 3),
+                (b"XACK", b"s", b"g", some),
+                (b"XDEL", b"s", some),
+            )
+        )
+
+    def _send(self, session: Session, *words: Word) -> None:
+        """One command, one turn."""
+        session.feed(request(words))
+        self._store.node.turn([session])
+        self._states.append(self._state())
+
+    def _take(self, session: Session) -> None:
+        """The answer has left: from now on its command may not be lost."""
+        if session.take_bytes():
+            self.answered += 1
+
+    def _state(self) -> Any:
+        return stored(of_store(self._store.node.keyspace))
+
+    def _crash(self, line: str) -> None:
+        # The command under way has changed the state and may be in the journal or not.
+        possible = [*self._states[self.answered :], self._state()]
+        for image in self._files.crash_images(
+            seed=self._random.randrange(2**32), count=self.images
+        ):
+            self.trials += 1
+            found = stored(of_store(recovered_keyspace(opened(image))))
+            if found not in possible:
+                lost = found in self._states
+                what = "a state from before it" if lost else "no state that ever was"
+                self.failures.append(
+                    f"seed {self.seed}, before {line!r}: command {self.answered} was answered, and "
+                    f"what is recovered is {what}"
+                )
+
+
+def opened(image: CrashableFiles) -> Journal:
+    return Journal.open(image, policy="always", file_bytes=FILE_BYTES, clock=ManualClock())
+
+
+def stored(picture: dict[bytes, Any]) -> dict[bytes, Any]:
+    """Without the times at which consumers were seen: they may be lost (rule 3 of ARCHITECTURE.md)."""
+    for stream in picture.values():
+        for group in stream["groups"].values():
+            group["consumers"] = sorted(group["consumers"])
+    return picture

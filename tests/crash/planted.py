@@ -1,0 +1,136 @@
+"""Faults planted in a copy of the sources, each caught by the check that is meant to: a check of the checks.
+
+    python -m tests.crash.planted NAME
+
+runs that check on whatever `headwater` is imported, and prints what it found; no output means that it found
+nothing. `plant` makes the copy. The copy runs as plain Python: the same sources, without minutes of
+compiling for each fault.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crash.node_campaign import NodeCampaign
+from tests.property.model_campaign import Run, history
+
+ROOT = Path(__file__).resolve().parents[2]
+HISTORIES = 10
+"""Histories that a check may need at most: what is caught later only is not caught."""
+
+
+class Fault(NamedTuple):
+    """``text`` of the file, which stands there once, becomes ``planted``; ``check`` has to see it, and
+    to say ``seen``."""
+
+    file: str
+    text: str
+    planted: str
+    check: str
+    seen: str
+
+
+FAULTS: dict[str, Fault] = {
+    "reply before commit": Fault(
+        "server/node.py",
+        "        changed, self._changed = self._changed, []\n        try:\n",
+        "        changed, self._changed = self._changed, []\n"
+        "        for session in changed:\n"
+        "            if session.release():\n"
+        "                session.tell()\n"
+        "        try:\n",
+        "crashes",
+        "a state from before it",
+    ),
+    "min-idle comparison inverted": Fault(
+        "commands/ownership.py",
+        "self.now_ms - time >= self.min_idle",
+        "self.now_ms - time < self.min_idle",
+        "model",
+        "CLAIM",
+    ),
+    "owner ignored": Fault(
+        "engine/group.py",
+        "at >= 0 and self.pel.owner(at) == consumer.cid",
+        "at >= 0",
+        "model",
+        "the model",
+    ),
+    "delivery count not persisted": Fault(
+        "engine/group.py",
+        "        self.facts.owned(self.gid, cid, seen_time, active_time, records)\n",
+        "        for base in range(3, len(records), 4):\n"
+        "            records[base] = 1\n"
+        "        self.facts.owned(self.gid, cid, seen_time, active_time, records)\n",
+        "crashes",
+        "no state that ever was",
+    ),
+}
+
+
+def model() -> str:
+    """What the property machine finds, against the naive model."""
+    found = (Run(history(seed)).what for seed in range(HISTORIES))
+    return next((what for what in found if what), "")
+
+
+def crashes() -> str:
+    """What the crash campaign of a node finds."""
+    found = (NodeCampaign(seed).run().failures for seed in range(HISTORIES))
+    return next((failures[0] for failures in found if failures), "")
+
+
+CHECKS: dict[str, Callable[[], str]] = {"model": model, "crashes": crashes}
+
+
+def plant(fault: Fault | None, directory: Path) -> Path:
+    """A copy of the sources with the fault, or without any: what the PYTHONPATH has to name."""
+    copy = directory / "src"
+    kept = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.html")
+    shutil.copytree(ROOT / "src", copy, ignore=kept)
+    if fault is not None:
+        file = copy / "headwater" / fault.file
+        text = file.read_text(encoding="utf-8")
+        assert text.count(fault.text) == 1, f"{fault.file} has changed; plant the fault otherwise"
+        file.write_text(text.replace(fault.text, fault.planted), encoding="utf-8")
+    return copy
+
+
+def checked(check: str, sources: Path) -> str:
+    """What the check says of these sources; a check that breaks is an error, and finds nothing."""
+    environment = {
+        **os.environ,
+        "HEADWATER_PURE": "1",
+        "PYTHONPATH": f"{sources}{os.pathsep}{ROOT}",
+        "PYTHONHASHSEED": "0",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.planted", check],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told, _, found = done.stdout.partition("\n")
+    assert told == str(sources / "headwater"), f"checked {told}, not the copy"
+    return found
+
+
+def main() -> int:
+    """Say what is checked, and what was found."""
+    found = CHECKS[sys.argv[1]]()
+    print(Path(sys.modules["headwater"].__file__ or "").parent)
+    print(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
