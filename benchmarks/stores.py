@@ -72,6 +72,12 @@ class Store:
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    def peak_bytes(self) -> int:
+        """The most memory that the process has had in use since it began."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        peak = next(line for line in lines if line.startswith("VmHWM:"))
+        return int(peak.split()[1]) * 1024
+
     def load(self, mode: str, *arguments: object, requests: Sequence[bytes] = ()) -> load.Sample:
         """Put it under load from the other core."""
         return load.run(

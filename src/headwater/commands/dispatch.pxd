@@ -17,6 +17,7 @@ cdef class KnownCommand:
     cdef public Py_ssize_t arity
     cdef public bint before_login
     cdef public bint never_queued
+    cdef public bint writes
     cdef public bint on_keys
     cdef public bint alone
     cdef public dict subcommands

@@ -179,6 +179,7 @@ class KnownCommand:
         self.before_login = "no_auth" in row.flags
         self.never_queued = "no_multi" in row.flags
         """It may not be given within MULTI."""
+        self.writes = row.writes
         self.on_keys = "readonly" in row.flags or "write" in row.flags
         self.alone = not row.subcommands and b"|" not in name
         """Its name is all that a client says to mean it."""

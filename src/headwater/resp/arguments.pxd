@@ -30,6 +30,9 @@ cdef class Arguments:
     )
     cpdef Arguments copy(self)
 
+    @cython.locals(start=Py_ssize_t, count=Py_ssize_t, begin=Py_ssize_t)
+    cpdef Py_ssize_t append_to(self, bytearray target) except -1
+
     cpdef bytes bytes(self, Py_ssize_t index)
     cpdef bytes token(self, Py_ssize_t index)
     cpdef bint is_word(self, Py_ssize_t index, bytes word) except -1

@@ -113,17 +113,24 @@ class Arguments:
         made, count = Arguments(), self.count
         if count > _ROOM:
             made.starts, made.ends = new_words(_WORDS, count), new_words(_WORDS, count)
-        append_header(made.buffer, _STAR, count)
-        append_header(made.buffer, _DOLLAR, word_at(self.ends, 0) - word_at(self.starts, 0))
         # From the first value on the bytes are the same, and so are the distances.
-        start = word_at(self.starts, 0)
-        shift = start - len(made.buffer)
-        append_part(made.buffer, self.buffer, start, word_at(self.ends, count - 1) + 2)
+        shift = word_at(self.starts, 0) - self.append_to(made.buffer)
         for index in range(count):
             set_word(made.starts, index, word_at(self.starts, index) - shift)
             set_word(made.ends, index, word_at(self.ends, index) - shift)
         made.count, made.kept = count, True
         return made
+
+    def append_to(self, target: bytearray) -> int:
+        """Add the request to ``target``, canonically encoded; where its first value begins there."""
+        if not self.canonical:
+            self.encode(self.values())
+        start, count = word_at(self.starts, 0), self.count
+        append_header(target, _STAR, count)
+        append_header(target, _DOLLAR, word_at(self.ends, 0) - start)
+        begin = len(target)
+        append_part(target, self.buffer, start, word_at(self.ends, count - 1) + 2)
+        return begin
 
     def __len__(self) -> int:
         return self.count

@@ -23,6 +23,7 @@ cdef class Scanner:
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t)
     cpdef int feed(self, data) except -1
     cpdef int feed_part(self, bytearray data, Py_ssize_t size) except -1
+    cpdef int adopt(self, bytearray data) except -1
     cpdef rest(self)
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _make_room(self, Py_ssize_t size) except -1

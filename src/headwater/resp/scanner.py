@@ -115,6 +115,12 @@ class Scanner:
         at = self._make_room(size)
         put_part(self.buffer, at, data, 0, size)
 
+    def adopt(self, data: bytearray) -> None:
+        """Read requests from ``data``, which is this scanner's from now on, in place of what it held."""
+        self._empty()
+        self.buffer = data
+        self._size = len(data)
+
     def rest(self) -> None:
         """The client has been silent for a while: an empty buffer is given back."""
         if self._begin == self._size and len(self.buffer) > _RESTING_BYTES:

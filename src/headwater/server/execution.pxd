@@ -6,6 +6,7 @@ from headwater.resp.arguments cimport Arguments
 from headwater.server.node cimport Node
 from headwater.server.observer cimport CommandFigures, Observer
 from headwater.server.session cimport Session
+from headwater.server.transaction_queue cimport TransactionQueue
 from headwater.server.turn_clock cimport TurnClock
 
 
@@ -18,6 +19,11 @@ cdef _check_gates(Session session, KnownCommand known, Arguments arguments)
 cpdef invoke_again(Node node, Session session, Arguments arguments)
 
 cpdef invoke(Node node, Session session, Arguments arguments)
+
+@cython.locals(
+    known=KnownCommand, arguments=Arguments, outbox=bytearray, mark=Py_ssize_t, began="long long"
+)
+cpdef run_queued(Node node, Session session, TransactionQueue queue)
 
 cpdef run(
     Node node, Session session, KnownCommand known, Arguments arguments, long long began

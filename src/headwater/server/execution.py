@@ -21,6 +21,7 @@ from headwater.server.acl import permissions
 from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
 from headwater.server.pubsub import check_context
+from headwater.server.transaction_queue import TransactionQueue
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -52,7 +53,7 @@ def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
         if node.pause.active and node.pause.holds(session, known.row):
             return node.pause.postpone(session, arguments)
         if session.queued is not None and known.name not in _NEVER_QUEUED:
-            session.queue(arguments)
+            session.queued.add(known, arguments)
             session.reply.simple(b"QUEUED")
             return None
         chosen = known
@@ -105,6 +106,26 @@ def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | N
 def invoke(node: Node, session: Session, arguments: Arguments) -> Wait | None:
     """Run a command that was looked at before; raises `CommandError`."""
     return run(node, session, find_command(arguments), arguments, passed_ns())
+
+
+def run_queued(node: Node, session: Session, queue: TransactionQueue) -> None:
+    """Run the commands of a transaction, each with its reply or its error in its place."""
+    arguments, outbox = Arguments(), session.outbox
+    queue.begin()
+    for known in queue.commands:
+        queue.next(arguments)
+        mark = len(outbox)
+        began = node.times.ended_ns  # one reading of the clock for an end and a beginning
+        if not began and node.observer.timing:
+            began = passed_ns()
+        try:
+            if not session.user.unrestricted:
+                permissions.check_again(session, known.row, arguments)
+            if run(node, session, known, arguments, began) is not None:
+                session.reply.nil_array()
+        except CommandError as error:
+            del outbox[mark:]
+            session.reply.error(str(error))
 
 
 def run(

@@ -51,7 +51,10 @@ class Pause:
         if self.everything:
             return True
         if row.name == "exec":
-            return any(_may_change(find_row(queued)[1]) for queued in session.queued or ())
+            queued = session.queued
+            return queued is not None and any(
+                _may_change(known.row) for known in set(queued.commands)
+            )
         return _may_change(row)
 
     def postpone(self, session: Session, arguments: Arguments) -> Wait:

@@ -7,6 +7,7 @@ from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 from headwater.resp.scanner cimport Scanner
 from headwater.server.acl.users cimport User
+from headwater.server.transaction_queue cimport TransactionQueue
 
 cdef Py_ssize_t _KEPT_BYTES
 
@@ -41,8 +42,7 @@ cdef class Session:
     cdef public bint closed
     cdef public bint closing
     cdef public object blocked
-    cdef public list queued
-    cdef public Py_ssize_t queued_bytes
+    cdef public TransactionQueue queued
     cdef public bint queue_failed
     cdef public WatchToken watch
     cdef public str reply_mode
@@ -65,3 +65,4 @@ cdef class Session:
     cdef bint _may_keep(self, Py_ssize_t size) except -1
     cpdef int tell(self) except -1
     cpdef Py_ssize_t input_bytes(self) except -1
+    cpdef Py_ssize_t queued_bytes(self) except -1

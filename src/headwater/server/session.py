@@ -20,6 +20,7 @@ from headwater.server.acl.access import SUPERUSER
 from headwater.server.client_log import client_log_of
 from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.pubsub import Subscriptions
+from headwater.server.transaction_queue import TransactionQueue
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -96,9 +97,8 @@ class Session:
         self.closing = False
         """Close the connection once what is released has been sent."""
         self.blocked: Waiter | None = None
-        self.queued: list[Arguments] | None = None
+        self.queued: TransactionQueue | None = None
         """Commands since MULTI; None outside of a transaction."""
-        self.queued_bytes = 0
         self.queue_failed = False
         self.watch = WatchToken()
         self.reply_mode = "on"
@@ -235,19 +235,16 @@ class Session:
 
     def input_bytes(self) -> int:
         """What this client has sent that has not run, MULTI's queue included."""
-        return self.scanner.unread() + self.queued_bytes
+        return self.scanner.unread() + self.queued_bytes()
+
+    def queued_bytes(self) -> int:
+        """What MULTI's queue takes."""
+        return 0 if self.queued is None else self.queued.size
 
     def memory_bytes(self) -> int:
         """What its buffers take, with the room in them, and what it has not taken yet."""
         room = sum(one.__alloc__() for one in (self.scanner.buffer, self.outbox, self.released))
-        return room + self.queued_bytes + max(0, self.unsent - len(self.released))
-
-    def queue(self, arguments: Arguments) -> None:
-        """Keep a request until EXEC."""
-        assert self.queued is not None, "only MULTI queues"
-        kept = arguments.copy()
-        self.queued.append(kept)
-        self.queued_bytes += len(kept.buffer)
+        return room + self.queued_bytes() + max(0, self.unsent - len(self.released))
 
     def refuse_input(self, error: ProtocolError) -> None:
         """The client sent bytes that are not a request: it gets the error, and the connection ends."""
@@ -260,7 +257,6 @@ class Session:
     def leave_transaction(self) -> None:
         """Forget MULTI's queue and every WATCH."""
         self.queued = None
-        self.queued_bytes = 0
         self.queue_failed = False
         self.node.keyspace.databases[0].unwatch(self.watch)
 

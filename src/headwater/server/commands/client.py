@@ -182,7 +182,7 @@ def describe(session: Session, node: Node) -> bytes:
         "qbuf": session.scanner.unread(),
         "qbuf-free": 0,
         "argv-mem": 0,
-        "multi-mem": session.queued_bytes,
+        "multi-mem": session.queued_bytes(),
         "rbs": 0,
         "rbp": 0,
         "obl": len(session.released),

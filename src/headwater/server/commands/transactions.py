@@ -14,11 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headwater.commands.call import Call, Wait
-from headwater.commands.dispatch import find_row
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import MAX_RECORD_GROUP_BYTES
-from headwater.server.acl.permissions import check_again
+from headwater.server.transaction_queue import TransactionQueue
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -36,7 +35,7 @@ def multi(call: Call, session: Session, node: Node) -> None:
     """MULTI: queue what follows."""
     if session.queued is not None:
         raise CommandError("ERR MULTI calls can not be nested")
-    session.queued = []
+    session.queued = TransactionQueue()
     call.reply.ok()
 
 
@@ -54,20 +53,19 @@ def exec_(call: Call, session: Session, node: Node) -> Wait | None:
     if queued is None:
         raise CommandError("ERR EXEC without MULTI")
     failed, broken = session.queue_failed, session.watch.broken
-    size = session.queued_bytes
     session.leave_transaction()
     if failed:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if broken:
         call.reply.nil_array()
         return None
-    from headwater.server.execution import invoke  # which imports every command
+    from headwater.server.execution import run_queued  # which imports every command
 
-    rows = [find_row(arguments) for arguments in queued]
-    if any(row.writes for _, row in rows):
+    if queued.writes:
         try:
             # A fact has what its command was sent, a key in it up to three times.
-            call.admit(min(_MOST_ADMITTED, _FACTS * HEADROOM * len(rows) + 3 * size))
+            size = _FACTS * HEADROOM * len(queued) + 3 * queued.size
+            call.admit(min(_MOST_ADMITTED, size))
         except NoRoom as error:
             raise aborted(error) from None
     start = len(session.outbox)
@@ -75,16 +73,7 @@ def exec_(call: Call, session: Session, node: Node) -> Wait | None:
     own = call.arguments
     call.may_block = False
     try:
-        for (_, row), arguments in zip(rows, queued, strict=True):
-            mark = len(session.outbox)
-            try:
-                if not session.user.unrestricted:
-                    check_again(session, row, arguments)
-                if invoke(node, session, arguments) is not None:
-                    call.reply.nil_array()
-            except CommandError as error:
-                del session.outbox[mark:]
-                call.reply.error(str(error))
+        run_queued(node, session, queued)
     finally:
         call.may_block, call.arguments = True, own
     return node.access.logins.hold_transaction(session, start)

@@ -1,0 +1,293 @@
+"""``make bench-scale``, second part: what one very long command costs all others, beside Redis.
+
+A second connection sends one PING after another while the command is sent, runs and is answered. The
+stall is the longest that a PING took; ``total`` is the time from the first byte of the command to the
+last byte of its reply. Each measurement has its own servers, so that none pays for the memory of
+another. The ratio is that of the medians, Redis in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchmarks.load import request
+from benchmarks.machine import build_kind
+from benchmarks.stores import OURS, REDIS, WITH_REDIS, Kind, Store, cores, durability, running
+
+BOUND: Final = 2.0
+"""Headwater's stall is at most so many times Redis's."""
+
+LEAST_STALL_MS: Final = 5.0
+"""A stall below this passes whatever Redis's is: the scheduler alone delays a PING by as much."""
+
+ROUNDS: Final = 3
+MIB: Final = 1024 * 1024
+TIMEOUT_SECONDS: Final = 120.0
+PAUSE_SECONDS: Final = 0.0005
+
+_RECEIVE_BYTES: Final = 4 * MIB
+
+
+class Pings:
+    """PINGs over a connection of their own, in a thread, until `stop`."""
+
+    def __init__(self, store: Store) -> None:
+        self.longest = 0.0
+        """Seconds."""
+        self._ended = threading.Event()
+        self._socket = socket.create_connection((store.host, store.port), timeout=TIMEOUT_SECONDS)
+        self._ping()  # the first one also waits for the connection to be accepted
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Seconds of the longest."""
+        self._ended.set()
+        self._thread.join()
+        self._socket.close()
+        return self.longest
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self.longest = max(self.longest, self._ping())
+            time.sleep(PAUSE_SECONDS)
+
+    def _ping(self) -> float:
+        began = time.perf_counter()
+        self._socket.sendall(b"PING\r\n")
+        assert self._socket.recv(64) == b"+PONG\r\n"
+        return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement of one store."""
+
+    stall_ms: float
+    total_ms: float
+    peak_mib: float
+    """The most memory that the process has had in use so far."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A long command. ``prepare`` fills a store, unmeasured; ``run`` sends and reads the rest."""
+
+    name: str
+    prepare: Callable[[Store], None]
+    run: Callable[[socket.socket], None]
+    fsync: str | None = None
+
+
+@dataclass
+class StallRow:
+    """The measurements of a subject, by store."""
+
+    name: str
+    of: dict[str, list[Measured]] = field(default_factory=dict)
+    note: str = ""
+
+    def median(self, store: str, figure: str) -> float:
+        return statistics.median(getattr(one, figure) for one in self.of[store])
+
+    def ratio(self, figure: str = "stall_ms") -> float:
+        return self.median(OURS, figure) / self.median(REDIS, figure)
+
+    def passes(self) -> bool:
+        """Whether the stall is within the bound."""
+        return self.ratio() <= BOUND or self.median(OURS, "stall_ms") <= LEAST_STALL_MS
+
+    def sentence(self) -> str:
+        """The row in words."""
+        said = "ok  " if self.passes() else "FAIL"
+        parts = [
+            f"{name} stall {self.median(name, 'stall_ms'):7.0f} ms, total "
+            f"{self.median(name, 'total_ms'):7.0f} ms, peak {self.median(name, 'peak_mib'):5.0f} MiB"
+            for name in (OURS, REDIS)
+        ]
+        note = f" ({self.note})" if self.note else ""
+        return (
+            f"{said} {self.name}: {'; '.join(parts)}; stall {self.ratio():.2f}, total "
+            f"{self.ratio('total_ms'):.2f}, memory {self.ratio('peak_mib'):.2f} times Redis's{note}"
+        )
+
+
+# --- the commands -----------------------------------------------------------------------------------
+
+
+def read_replies(client: socket.socket, end: bytes) -> None:
+    """Read until the bytes end in ``end`` and nothing more comes."""
+    space = bytearray(_RECEIVE_BYTES)
+    view = memoryview(space)
+    tail = b""
+    while not tail.endswith(end):
+        count = client.recv_into(view)
+        assert count, "the server has closed the connection"
+        tail = (tail + bytes(view[max(0, count - len(end)) : count]))[-len(end) :]
+
+
+KINDS: Final = {
+    "XADD": (request(b"XADD", b"bench:s", b"*", b"item", b"tea", b"amount", b"12"),),
+    "SET": (request(b"SET", b"bench:position", b"1526569498055-0"),),
+    "INCR": (request(b"INCR", b"bench:count"),),
+    "XACK": (request(b"XACK", b"bench:s", b"g", b"1-1"),),
+    "mixed": (
+        request(b"XADD", b"bench:s", b"*", b"item", b"tea", b"amount", b"12"),
+        request(b"SET", b"bench:position", b"1526569498055-0"),
+        request(b"XACK", b"bench:s", b"g", b"1-1"),
+        request(b"INCR", b"bench:count"),
+    ),
+}
+
+
+def exec_of(kind: str, commands: int) -> Subject:
+    """MULTI, so many commands that were queued one behind the other, EXEC."""
+    kinds = KINDS[kind]
+    queued = b"".join(kinds) * (commands // len(kinds))
+
+    def prepare(store: Store) -> None:
+        with store.client() as client:
+            client.xgroup_create("bench:s", "g", mkstream=True)
+
+    def run(client: socket.socket) -> None:
+        client.sendall(request(b"MULTI"))
+        read_replies(client, b"+OK\r\n")
+        for part in _parts(queued, len(queued) // 100 or 1):
+            client.sendall(part)
+        expected = commands * len(b"+QUEUED\r\n")
+        while expected > 0:
+            expected -= len(client.recv(_RECEIVE_BYTES))
+        client.sendall(request(b"EXEC") + request(b"ECHO", b"end"))
+        read_replies(client, b"$3\r\nend\r\n")
+
+    return Subject(f"EXEC of {commands:,} commands, {kind}", prepare, run)
+
+
+def _parts(data: bytes, size: int) -> Iterator[memoryview]:
+    view = memoryview(data)
+    for at in range(0, len(data), size):
+        yield view[at : at + size]
+
+
+def xinfo_full_of(entries: int) -> Subject:
+    """XINFO STREAM FULL COUNT 0 of a stream whose entries are all pending."""
+
+    def prepare(store: Store) -> None:
+        store.fill("bench:s", entries, ("item", "########"))
+        store.deliver("bench:s", "g", entries)
+        store.rest()
+
+    def run(client: socket.socket) -> None:
+        client.sendall(
+            request(b"XINFO", b"STREAM", b"bench:s", b"FULL", b"COUNT", b"0") + request(b"ECHO", b"end")
+        )
+        read_replies(client, b"$3\r\nend\r\n")
+
+    return Subject(f"XINFO STREAM FULL COUNT 0, {entries:,} entries pending", prepare, run)
+
+
+def xadd_of(mib: int, fsync: str | None) -> Subject:
+    """XADD of one entry with one value of so many MiB."""
+    value = os.urandom(MIB) * mib
+
+    def run(client: socket.socket) -> None:
+        client.sendall(b"*5\r\n$4\r\nXADD\r\n$7\r\nbench:s\r\n$3\r\n1-1\r\n$4\r\nitem\r\n$%d\r\n" % len(value))
+        client.sendall(value)
+        client.sendall(b"\r\n")
+        read_replies(client, b"$3\r\n1-1\r\n")
+
+    kept = "nothing on disk" if fsync is None else f"appendfsync {fsync}"
+    return Subject(f"XADD of {mib} MiB, {kept}", lambda _store: None, run, fsync)
+
+
+def subjects(*, short: bool) -> Iterator[Callable[[], Subject]]:
+    """What is measured; ``short`` is what `make slice` can wait for."""
+    for name in KINDS:
+        yield lambda name=name: exec_of(name, 40_000 if short else 100_000)  # type: ignore[misc]
+    yield lambda: xinfo_full_of(200_000 if short else 1_000_000)
+    for fsync in (None, "everysec"):
+        yield lambda fsync=fsync: xadd_of(100 if short else 500, fsync)  # type: ignore[misc]
+
+
+# --- measuring ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def connection(store: Store) -> Iterator[socket.socket]:
+    """A client's socket that waits for a slow server."""
+    address = (store.host, store.port)
+    with closing(socket.create_connection(address, timeout=TIMEOUT_SECONDS)) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield client
+
+
+def measure(subject: Subject, kind: Kind) -> Measured:
+    """One measurement with a server of its own."""
+    words = durability(subject.fsync, peer=kind.peer is not None)
+    with running(kind, *words) as store, connection(store) as client:
+        subject.prepare(store)
+        pings = Pings(store)
+        began = time.perf_counter()
+        subject.run(client)
+        total = time.perf_counter() - began
+        time.sleep(0.2)  # what the command leaves to be done afterwards holds others up as well
+        return Measured(1000 * pings.stop(), 1000 * total, store.peak_bytes() / MIB)
+
+
+def row_of(subject: Subject, rounds: int) -> StallRow:
+    """Both stores in turn."""
+    row = StallRow(subject.name)
+    for _ in range(rounds):
+        for kind in WITH_REDIS:
+            row.of.setdefault(kind.name, []).append(measure(subject, kind))
+    return row
+
+
+def judge(makers: Iterable[Callable[[], Subject]], rounds: int) -> list[StallRow]:
+    """The rows; one that fails is measured again, and the second figures count."""
+    rows: list[StallRow] = []
+    for make in makers:
+        subject = make()
+        row = row_of(subject, rounds)
+        if not row.passes():
+            row = row_of(subject, rounds + 2)
+            row.note = "measured twice"
+        rows.append(row)
+        print(row.sentence(), flush=True)
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure and print; 0 when all rows pass, 1 when one does not, 2 when Redis is missing."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stalls", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="smaller commands, for make slice")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rows", action="append", metavar="TEXT", help="rows with TEXT in them")
+    options = parser.parse_args(words)
+    if not all(kind.available() for kind in WITH_REDIS):
+        print(f"{REDIS} is missing (make peers): nothing to judge against", file=sys.stderr)
+        return 2
+    os.sched_setaffinity(0, {cores()[1]})
+    print(f"Stall of other clients while one command runs; headwater {build_kind()}")
+    chosen = [
+        make
+        for make in subjects(short=options.short)
+        if not options.rows or any(text in make().name for text in options.rows)
+    ]
+    rows = judge(chosen, options.rounds)
+    print(f"{sum(row.passes() for row in rows)} of {len(rows)} pass (bound {BOUND:g} times Redis's)")
+    return 0 if rows and all(row.passes() for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

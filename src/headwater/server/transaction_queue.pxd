@@ -1,0 +1,19 @@
+cimport cython
+from headwater.commands.dispatch cimport KnownCommand
+from headwater.resp.arguments cimport Arguments
+from headwater.resp.scanner cimport Scanner
+
+cdef Py_ssize_t _POINTER_BYTES
+
+
+@cython.final
+cdef class TransactionQueue:
+    cdef public list commands
+    cdef public Py_ssize_t size
+    cdef public bint writes
+    cdef bytearray _wire
+    cdef Scanner _scanner
+
+    cpdef int add(self, KnownCommand known, Arguments arguments) except -1
+    cpdef begin(self)
+    cpdef bint next(self, Arguments arguments) except -1
