@@ -33,7 +33,7 @@ help:
 	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, half a minute; fails when dearer"
 	@echo "make bench-compare REF=HEAD~3  this commit beside another: instructions (valgrind) and time, 10 minutes"
 	@echo "make bench-docs  write docs/reference/performance.md from the newest results"
-	@echo "make bench-scale  how long one command holds the loop over a million entries"
+	@echo "make bench-scale  how long one command holds the loop over a million entries, and beside Redis"
 	@echo "make bench-spark  rows and latency of the Spark source, against its peers in the same run"
 	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
 	@echo "make install  create .venv (downloads about 650 MB with Spark)"
@@ -159,8 +159,10 @@ bench-compare: build peers
 bench-docs: build
 	$(PY) -m benchmarks.page
 
-bench-scale: build
+# ARGS are those of the first part; the second is stalls beside Redis, three minutes.
+bench-scale: build peers
 	$(PY) -m benchmarks.scale $(ARGS)
+	$(PY) -m benchmarks.stalls
 
 # Writes artifacts/bench-spark.json. ARGS='--only throughput --rows 100000' for a part.
 bench-spark: build peers

@@ -1,9 +1,10 @@
-"""``make bench-scale``, second part: what one very long command costs all others, beside Redis.
+"""``make bench-scale``, second part: how long other clients wait for one long command, beside Redis.
 
 A second connection sends one PING after another while the command is sent, runs and is answered. The
 stall is the longest that a PING took; ``total`` is the time from the first byte of the command to the
-last byte of its reply. Each measurement has its own servers, so that none pays for the memory of
-another. The ratio is that of the medians, Redis in the same run.
+last byte of its reply. Each measurement starts a new server, so that it does not reuse the memory of
+the one before. The ratio is that of the medians, Redis in the same run. Exits with 1 when a stall is
+more than `BOUND` times Redis's; a row over the bound is measured a second time before that is believed.
 """
 
 from __future__ import annotations

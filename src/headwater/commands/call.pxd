@@ -64,4 +64,6 @@ cdef class Call:
     cpdef Stream read_stream(self, bytes key)
     @cython.locals(found=Stream)
     cdef Stream _checked(self, value)
+    cpdef lookup(self, bytes key)
+    cpdef read(self, bytes key)
     cpdef Stream create_stream(self, bytes key)

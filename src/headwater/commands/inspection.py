@@ -8,8 +8,12 @@ from __future__ import annotations
 from headwater.commands.call import NO_SUCH_KEY, Call
 from headwater.commands.groups import no_group
 from headwater.commands.help import write_lines, wrong_arguments
-from headwater.engine.group import NEVER, Consumer, ConsumerGroup
-from headwater.engine.pending import NOBODY
+from headwater.commands.pending_rows import (
+    positions_by_owner,
+    write_consumer_rows,
+    write_group_rows,
+)
+from headwater.engine.group import NEVER, ConsumerGroup
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
 from headwater.model import UNKNOWN
@@ -107,7 +111,7 @@ def _entries_and_groups(reply: ReplyWriter, stream: Stream, count: int) -> None:
     reply.bulk(b"entries")
     reply.array(total)
     for span in spans:
-        reply.raw(span.wire())
+        reply.part(span.data(), span.start(), span.stop())
     reply.bulk(b"groups")
     groups = stream.sorted_groups()
     reply.array(len(groups))
@@ -134,10 +138,11 @@ def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
     reply.bulk(b"nacked-count")
     reply.integer(len(group.released))
     reply.bulk(b"pending")
-    _pending_rows(reply, group, None, count)
+    write_group_rows(reply, group, count)
     reply.bulk(b"consumers")
     consumers = group.sorted_consumers()
     reply.array(len(consumers))
+    positions = positions_by_owner(group, count)
     for consumer in consumers:
         reply.map(5)
         reply.bulk(b"name")
@@ -149,31 +154,7 @@ def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
         reply.bulk(b"pel-count")
         reply.integer(consumer.pending)
         reply.bulk(b"pending")
-        _pending_rows(reply, group, consumer, count)
-
-
-def _pending_rows(
-    reply: ReplyWriter, group: ConsumerGroup, consumer: Consumer | None, count: int
-) -> None:
-    """Pending entries by id, at most ``count`` (-1: all), of one consumer or of the whole group."""
-    pel = group.pel
-    found: list[int] = []
-    most = len(pel) if consumer is None else consumer.pending
-    most = most if count < 0 else min(most, count)
-    at = pel.seek(0, 0)
-    while at >= 0 and len(found) < most:
-        if consumer is None or pel.owner(at) == consumer.cid:
-            found.append(at)
-        at = pel.after(at)
-    reply.array(len(found))
-    for at in found:
-        reply.array(4 if consumer is None else 3)
-        reply.id(*pel.id(at))
-        if consumer is None:
-            owner = group.consumer_of(at)
-            reply.bulk(b"" if owner is None else owner.name)
-        reply.integer(0 if pel.owner(at) == NOBODY else pel.time(at))
-        reply.integer(pel.delivery_count(at))
+        write_consumer_rows(reply, group, positions.get(consumer.cid))
 
 
 def xinfo_groups(call: Call) -> None:

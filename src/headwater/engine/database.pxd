@@ -21,5 +21,7 @@ cdef class Database:
     cdef public dict watched
 
     cpdef lookup(self, bytes key, long long now_ms)
+    cpdef use(self, bytes key, long long now_ms)
+    cpdef set_string(self, bytes key, bytes value)
     cpdef signal(self, bytes key)
     cpdef touch(self, bytes key)

@@ -171,9 +171,17 @@ class Database:
 
     def set_string(self, key: bytes, value: bytes) -> None:
         """``value`` at ``key``, over whatever was there."""
-        new = key not in self.values
-        self._drop(key)
-        self._place(key, value, new=new)
+        old = self.values.get(key)
+        if isinstance(old, bytes):
+            # The key keeps its place among the others.
+            self.values[key] = value
+            self.expiries.pop(key, None)
+            self.used.pop(key, None)
+            self.touch(key)
+        else:
+            new = old is None
+            self._drop(key)
+            self._place(key, value, new=new)
         self.keyspace.facts.string_set(self.index, key, value)
         self.signal(key)
 

@@ -50,7 +50,15 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_part, put_i64, put_u8, put_u32, put_u64, put_words
+    from headwater.memory import (
+        append_bytes,
+        append_part,
+        put_i64,
+        put_u8,
+        put_u32,
+        put_u64,
+        put_words,
+    )
 
 ID_BYTES = 16
 HEADROOM = 96
@@ -108,8 +116,13 @@ class FactBuffer:
 
     def string_set(self, db: int, key: bytes, value: bytes) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x11, db)
-            self._texts((key, value))
+            data = self.data
+            put_u8(data, 0x11)
+            put_u8(data, db)
+            put_u32(data, len(key))
+            append_bytes(data, key)
+            put_u32(data, len(value))
+            append_bytes(data, value)
 
     def hash_set(self, db: int, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         if not self.muted:

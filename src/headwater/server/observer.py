@@ -22,7 +22,7 @@ from headwater.resp.arguments import Arguments
 from headwater.server.latency import COMMAND, FAST_COMMAND, Collections, Histogram, LatencyMonitor
 from headwater.server.monitors import Monitors
 from headwater.server.redaction import shown_values
-from headwater.server.slowlog import OFF, SlowLog
+from headwater.server.slowlog import OFF, SlowLog, cut_values, first_values
 
 if TYPE_CHECKING:
     from headwater.server.config import Config
@@ -114,10 +114,10 @@ class Observer:
         microseconds = nanoseconds // 1000
         if microseconds >= slowlog.threshold_us != OFF and "skip_slowlog" not in row.flags:
             address, client_name = session.address.encode(), session.name
-            values = shown_values(name, arguments)
+            values = cut_values(shown_values(name, first_values(arguments)), arguments.count)
             slowlog.add(now_ms // 1000, microseconds, values, address, client_name)
         if self.monitors and session.blocked is None:
-            self.monitors.feed(session, row, shown_values(name, arguments), now_ms)
+            self.monitors.feed(session, row, shown_values(name, arguments.values()), now_ms)
 
     def failed(
         self,
@@ -140,7 +140,7 @@ class Observer:
         """A command waits: it is counted when it ends, and shown when it begins."""
         session.spent_ns = nanoseconds
         if self.monitors and session.blocked is None:
-            values = shown_values(name, arguments)
+            values = shown_values(name, arguments.values())
             self.monitors.feed(session, row_of(name), values, session.call.now_ms)
 
     def rejected(self, arguments: Arguments, error: CommandError) -> None:

@@ -6,7 +6,6 @@ values of secret settings behind ``(redacted)``.
 
 from __future__ import annotations
 
-from headwater.resp.arguments import Arguments
 from headwater.server.settings import SETTINGS
 
 HIDDEN = b"(redacted)"
@@ -18,13 +17,13 @@ _WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSE
 """From which argument on nothing is shown."""
 
 
-def shown_values(name: bytes, arguments: Arguments) -> list[bytes]:
+def shown_values(name: bytes, values: list[bytes]) -> list[bytes]:
     """The arguments of the command ``name`` (``CONFIG|SET``), with `HIDDEN` for what is secret.
+    ``values`` are its first arguments, or all.
 
-    >>> shown_values(b"AUTH", Arguments.of(b"auth", b"bob", b"secret"))
+    >>> shown_values(b"AUTH", [b"auth", b"bob", b"secret"])
     [b'auth', b'(redacted)', b'(redacted)']
     """
-    values = arguments.values()
     first = _WHOLLY_HIDDEN.get(name)
     if first is not None:
         return [*values[:first], *(HIDDEN for _ in values[first:])]

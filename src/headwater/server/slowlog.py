@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from headwater.resp.arguments import Arguments
+
 MAX_ARGUMENTS = 32
 MAX_ARGUMENT_BYTES = 128
 
@@ -16,7 +18,7 @@ OFF = -1
 
 
 class SlowEntry(NamedTuple):
-    """One command: its number, Unix time in seconds, duration, arguments cut to what is kept."""
+    """One command: its number, Unix time in seconds, duration, arguments cut by `cut_values`."""
 
     number: int
     time: int
@@ -48,7 +50,7 @@ class SlowLog:
         self, time: int, duration_us: int, values: list[bytes], address: bytes, client_name: bytes
     ) -> None:
         """Keep a command; numbers go on after `clear`."""
-        entry = SlowEntry(self._next, time, duration_us, _cut(values), address, client_name)
+        entry = SlowEntry(self._next, time, duration_us, values, address, client_name)
         self._entries.appendleft(entry)
         self._next += 1
         self.trim()
@@ -67,14 +69,28 @@ class SlowLog:
         self._entries.clear()
 
 
-def _cut(values: list[bytes]) -> list[bytes]:
-    kept = values
-    if len(values) > MAX_ARGUMENTS:
-        left = len(values) - MAX_ARGUMENTS + 1
-        kept = [*values[: MAX_ARGUMENTS - 1], b"... (%d more arguments)" % left]
-    return [_cut_one(value) for value in kept]
+def first_values(arguments: Arguments) -> list[bytes]:
+    """The arguments that an entry shows, each cut to what it shows. The rest is not copied: it may
+    be hundreds of megabytes.
+
+    >>> first_values(Arguments.of(b"SET", b"k", b"v" * 130))[2][-20:]
+    b'vv... (2 more bytes)'
+    """
+    return [_first_bytes(arguments, index) for index in range(min(arguments.count, MAX_ARGUMENTS))]
 
 
-def _cut_one(value: bytes) -> bytes:
-    more = len(value) - MAX_ARGUMENT_BYTES
-    return value if more <= 0 else value[:MAX_ARGUMENT_BYTES] + b"... (%d more bytes)" % more
+def _first_bytes(arguments: Arguments, index: int) -> bytes:
+    start, end = arguments.starts[index], arguments.ends[index]
+    more = end - start - MAX_ARGUMENT_BYTES
+    if more <= 0:
+        return arguments.bytes(index)
+    shown = bytes(arguments.buffer[start : start + MAX_ARGUMENT_BYTES])
+    return shown + b"... (%d more bytes)" % more
+
+
+def cut_values(values: list[bytes], count: int) -> list[bytes]:
+    """``values``, the first of ``count`` arguments, with the number of those that are left out."""
+    if count <= MAX_ARGUMENTS:
+        return values
+    left = count - MAX_ARGUMENTS + 1
+    return [*values[: MAX_ARGUMENTS - 1], b"... (%d more arguments)" % left]

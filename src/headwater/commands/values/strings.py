@@ -10,7 +10,7 @@ from headwater.commands.events import GENERIC, STRING
 from headwater.commands.expiry import let_expire, let_live, moment
 from headwater.commands.keys import clear_expired, delete_key
 from headwater.commands.moving import notify_overwritten
-from headwater.commands.values.typed import changed, prepare, reading, writing
+from headwater.commands.values.typed import changed, prepare_text, reading, writing
 from headwater.engine.database import Value
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
@@ -74,6 +74,9 @@ def set_string(call: Call) -> None:
     """SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → OK, the old value (GET), or
     nil when the condition fails."""
     arguments, reply = call.arguments, call.reply
+    if arguments.count == 3:
+        _set_plainly(call)
+        return
     options = _Options(arguments, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"))
     at_ms = options.at_ms(arguments, call.now_ms, "set")
     key, value = arguments.bytes(1), arguments.bytes(2)
@@ -85,8 +88,8 @@ def set_string(call: Call) -> None:
     if not refused:
         keeps = b"KEEPTTL" in options.words and current is not None
         kept = call.db.expiries.get(key) if keeps else None
-        prepare(call, key, [value])
-        _put(call, key, value, current, at_ms=at_ms, kept_ms=kept)
+        prepare_text(call, key, value)
+        _put(call, key, value, current, at_ms, kept)
     if b"GET" in options.words:
         call.reply.bulk_or_nil(old)
     elif refused:
@@ -95,19 +98,28 @@ def set_string(call: Call) -> None:
         reply.ok()
 
 
+def _set_plainly(call: Call) -> None:
+    """SET without options."""
+    key, value = call.key(1), call.arguments.bytes(2)
+    current = call.lookup(key)
+    prepare_text(call, key, value)
+    _put(call, key, value, current, None, None)
+    call.reply.ok()
+
+
 def _put(
     call: Call,
     key: bytes,
     value: bytes,
     current: Value | None,
-    *,
-    at_ms: int | None = None,
-    kept_ms: int | None = None,
+    at_ms: int | None,
+    kept_ms: int | None,
 ) -> None:
     """SET, once it is decided and admitted: a new time to end, or the one that is kept."""
     _replace(call, key, value, at_ms if at_ms is not None else kept_ms)
     call.modified(key)
-    notify_overwritten(call, key, current, value)
+    if current is not None and call.keyspace.notified:
+        notify_overwritten(call, key, current, value)
     call.notify(STRING, b"set", key)
     if at_ms is not None:
         call.notify(GENERIC, b"expire", key)
@@ -135,8 +147,8 @@ def _set_with_time(call: Call, unit_ms: int, command: str) -> None:
     at_ms = _end(arguments, 2, unit_ms, False, call.now_ms, command)
     key, value = arguments.bytes(1), arguments.bytes(3)
     current = call.lookup(key)
-    prepare(call, key, [value])
-    _put(call, key, value, current, at_ms=at_ms)
+    prepare_text(call, key, value)
+    _put(call, key, value, current, at_ms, None)
     call.reply.ok()
 
 
@@ -145,8 +157,8 @@ def setnx(call: Call) -> None:
     key, value = call.arguments.bytes(1), call.arguments.bytes(2)
     missing = call.lookup(key) is None
     if missing:
-        prepare(call, key, [value])
-        _put(call, key, value, None)
+        prepare_text(call, key, value)
+        _put(call, key, value, None, None, None)
     call.reply.integer(int(missing))
 
 
@@ -219,7 +231,7 @@ def _set_all(call: Call, pairs: list[tuple[bytes, bytes]]) -> None:
     for key, value in pairs:
         current = call.lookup(key)
         clear_expired(call, key)
-        _put(call, key, value, current)
+        _put(call, key, value, current, None, None)
 
 
 def append(call: Call) -> None:
@@ -236,7 +248,7 @@ def append(call: Call) -> None:
 def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
     """Give a string another value; the time at which it ends stays."""
     at_ms = call.db.expiries.get(key) if call.db.lookup(key, call.now_ms) is not None else None
-    prepare(call, key, [value])
+    prepare_text(call, key, value)
     _replace(call, key, value, at_ms)
     changed(call, key, STRING, event, 1)
 

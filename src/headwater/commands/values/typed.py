@@ -36,8 +36,21 @@ def _checked(value: Value | None, kind: type[T]) -> T | None:
 
 def prepare(call: Call, key: bytes, texts: list[bytes]) -> None:
     """Ask for room for a fact of ``key`` and ``texts``, and clear the key if its time has come."""
-    call.admit(3 * HEADROOM + 3 * len(key) + sum(len(text) + TEXT_BYTES for text in texts))
-    clear_expired(call, key)
+    size = 0
+    for text in texts:
+        size += len(text) + TEXT_BYTES
+    _prepare(call, key, size)
+
+
+def prepare_text(call: Call, key: bytes, text: bytes) -> None:
+    """The same for one text."""
+    _prepare(call, key, len(text) + TEXT_BYTES)
+
+
+def _prepare(call: Call, key: bytes, size: int) -> None:
+    call.admit(3 * HEADROOM + 3 * len(key) + size)
+    if call.db.expiries:  # without them no key is over
+        clear_expired(call, key)
 
 
 def changed(call: Call, key: bytes, kind: int, event: bytes, changes: int) -> None:

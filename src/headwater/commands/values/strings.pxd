@@ -1,0 +1,20 @@
+cimport cython
+from headwater.commands.call cimport Call
+from headwater.commands.values.typed cimport changed, prepare_text, reading, writing
+from headwater.resp.arguments cimport Arguments
+from headwater.resp.replies cimport ReplyWriter
+
+
+@cython.locals(arguments=Arguments, reply=ReplyWriter)
+cpdef set_string(Call call)
+
+@cython.locals(key=bytes, value=bytes)
+cdef _set_plainly(Call call)
+
+cdef _put(Call call, bytes key, bytes value, current, at_ms, kept_ms)
+
+cdef _replace(Call call, bytes key, bytes value, at_ms)
+
+cpdef get(Call call)
+
+cpdef change_string(Call call, bytes key, bytes value, bytes event)

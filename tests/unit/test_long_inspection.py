@@ -1,0 +1,82 @@
+"""XINFO STREAM FULL over many pending entries, against a reply that is built entry by entry."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Reply
+
+CONSUMERS = 40
+
+
+def as_map(reply: Reply) -> dict[bytes, Reply]:
+    """A flat array of names and values as a dict."""
+    assert isinstance(reply, list)
+    return dict(zip(reply[0::2], reply[1::2], strict=True))  # type: ignore[arg-type]
+
+
+def scattered(entries: int, *, seed: int) -> LocalClient:
+    """A client of a store with one group, whose pending entries were dealt to consumers at random,
+    some released and some acknowledged."""
+    draw = random.Random(seed)
+    client = LocalStore(journaled=False).client()
+    for number in range(1, entries + 1):
+        client("XADD", "s", f"{number}-0", "n", number)
+    client("XGROUP", "CREATE", "s", "g", 0)
+    for _ in range(entries):
+        client("XREADGROUP", "GROUP", "g", f"c{draw.randrange(CONSUMERS)}", "COUNT", 1, "STREAMS", "s", ">")
+    for number in draw.sample(range(1, entries + 1), entries // 10):
+        client("XACK", "s", "g", f"{number}-0")
+    for number in draw.sample(range(1, entries + 1), entries // 10):
+        client("XNACK", "s", "g", "FAIL", "IDS", 1, f"{number}-0")
+    return client
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 100_000])
+def test_full_shows_each_pending_entry_under_its_consumer(count: int) -> None:
+    # Given pending entries of many consumers, dealt at random
+    client = scattered(2000, seed=count)
+
+    # When the whole stream is shown
+    found = as_map(client("XINFO", "STREAM", "s", "FULL", "COUNT", count))
+    groups = found[b"groups"]
+    assert isinstance(groups, list)
+    group = as_map(groups[0])
+
+    # Then the group's rows are those of XPENDING, with nobody's name on what was released
+    most = count or 100_000
+    pending = client("XPENDING", "s", "g", "-", "+", 100_000)
+    assert isinstance(pending, list)
+    rows = group[b"pending"]
+    assert isinstance(rows, list)
+    assert [(row[0], row[1], row[3]) for row in rows] == [  # type: ignore[index]
+        (row[0], row[1], row[3]) for row in pending[:most]  # type: ignore[index]
+    ]
+
+    # And each consumer's rows are its own, in order, up to the count
+    consumers = group[b"consumers"]
+    assert isinstance(consumers, list)
+    assert len(consumers) == CONSUMERS
+    for one in map(as_map, consumers):
+        own = [row[0] for row in pending if row[1] == one[b"name"]]  # type: ignore[index]
+        shown = one[b"pending"]
+        assert isinstance(shown, list)
+        assert [row[0] for row in shown] == own[:most]  # type: ignore[index]
+        assert one[b"pel-count"] == len(own)
+
+
+def test_full_shows_every_entry_once_however_many_blocks_hold_them() -> None:
+    # Given a stream of many blocks with holes
+    client = LocalStore(journaled=False).client()
+    for number in range(1, 5001):
+        client("XADD", "s", f"{number}-0", "n", "x" * 50)
+    client("XDEL", "s", *(f"{number}-0" for number in range(3, 5000, 7)))
+
+    # When it is shown in full
+    found = as_map(client("XINFO", "STREAM", "s", "FULL", "COUNT", 0))
+
+    # Then its entries are those of XRANGE
+    assert found[b"entries"] == client("XRANGE", "s", "-", "+")

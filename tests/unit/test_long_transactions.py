@@ -1,0 +1,189 @@
+"""A transaction of many commands: what it keeps, what it costs, what its commands see."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from headwater.commands.dispatch import find_command
+from headwater.resp.arguments import Arguments
+from headwater.resp.scanner import Scanner
+from headwater.server.transaction_queue import TransactionQueue
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Failure, Nil, Simple
+
+MANY = 20_000
+
+
+def scanned(wire: bytes) -> Arguments:
+    """The one request in ``wire``."""
+    scanner, arguments = Scanner(), Arguments()
+    scanner.feed(wire)
+    assert scanner.next(arguments)
+    return arguments
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nv\r\nv\n\r\n",
+        b"SET k 'v v'\r\n",  # inline
+        b"*3\r\n$3\r\nSET\r\n$1\rXk\r\n$1\r\nvXX",  # not canonical
+        b"*4\r\n$4\r\nMSET\r\n$1\r\nk\r\n$300\r\n" + b"v" * 300 + b"\r\n$0\r\n\r\n",
+    ],
+)
+def test_a_queued_request_comes_back_as_it_was_sent(wire: bytes) -> None:
+    # Given a request, however its client has spelled it
+    arguments = scanned(wire)
+    expected = arguments.values()
+    queue = TransactionQueue()
+
+    # When it is queued twice and the buffer that it came in is used again
+    for _ in range(2):
+        queue.add(find_command(arguments), arguments)
+    arguments.buffer[:] = b"?" * len(arguments.buffer)
+
+    # Then both come back, and nothing else
+    queue.begin()
+    again = Arguments()
+    for _ in range(2):
+        assert queue.next(again)
+        assert again.values() == expected
+    assert not queue.next(again)
+
+
+def test_a_queued_command_needs_no_object_of_its_own() -> None:
+    # Given a transaction
+    client = LocalStore(journaled=False).client()
+    client("MULTI")
+    client("SET", "k", "v")
+    gc.collect()
+    before = len(gc.get_objects())
+
+    # When many commands are queued
+    for _ in range(MANY):
+        client("SET", "k", "v")
+
+    # Then there are no more objects than before
+    assert len(gc.get_objects()) < before + 100
+
+
+def test_what_is_queued_counts_as_input_and_as_memory_until_it_ran() -> None:
+    # Given a transaction of commands of a kilobyte
+    client = LocalStore(journaled=False).client()
+    session = client.session
+    client("MULTI")
+    for _ in range(1000):
+        client("SET", "k", b"v" * 1000)
+
+    # Then all their bytes are counted
+    assert 1_000_000 < session.input_bytes() < 1_100_000
+    assert session.memory_bytes() > 1_000_000
+
+    # When they have run
+    client("EXEC")
+
+    # Then nothing is
+    assert session.input_bytes() == 0
+
+
+def test_each_command_of_a_transaction_has_its_reply_or_its_error_in_its_place() -> None:
+    # Given a transaction whose commands succeed and fail in turn
+    client = LocalStore().client()
+    client("MULTI")
+    for number in range(MANY // 4):
+        client("XADD", "s", f"{number + 1}-0", "n", number)
+        client("XADD", "s", f"{number + 1}-0", "n", number)
+        client("INCR", "s")
+        client("BLPOP", "nothing", 0)
+
+    # When it runs
+    replies = client("EXEC")
+
+    # Then the replies stand in order
+    assert isinstance(replies, list)
+    assert len(replies) == MANY
+    for number in range(MANY // 4):
+        added, small, wrong, waited = replies[4 * number : 4 * number + 4]
+        assert added == b"%d-0" % (number + 1)
+        assert isinstance(small, Failure)
+        assert b"equal or smaller" in small.text
+        assert isinstance(wrong, Failure)
+        assert b"WRONGTYPE" in wrong.text
+        assert waited is Nil.ARRAY
+
+
+def test_commands_of_a_transaction_are_counted_one_by_one() -> None:
+    # Given a store that has counted nothing
+    store = LocalStore(journaled=False)
+    client = store.client()
+
+    # When a transaction of two kinds of commands runs
+    client("MULTI")
+    for _ in range(1000):
+        client("SET", "k", "v")
+        client("LPUSH", "k", "v")
+    client("EXEC")
+
+    # Then INFO has each of them, and each failure
+    observed = store.node.observer.commands
+    assert observed[b"SET"].calls == 1000
+    assert (observed[b"LPUSH"].calls, observed[b"LPUSH"].failed) == (1000, 1000)
+    assert observed[b"EXEC"].calls == 1
+
+
+def test_a_right_that_goes_within_a_transaction_is_gone_for_what_follows() -> None:
+    # Given a user who may do everything
+    store = LocalStore(journaled=False)
+    client = store.client(kind="tcp")
+    admin = store.client()
+    admin("ACL", "SETUSER", "alice", "on", ">secret", "~*", "&*", "+@all")
+    client("AUTH", "alice", "secret")
+
+    # When a transaction takes a right from that user in its middle
+    client("MULTI")
+    client("SET", "k", "1")
+    client("ACL", "SETUSER", "alice", "-set")
+    client("SET", "k", "2")
+    replies = client("EXEC")
+
+    # Then what stands behind it is refused, in its place
+    assert isinstance(replies, list)
+    assert replies[:2] == [Simple(b"OK"), Simple(b"OK")]
+    refused = replies[2]
+    assert isinstance(refused, Failure)
+    assert refused.text.startswith(b"NOPERM")
+    assert admin("GET", "k") == b"1"
+
+
+def test_a_transaction_is_one_record_group_however_long() -> None:
+    # Given a journaled store
+    store = LocalStore()
+    client = store.client()
+
+    # When a long transaction runs
+    client("MULTI")
+    for number in range(1000):
+        client("XADD", "s", f"{number + 1}-0", "n", number)
+    client("EXEC")
+
+    # Then the journal has one group, and a restart the whole
+    assert len(store.facts()) == 1
+    store.crash()
+    assert store.client()("XLEN", "s") == 1000
+
+
+def test_a_string_that_is_overwritten_keeps_its_place_among_the_keys() -> None:
+    # Given three keys
+    client = LocalStore(journaled=False).client()
+    for name in "abc":
+        client("SET", name, 1)
+
+    # When the first is set again, and again with another type in between
+    client("SET", "a", 2)
+
+    # Then a scan that goes key by key finds it where it was
+    assert client("SCAN", 0, "COUNT", 1) != client("SCAN", 0, "COUNT", 3)
+    assert client("SCAN", 0, "COUNT", 3)[1] == [b"a", b"b", b"c"]  # type: ignore[index]
+    assert client("GET", "a") == b"2"
