@@ -144,6 +144,12 @@ MAX_RESTORED_BYTES = 1024 * 1024 * 1024
 """Most bytes that RESTORE makes of one payload, of which compressed strings and field names that are
 written once make many. Half of `MAX_RECORD_GROUP_BYTES`, because it becomes one record group."""
 
+LARGE_VALUE_PARTS = 1000
+LARGE_VALUE_BYTES = 256 * 1024
+LARGE_PAYLOAD_BYTES = 16 * 1024
+"""Values of so many entries, members or bytes, and payloads of so many bytes, which may be compressed,
+are dumped and restored off the loop: what is smaller takes a millisecond or two at most."""
+
 REFUSED_RECHECK_MS = 1000
 """How long a blocked client that could be served waits on while the journal has no room for it."""
 

@@ -312,6 +312,12 @@ def offset_at(offsets: array[int], at: int) -> int:
     return offsets[at]
 
 
+def set_offset(offsets: array[int], at: int, value: int) -> None:
+    """Overwrite the offset number ``at``, which is there."""
+    assert 0 <= at < len(offsets)
+    offsets[at] = value
+
+
 def push_offset(offsets: array[int], value: int) -> None:
     """Add an offset."""
     offsets.append(value)

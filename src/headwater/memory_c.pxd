@@ -507,6 +507,13 @@ cdef inline u32 offset_at(array.array offsets, Py_ssize_t at) except? 0:
     return offsets.data.as_uints[at]
 
 
+cdef inline int set_offset(array.array offsets, Py_ssize_t at, u32 value) except -1:
+    if not 0 <= at < len(offsets):
+        beyond(b"beyond the offsets")
+    offsets.data.as_uints[at] = value
+    return 0
+
+
 cdef inline int push_offset(array.array offsets, u32 value) except -1:
     cdef Py_ssize_t size = len(offsets)
     array.resize_smart(offsets, size + 1)

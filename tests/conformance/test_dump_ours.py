@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.rdb.payload import wrap
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil, Reply, Simple
 from tests.unit.rdb import old_payloads as old
+from tests.unit.rdb.old_payloads import sealed
 
 OK = Simple(b"OK")
 BAD_FORMAT = Failure(b"ERR Bad data format")
@@ -183,7 +183,7 @@ def test_streams_of_every_version_are_read(
     )
 
     # When it is restored
-    assert client("RESTORE", "s", 0, wrap(body, version=9)) == OK
+    assert client("RESTORE", "s", 0, sealed(body, 9)) == OK
 
     # Then all is there that it said, and what it did not say is what Redis takes for it
     assert broken_invariants(store.node.keyspace) == []
@@ -289,7 +289,7 @@ def test_a_refused_payload_changes_nothing(store: LocalStore, client: LocalClien
     facts = store.facts()
 
     # When it is restored over the key
-    assert client("RESTORE", "k", 0, wrap(payload[:-14], version=10), "REPLACE") == BAD_FORMAT
+    assert client("RESTORE", "k", 0, sealed(payload[:-14]), "REPLACE") == BAD_FORMAT
 
     # Then the key and its time are there, nobody hears of anything, and nothing was written
     assert client("GET", "k") == b"old"
@@ -359,8 +359,8 @@ def test_a_payload_that_would_be_too_large_here_is_refused(
     large = old.stream(19, [old.node(entries)], 99, (5, 99), added=99)
 
     # Then so much of it is restored, and no more
-    assert client("RESTORE", "s", 0, wrap(small, version=10)) == OK
-    assert client("RESTORE", "t", 0, wrap(large, version=10)) == BAD_FORMAT
+    assert client("RESTORE", "s", 0, sealed(small)) == OK
+    assert client("RESTORE", "t", 0, sealed(large)) == BAD_FORMAT
     assert client("EXISTS", "t") == 0
 
 

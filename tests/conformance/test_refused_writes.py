@@ -10,10 +10,10 @@ import pytest
 from headwater.commands.dispatch import FUNCTIONS
 from headwater.commands.table import COMMANDS
 from headwater.engine.check import broken_invariants
-from headwater.rdb.payload import wrap
 from headwater.testing.node import LocalClient, LocalStore, Word
 from headwater.testing.replies import Failure, Simple
 from tests.property.state import picture
+from tests.unit.rdb.old_payloads import sealed
 
 WRITES = """
 XADD s 9-9 a b
@@ -105,7 +105,7 @@ FLUSHDB
 FLUSHALL
 """.strip().splitlines()
 
-DUMPED = wrap(b"\x00\x01x", version=10)
+DUMPED = sealed(b"\x00\x01x")
 """What stands for DUMPED in a line: the payload of a string."""
 
 NOTHING_TO_WRITE = """

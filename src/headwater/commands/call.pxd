@@ -47,6 +47,7 @@ cdef class Call:
     cdef public long long now_ms
     cdef public ReplyWriter reply
     cdef public bint may_block
+    cdef public bint offloads
     cdef public object admission
     cdef public StreamSettings settings
     cdef public object draw

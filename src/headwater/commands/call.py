@@ -153,6 +153,8 @@ class Call:
         self.now_ms = 0
         self.reply = reply
         self.may_block = True
+        self.offloads = False
+        """Whether its client can wait for a job (jobs.py)."""
         self.admission: Admission = always_admitted
         self.settings = StreamSettings()
         self.draw: Draw = always_first

@@ -27,11 +27,13 @@ from headwater.commands import (
     ownership,
     pending,
     reading,
+    restoring,
     scanning,
     settling,
     trimming,
 )
 from headwater.commands.call import Call, Missing, Wait, shown
+from headwater.commands.jobs import Job
 from headwater.commands.table import COMMANDS, CommandRow
 from headwater.commands.values import counters, hashes, lists, sets, strings
 from headwater.errors import CommandError
@@ -48,7 +50,7 @@ else:
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import is_part, word_at
 
-Command = Callable[[Call], Wait | Missing | None]
+Command = Callable[[Call], Wait | Missing | Job | None]
 
 FUNCTIONS: dict[bytes, Command] = {
     b"XADD": addition.xadd,
@@ -94,7 +96,7 @@ FUNCTIONS: dict[bytes, Command] = {
     b"COPY": moving.copy,
     b"MOVE": moving.move,
     b"DUMP": dumping.dump,
-    b"RESTORE": dumping.restore,
+    b"RESTORE": restoring.restore,
     b"DBSIZE": databases.dbsize,
     b"SWAPDB": databases.swapdb,
     b"FLUSHDB": databases.flushdb,

@@ -1,4 +1,4 @@
-"""A stream as DUMP and RESTORE see it: from the engine to an image, and back by ordinary mutators.
+"""A stream as DUMP and RESTORE see it: from a snapshot to an image, and back by ordinary mutators.
 
 Rule 1. Nodes of an image are Redis's nodes (engine/nodes.py). A restored stream has the nodes of its
         payload, with the first ids, counts and sizes that Redis would show.
@@ -6,21 +6,26 @@ Rule 2. What a restored stream refers to and does not have, pending entries that
         deleted, is known to it as gone (engine/stream.py, rule 4).
 Rule 3. Owned entries are given their owners in the order of their delivery times, so that the order
         of deliveries grows at its end however they lie among each other.
+Rule 4. All of it goes in steps (headwater/steps.py): the thread that does them lets the loop run
+        between two.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Collection, Iterator
+
 from headwater.commands.call import Call
+from headwater.engine.entry_block import take_fields
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import elements
-from headwater.engine.pending import NOBODY, NOWHERE
+from headwater.engine.snapshot import GroupSnapshot, StreamSnapshot, ids_of
 from headwater.engine.stream import Stream
-from headwater.memory import cut
-from headwater.model import flat_words
+from headwater.rdb import pending as columns
 from headwater.rdb.image import (
+    NOBODY,
     ConsumerImage,
-    EntryImage,
     GroupImage,
     IdempotencyImage,
     NodeImage,
@@ -28,110 +33,116 @@ from headwater.rdb.image import (
     ProducerImage,
     StreamImage,
 )
+from headwater.steps import Steps
 
 ID = tuple[int, int]
 
 _RECORD_BYTES = 32
 """A pending entry in a fact (engine/facts.py, owned)."""
 
+_ENTRIES_AT_ONCE = 512
+_PENDING_AT_ONCE = 1024
+"""Entries of one step, some 0.5 ms."""
+
+_SORTED_AT_ONCE = 8192
+"""Pending entries that are sorted in one step where their times do not rise."""
+
 
 # --- from the engine ------------------------------------------------------------------------------
 
 
-def image_of(stream: Stream) -> StreamImage:
-    """All that ``stream`` is."""
-    known = stream.idempotency
+def image_of(stream: StreamSnapshot) -> Steps[StreamImage]:
+    """All that the stream was."""
+    groups = [GroupImage(one.name, one.last_id, one.entries_read) for one in stream.groups]
+    for image, group in zip(groups, stream.groups, strict=True):
+        yield from _fill_group(image, group)
+    duration_s, maxsize, added, duplicates = stream.idempotency
+    producers = [ProducerImage(pid, iids) for pid, iids in stream.producers]
     return StreamImage(
-        _nodes(stream),
+        _Nodes(stream),
+        stream.length,
+        stream.first_id,
         stream.last_id,
         stream.max_deleted_id,
         stream.entries_added,
-        [_group(group) for group in stream.sorted_groups()],
-        IdempotencyImage(
-            known.duration_s,
-            known.maxsize,
-            [ProducerImage(pid, iids) for pid, iids in known.contents()],
-            known.added,
-            known.duplicates,
-        ),
+        groups,
+        IdempotencyImage(duration_s, maxsize, producers, added, duplicates),
     )
 
 
-def _nodes(stream: Stream) -> list[NodeImage]:
-    """The nodes with their live entries. A node that was opened by an entry that is gone begins with
-    what is known of it, its id and field names."""
-    found: list[NodeImage] = []
-    nodes, log = stream.nodes, stream.log
-    for number in range(len(nodes)):
-        first = nodes.first(number)
-        entries: list[EntryImage] = []
-        spans, _ = log.spans(first, nodes.last(number))
-        for span in spans:
-            block, data = span.block, span.data()
-            for at, entry_id in enumerate(span.ids(), span.first):
-                wire = cut(data, block.start(at), block.start(at + 1))
-                entries.append(EntryImage(entry_id, tuple(elements(_fields(wire, entry_id)))))
-        if not entries or entries[0].id != first:
-            names = elements(nodes.names_of(number))
-            opened = tuple(part for name in names for part in (name, b""))
-            entries.insert(0, EntryImage(first, opened, live=False))
-        found.append(NodeImage(first, entries))
-    return found
+class _Nodes(Collection[NodeImage]):
+    """The nodes with their live entries, each made when it is asked for, once. A node that was opened
+    by an entry that is gone begins with what is known of it, its id and field names."""
+
+    def __init__(self, stream: StreamSnapshot) -> None:
+        self._stream = stream
+
+    def __len__(self) -> int:
+        return len(self._stream.nodes)
+
+    def __contains__(self, node: object) -> bool:
+        return any(one == node for one in self)
+
+    def __iter__(self) -> Iterator[NodeImage]:
+        number, image = 0, None
+        for node, block, first, end in self._stream.live_runs():
+            while image is None or number < node:
+                if image is not None:
+                    number += 1
+                    yield self._begun(image, number - 1)
+                image = NodeImage(self._stream.nodes.first(number))
+            ids = ids_of(block, first, end)
+            if not image.dead and (ids[0], ids[1]) != image.first:
+                self._begin(image, number)
+            image.ids += ids
+            take_fields(block.data, block.offsets, first, end, image.wire, image.ends, image.pairs)
+            image.dead += bytes(end - first)
+        while number < len(self):
+            if image is None:
+                image = NodeImage(self._stream.nodes.first(number))
+            yield self._begun(image, number)
+            number, image = number + 1, None
+
+    def _begun(self, image: NodeImage, number: int) -> NodeImage:
+        """The node with an entry at least."""
+        if not image.dead:
+            self._begin(image, number)
+        return image
+
+    def _begin(self, image: NodeImage, number: int) -> None:
+        """The entry that opened the node is gone."""
+        names = elements(self._stream.nodes.names_of(number))
+        image.wire += b"".join([b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name) for name in names])
+        image.ids.extend(image.first)
+        image.ends.append(len(image.wire))
+        image.pairs.append(len(names))
+        image.dead.append(1)
 
 
-def _fields(wire: bytes, entry_id: ID) -> bytes:
-    """The part of an entry's reply behind its id and the number of its fields (entry_log.py)."""
-    name = b"%d-%d" % entry_id
-    header = len(b"*2\r\n$%d\r\n%b\r\n*" % (len(name), name))
-    return wire[wire.index(b"\n", header) + 1 :]
-
-
-def _group(group: ConsumerGroup) -> GroupImage:
-    pel = group.pel
-    pending: list[PendingImage] = []
-    owned: dict[int, list[ID]] = {cid: [] for cid in group.by_cid}
-    at = pel.seek(0, 0)
-    while at != NOWHERE:
-        entry_id, owner = pel.id(at), pel.owner(at)
-        pending.append(PendingImage(entry_id, pel.time(at), pel.delivery_count(at)))
-        if owner != NOBODY:
-            owned[owner].append(entry_id)
-        at = pel.after(at)
-    return GroupImage(
-        group.name,
-        group.last_id,
-        group.entries_read,
-        pending,
-        [
-            ConsumerImage(one.name, one.seen_time, one.active_time, owned[one.cid])
-            for one in group.sorted_consumers()
-        ],
-        [*group.released, *((ms, seq) for _, ms, seq in group.due_order)],
-    )
+def _fill_group(image: GroupImage, group: GroupSnapshot) -> Steps[None]:
+    numbers = {NOBODY: NOBODY}
+    for cid, name, seen_time, active_time in group.consumers:
+        image.consumers.append(ConsumerImage(name, seen_time, active_time))
+        numbers[cid] = len(image.consumers)
+    pel, words, owners = group.pel, image.pending.words, image.pending.owners
+    for number, block in enumerate(pel.blocks):
+        records = block.records()
+        owned = records[3::4]
+        words += records
+        owners.extend([numbers[word >> 32] for word in owned])
+        at = len(words) - len(records) + 3
+        words[at::4] = array("Q", [word & 0xFFFFFFFF for word in owned])
+        if pel.big_counts:
+            for place in range(at - 3, len(words), 4):
+                entry_id = (words[place], words[place + 1])
+                words[place + 3] = pel.big_counts.get(entry_id, words[place + 3])
+        if number % 4 == 0:
+            yield
+    image.released.extend([word for entry_id in group.released for word in entry_id])
+    image.released.extend([word for _, ms, seq in group.delayed for word in (ms, seq)])
 
 
 # --- to the engine --------------------------------------------------------------------------------
-
-
-class _Delivery:
-    """Who owns a group's pending entries, in the order in which the engine is told."""
-
-    def __init__(self, group: GroupImage) -> None:
-        by_id = {pending.id: pending for pending in group.pending}
-        owned = sorted(
-            (by_id[entry_id].time, entry_id, number)
-            for number, consumer in enumerate(group.consumers)
-            for entry_id in consumer.pending
-        )
-        self.runs: list[tuple[int, list[tuple[int, int, int, int]]]] = []
-        """(number of the consumer, records) of neighbours in that order."""
-        for time, entry_id, number in owned:
-            if not self.runs or self.runs[-1][0] != number:
-                self.runs.append((number, []))
-            self.runs[-1][1].append((*entry_id, time, by_id[entry_id].deliveries))
-        unowned = [by_id[entry_id] for entry_id in group.released]
-        self.released = [(*one.id, one.deliveries) for one in unowned if not one.time]
-        self.delayed = [(*one.id, one.time, one.deliveries) for one in unowned if one.time]
 
 
 class Restoration:
@@ -139,46 +150,71 @@ class Restoration:
 
     def __init__(self, image: StreamImage) -> None:
         self.image = image
-        self.wires = [
-            (entry.id, _wire(entry.elements), len(entry.elements) // 2, not number)
-            for node in image.nodes
-            for number, entry in enumerate(node.entries)
-        ]
-        entries = [entry for node in image.nodes for entry in node.entries]
-        self.deleted = [entry.id for entry in entries if not entry.live]
-        there = {entry.id for entry in entries if entry.live}
-        self.gone = max(
-            (one.id for group in image.groups for one in group.pending if one.id not in there),
-            default=None,
-        )
-        self.deliveries = [_Delivery(group) for group in image.groups]
+        self.deleted: list[ID] = []
+        self.gone: ID | None = None
+        """The greatest pending id that the stream does not have."""
+        self.orders: list[array[int]] = []
+        """For each group the numbers of its owned entries, by time."""
+        self.size = 0
+        """An upper bound for the facts of `apply`, keys apart."""
 
-    def fact_bytes(self, key: bytes) -> int:
-        """An upper bound for the facts of `apply`."""
-        size = 5 * HEADROOM + 2 * len(key) + ID_BYTES * len(self.deleted)
-        size += sum(HEADROOM + len(wire) for _, wire, _, _ in self.wires)
-        for group, delivery in zip(self.image.groups, self.deliveries, strict=True):
-            size += 3 * HEADROOM + len(group.name) + _RECORD_BYTES * len(group.pending)
-            size += HEADROOM * len(delivery.runs)
+    def prepare(self) -> Steps[None]:
+        """Look at all of it."""
+        for node in self.image.nodes:
+            at = node.dead.find(1)
+            while at >= 0:
+                self.deleted.append((node.ids[2 * at], node.ids[2 * at + 1]))
+                at = node.dead.find(1, at + 1)
+            self.size += HEADROOM * len(node.dead) + len(node.wire)
+            yield
+        for group in self.image.groups:
+            yield from self._find_gone(group)
+            self.orders.append((yield from _by_time(group.pending)))
+        self._weigh()
+
+    def _find_gone(self, group: GroupImage) -> Steps[None]:
+        at, found = len(group.pending.owners) - 1, False
+        nodes = list(self.image.nodes)
+        while at >= 0 and nodes and not found:
+            at, found = columns.pass_live(group.pending, at, nodes.pop())
+            yield
+        if at >= 0:
+            gone = (group.pending.words[4 * at], group.pending.words[4 * at + 1])
+            self.gone = gone if self.gone is None else max(self.gone, gone)
+
+    def _weigh(self) -> None:
+        size = 6 * HEADROOM + (ID_BYTES + 1) * len(self.deleted)
+        for group, order in zip(self.image.groups, self.orders, strict=True):
+            size += 4 * HEADROOM + len(group.name) + _RECORD_BYTES * len(group.pending.owners)
             size += sum(2 * HEADROOM + len(consumer.name) for consumer in group.consumers)
+            at = 0
+            while at < len(order):
+                at = columns.run_end(group.pending, order, at, _PENDING_AT_ONCE)
+                size += HEADROOM
+            size += HEADROOM * (len(group.released) // _PENDING_AT_ONCE)
         if self.image.idempotency is not None:
             for pid, iids in self.image.idempotency.producers:
                 size += HEADROOM + len(pid) + sum(HEADROOM + len(iid) for iid, _ in iids)
-        return size
+        self.size += size + HEADROOM * (len(self.deleted) // _ENTRIES_AT_ONCE)
 
-    def apply(self, call: Call, key: bytes) -> None:
-        """Make the stream at ``key``, over whatever is there; admitted before."""
+    def apply(self, call: Call, key: bytes, first_gid: int) -> Steps[None]:
+        """Make the stream at ``key``, over whatever is there, its groups numbered from ``first_gid``
+        on; admitted before."""
         image = self.image
         stream = call.create_stream(key)
         if self.gone is not None:
             stream.trim_through(*self.gone)
-        for entry_id, wire, pairs, opens in self.wires:
-            stream.append(*entry_id, wire, pairs, opens)
-        if self.deleted:
-            stream.delete(self.deleted, marks=False)
+        for node in image.nodes:
+            for first in range(0, len(node.dead), _ENTRIES_AT_ONCE):
+                end = min(first + _ENTRIES_AT_ONCE, len(node.dead))
+                stream.append_all(node.ids, node.wire, node.ends, node.pairs, first, end)
+                yield
+        for first in range(0, len(self.deleted), _ENTRIES_AT_ONCE):
+            stream.delete(self.deleted[first : first + _ENTRIES_AT_ONCE], marks=False)
+            yield
         stream.set_id(image.last_id, image.entries_added, image.max_deleted_id)
-        for group, delivery in zip(image.groups, self.deliveries, strict=True):
-            _place_group(call, stream, group, delivery)
+        for number, group in enumerate(image.groups):
+            yield from _place_group(stream, group, self.orders[number], first_gid + number)
         known = image.idempotency
         if known is not None:
             producers = [(pid, iids) for pid, iids in known.producers]
@@ -187,25 +223,60 @@ class Restoration:
             )
 
 
-def _wire(parts: tuple[bytes, ...]) -> bytes:
-    return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
+def _by_time(pending: PendingImage) -> Steps[array[int]]:
+    """The numbers of the owned entries in the order of their times, and of their ids."""
+    count = len(pending.owners)
+    orders = []
+    for first in range(0, count, _SORTED_AT_ONCE):
+        orders.append(columns.owned(pending, first, min(first + _SORTED_AT_ONCE, count)))
+        yield
+    while len(orders) > 1:
+        pairs = [orders[at : at + 2] for at in range(0, len(orders), 2)]
+        orders = []
+        for pair in pairs:
+            orders.append(columns.merged(pending, *pair) if len(pair) > 1 else pair[0])
+            yield
+    return orders[0] if orders else array("I")
 
 
-def _place_group(call: Call, stream: Stream, image: GroupImage, delivery: _Delivery) -> None:
+def _place_group(stream: Stream, image: GroupImage, order: array[int], gid: int) -> Steps[None]:
     read = image.entries_read
     if read is None:
         read = stream.entries_read_at(image.last_id)
-    group = stream.create_group(image.name, call.keyspace.next_gid, *image.last_id, read)
+    group = stream.create_group(image.name, gid, *image.last_id, read)
     consumers = [
         group.create_consumer(one.name, group.next_cid, one.seen_time) for one in image.consumers
     ]
-    for number, records in delivery.runs:
-        one = image.consumers[number]
-        group.own(consumers[number], flat_words(records), one.seen_time, one.active_time)
+    at = passed = 0
+    while at < len(order):
+        end = columns.run_end(image.pending, order, at, _PENDING_AT_ONCE)
+        number = image.pending.owners[order[at]] - 1
+        one, records = image.consumers[number], columns.records(image.pending, order, at, end)
+        group.own(consumers[number], records, one.seen_time, one.active_time)
+        passed += end - at
+        at = end
+        if passed >= _PENDING_AT_ONCE:
+            passed = 0
+            yield
     for consumer, one in zip(consumers, image.consumers, strict=True):
         if consumer.active_time != one.active_time:
             group.record_seen(consumer, one.seen_time, one.active_time)
-    if delivery.released:
-        group.release(flat_words(delivery.released))
-    if delivery.delayed:
-        group.delay(flat_words(delivery.delayed))
+    yield from _place_unowned(group, image)
+
+
+def _place_unowned(group: ConsumerGroup, image: GroupImage) -> Steps[None]:
+    """The released entries, and then the delayed ones."""
+    released, delayed = array("Q"), array("Q")
+    records = columns.of_ids(image.pending, image.released)
+    yield
+    for at in range(0, len(records), 4):
+        if records[at + 2]:
+            delayed += records[at : at + 4]
+        else:
+            released.extend((records[at], records[at + 1], records[at + 3]))
+    for at in range(0, len(released), 3 * _PENDING_AT_ONCE):
+        group.release(released[at : at + 3 * _PENDING_AT_ONCE])
+        yield
+    for at in range(0, len(delayed), 4 * _PENDING_AT_ONCE):
+        group.delay(delayed[at : at + 4 * _PENDING_AT_ONCE])
+        yield

@@ -1,4 +1,5 @@
-"""Copies of streams (COPY): blocks are taken over whole, no entry is looked at.
+"""Copies of streams (COPY), and streams that come from another keyspace (RESTORE): blocks are taken over
+whole, no entry is looked at.
 
 Rule 1. A copy shares nothing that changes with what it was copied from.
 Rule 2. Its number and those of its groups are given, because they stand in the fact; consumers keep
@@ -31,6 +32,23 @@ def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[i
         made.groups[name] = _copy_group(group, made, gids[group.gid])
     made.idempotency.copy_from(source.idempotency)
     return made
+
+
+def adopt_stream(stream: Stream, db: Database, key: bytes) -> None:
+    """Let a stream that was built in another keyspace be that at ``key`` of ``db``. Its number and those
+    of its groups are nobody's here, and whoever has built it lets go of it."""
+    keyspace = db.keyspace
+    stream.keyspace, stream.db, stream.key = keyspace, db, key
+    stream.log.adopt(keyspace.sealing)
+    stream.nodes.adopt(keyspace.weighing)
+    keyspace.adopt_stream(stream)
+    for group in stream.groups.values():
+        group.keyspace, group.facts = keyspace, keyspace.facts
+        keyspace.adopt_group(group)
+        if group.delayed:
+            keyspace.delaying[group.gid] = group
+            keyspace.note_due(group.due_order[0][0], group.gid)
+    stream.idempotency.adopt(keyspace)
 
 
 def _copy_group(source: ConsumerGroup, stream: Stream, gid: int) -> ConsumerGroup:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from headwater.engine.copying import copy_stream
+from headwater.engine.copying import adopt_stream, copy_stream
 from headwater.engine.key_order import KeyOrder
 from headwater.engine.stream import Stream
 
@@ -304,6 +304,18 @@ class Database:
         target._expire_at(name, at_ms)
         self.keyspace.facts.key_copied(self.index, key, target.index, name, sid, gids)
         target.changed(name)
+
+    def adopt(self, key: bytes, value: Value, facts: bytearray) -> None:
+        """Put a value at ``key``, over whatever was there, that was built in another keyspace for that
+        place; ``facts`` are what built it."""
+        if isinstance(value, Stream):
+            self._drop(key)
+            adopt_stream(value, self, key)
+        elif key in self.values:
+            self.delete(key)
+        self._place(key, value)
+        self.keyspace.facts.add(facts)
+        self.signal(key)
 
     def flush(self) -> None:
         """Empty this database."""

@@ -1,7 +1,9 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.sealing cimport Packed, Sealing
-from headwater.memory_c cimport offset_at, reserve, u64, word_at
+from headwater.memory_c cimport (
+    append_part, offset_at, push_offset, push_word, reserve, u64, word_at,
+)
 from headwater.packing_c cimport pack_ids, unpack_ids
 
 cdef Py_ssize_t _ARRAYS_BYTES, _OBJECTS_BYTES, _PACKED_BYTES
@@ -60,6 +62,18 @@ cdef class EntryBlock:
     @cython.locals(count=Py_ssize_t, end=Py_ssize_t, ids=array.array)
     cpdef _cut_tail(self)
     cpdef bint outweighed(self) except -1
+
+
+@cython.locals(ids=array.array)
+cpdef array.array packed_ids(Packed packed)
+
+@cython.locals(
+    index=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t, count=Py_ssize_t
+)
+cpdef take_fields(
+    bytearray data, array.array offsets, Py_ssize_t first, Py_ssize_t end, bytearray wire,
+    array.array ends, array.array pairs,
+)
 
 
 @cython.final

@@ -37,7 +37,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
-    from headwater.memory import offset_at, reserve, word_at
+    from headwater.memory import append_part, offset_at, push_offset, push_word, reserve, word_at
     from headwater.packing import pack_ids, unpack_ids
 
 _ARRAYS_BYTES = 20
@@ -102,9 +102,7 @@ class EntryBlock:
         """Two words for each entry, dead or alive, and maybe for some behind the last."""
         if self.packed is None:
             return self.ids
-        ids: array[int] = array("Q")
-        unpack_ids(self.packed.ids, self.packed.count, ids)
-        return ids
+        return packed_ids(self.packed)
 
     def start(self, index: int) -> int:
         """Where entry ``index`` begins; ``count`` gives the end of the last."""
@@ -234,6 +232,18 @@ class EntryBlock:
             made._move(SEALED, self.booked)
         return made  # and shared by nobody
 
+    def adopt(self, sealing: Sealing) -> None:
+        """Be in the books of another store from now on: it stands in one of its streams."""
+        books, size = self.books, self.booked
+        self._move(books, 0)
+        if self.packed is not None:
+            self.sealing.sealed_size -= self.packed.size
+            sealing.sealed_size += self.packed.size
+        self.sealing = sealing
+        self._move(books, size)
+        if books == HOT:
+            sealing.enqueue(self)
+
     # --- removing -------------------------------------------------------------------------------
 
     def kill(self, index: int) -> None:
@@ -326,3 +336,40 @@ class Span:
     def ids(self) -> list[tuple[int, int]]:
         ids = self.block.known_ids()
         return [(ids[2 * at], ids[2 * at + 1]) for at in range(self.first, self.end)]
+
+
+def packed_ids(packed: Packed) -> array[int]:
+    """The ids of a sealed block's entries, two words each."""
+    ids: array[int] = array("Q")
+    unpack_ids(packed.ids, packed.count, ids)
+    return ids
+
+
+def take_fields(
+    data: bytearray,
+    offsets: array[int],
+    first: int,
+    end: int,
+    wire: bytearray,
+    ends: array[int],
+    pairs: array[int],
+) -> None:
+    """Add the entries ``first`` to ``end``-1, which begin in ``data`` where ``offsets`` say, without what
+    stands before their fields: to ``wire`` the fields, in RESP, to ``ends`` where those of each end in
+    it, to ``pairs`` how many each has."""
+    for index in range(first, end):
+        at = offset_at(offsets, index) + 5  # behind *2 CR LF $
+        stop = offset_at(offsets, index + 1) if index + 1 < len(offsets) else len(data)
+        length = data[at] - 48
+        at += 1
+        if data[at] != 13:
+            length = 10 * length + data[at] - 48
+            at += 1
+        at += 2 + length + 3  # behind CR LF, the id, CR LF and *
+        count = 0
+        while data[at] != 13:
+            count = 10 * count + data[at] - 48
+            at += 1
+        append_part(wire, data, at + 2, stop)
+        push_word(ends, len(wire))
+        push_offset(pairs, count // 2)

@@ -68,6 +68,16 @@ class EntryLog:
         made.blocks, made.length = list(self.blocks), self.length
         return made
 
+    def size(self) -> int:
+        """Bytes of entries, about."""
+        return len(self.blocks) * self.sealing.block_bytes
+
+    def adopt(self, sealing: Sealing) -> None:
+        """Be a log of another store from now on, with every block."""
+        self.sealing = sealing
+        for block in self.blocks:
+            block.adopt(sealing)
+
     def _own(self, at: int) -> EntryBlock:
         """Block number ``at``, to be changed."""
         block = self.blocks[at]

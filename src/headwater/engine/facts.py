@@ -107,6 +107,11 @@ class FactBuffer:
         self.data = bytearray()
         self.muted = muted
 
+    def add(self, facts: bytearray) -> None:
+        """Facts that mutators have written elsewhere."""
+        if not self.muted:
+            self.data += facts
+
     # --- keys -----------------------------------------------------------------------------------
 
     def stream_created(self, db: int, sid: int, key: bytes) -> None:

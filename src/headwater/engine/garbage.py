@@ -11,6 +11,7 @@ from collections import deque
 
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Producer
+from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 
 _CONTAINERS = (dict, list, set, deque, Stream, ConsumerGroup, Producer)
@@ -32,6 +33,17 @@ def free(garbage: list[object], steps: int) -> None:
         else:
             garbage.pop()
         steps -= 1
+
+
+def dismantle(keyspace: Keyspace) -> list[object]:
+    """Take a whole keyspace apart that nobody needs any more, so that no references go round in it; the
+    values that were still in it, to be freed."""
+    for database in keyspace.databases:
+        database.clear()
+    garbage, keyspace.garbage = keyspace.garbage, []
+    keyspace.databases.clear()
+    del keyspace.iid_deadlines
+    return garbage
 
 
 def _parts(value: object) -> list[object] | None:

@@ -147,6 +147,12 @@ class Idempotency:
             other.duration_s, other.maxsize, other.added, other.duplicates, other.contents()
         )
 
+    def adopt(self, keyspace: Keyspace) -> None:
+        """Be that of a stream of another keyspace from now on, where it stands already."""
+        self.keyspace = keyspace
+        for pid, producer in self.producers.items():
+            self._note(pid, producer)
+
     def _become(
         self,
         duration_s: int,

@@ -114,6 +114,10 @@ class NodeIndex:
         made._words, made.names = self._words[self.gone * NODE_WORDS :], self.names[self.gone :]
         return made
 
+    def adopt(self, weighing: Weighing) -> None:
+        """Be the nodes of a stream of another keyspace from now on, whose ``weighing`` this is."""
+        self._weighing = weighing
+
     def _at(self, node: int) -> int:
         """Where the words of a node begin."""
         return (self.gone + node) * NODE_WORDS

@@ -15,6 +15,10 @@ cdef class Packed:
     cdef public array.array offsets
 
 
+@cython.locals(data=bytearray, offsets=array.array)
+cpdef tuple unpacked(Packed packed, codec)
+
+
 @cython.final
 cdef class Sealing:
     cdef public Py_ssize_t block_bytes

@@ -80,6 +80,17 @@ class Packed:
         return Packed(self.codec, self.wire, self.ids, self.size, self.count)
 
 
+def unpacked(packed: Packed, codec: Codec) -> tuple[bytearray, array[int]]:
+    """The bytes of a sealed block and where in them each entry begins. Any thread may ask for them, with
+    a codec of its own."""
+    data = bytearray(codec.decompress(packed.wire, packed.size))
+    offsets: array[int] = array("I")
+    index_entries(data, offsets)
+    assert len(data) == packed.size, f"{len(data)} bytes were {packed.size}"
+    assert len(offsets) == packed.count, f"{len(offsets)} entries were {packed.count}"
+    return data, offsets
+
+
 class Sealing:
     """The books of a store's blocks; `configure` says what is to be sealed, until then nothing is.
 
@@ -195,11 +206,7 @@ class Sealing:
 
     def open(self, packed: Packed) -> None:
         """Let ``packed`` have its data and offsets, until so many others were opened after it."""
-        data = bytearray(self._codec(packed.codec).decompress(packed.wire, packed.size))
-        offsets: array[int] = array("I")
-        index_entries(data, offsets)
-        assert len(data) == packed.size, f"{len(data)} bytes were {packed.size}"
-        assert len(offsets) == packed.count, f"{len(offsets)} entries were {packed.count}"
+        data, offsets = unpacked(packed, self._codec(packed.codec))
         packed.data, packed.offsets = data, offsets
         self.opened_count += 1
         self._open.append(packed)

@@ -1,10 +1,11 @@
 cimport cython
+from cpython cimport array
 from headwater.engine.database cimport Database
 from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.facts cimport FactBuffer
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.nodes cimport NodeIndex
-from headwater.memory_c cimport u64
+from headwater.memory_c cimport offset_at, u64, word_at
 
 cdef long long MAX_ENTRIES_COUNT
 
@@ -32,3 +33,10 @@ cdef class Stream:
         self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t pairs,
         bint opens_node,
     ) except -1
+    @cython.locals(
+        at=Py_ssize_t, behind=Py_ssize_t, number=Py_ssize_t, ms=u64, seq=u64
+    )
+    cpdef append_all(
+        self, array.array ids, bytearray wire, array.array ends, array.array pairs,
+        Py_ssize_t first, Py_ssize_t end,
+    )

@@ -13,6 +13,7 @@ Methods from `append` on are mutators: they obey, and write one fact each.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,17 @@ from headwater.limits import MAX_ENTRIES_COUNT
 from headwater.model import UNKNOWN
 
 if TYPE_CHECKING:
+    from headwater import _cython as cython
     from headwater.engine.database import Database
     from headwater.engine.keyspace import Keyspace
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import offset_at, word_at
 
 
 class Stream:
@@ -138,6 +148,24 @@ class Stream:
         if not facts.muted:
             facts.appended(self.sid, ms, seq, opens_node, pairs, wire, start, end)
         self.db.signal(self.key)
+
+    def append_all(
+        self,
+        ids: array[int],
+        wire: bytearray,
+        ends: array[int],
+        pairs: array[int],
+        first: int,
+        end: int,
+    ) -> None:
+        """`append` number ``first`` to ``end``-1 of entries that stand one after the other in ``wire``,
+        as ``ends`` and ``pairs`` say; number 0 opens a node."""
+        at = word_at(ends, first - 1) if first else 0
+        for number in range(first, end):
+            behind = word_at(ends, number)
+            ms, seq = word_at(ids, 2 * number), word_at(ids, 2 * number + 1)
+            self.append_part(ms, seq, wire, at, behind, offset_at(pairs, number), not number)
+            at = behind
 
     def trim_through(self, ms: int, seq: int) -> None:
         """Remove the entries up to ``ms-seq``; pending lists keep theirs."""

@@ -5,6 +5,8 @@ An id is ``(ms, seq)``. Times are Unix ms.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,38 +19,56 @@ NEVER = -1
 """``active_time`` of a consumer that has never been given an entry."""
 
 
-class EntryImage(NamedTuple):
-    """One entry: fields and values, alternating. A deleted one still counts for its node."""
-
-    id: ID
-    elements: tuple[bytes, ...]
-    live: bool = True
+def _words() -> array[int]:
+    return array("Q")
 
 
-class NodeImage(NamedTuple):
-    """The entries of one listpack. ``first`` is the id that the node is known by: that of the entry
-    that it was opened with."""
+def _numbers() -> array[int]:
+    return array("I")
+
+
+@dataclass(slots=True)
+class NodeImage:
+    """The entries of one listpack, in columns. ``first`` is the id that the node is known by: that of
+    the entry that it was opened with. A deleted entry still counts for its node."""
 
     first: ID
-    entries: list[EntryImage]
+    ids: array[int] = field(default_factory=_words)
+    """Two words an entry."""
+    wire: bytearray = field(default_factory=bytearray)
+    """Fields and values, alternating, of one entry after the other, as RESP's bulk strings."""
+    ends: array[int] = field(default_factory=_words)
+    """Where those of each entry end."""
+    pairs: array[int] = field(default_factory=_numbers)
+    """How many fields each has."""
+    dead: bytearray = field(default_factory=bytearray)
+    """1 for each that is deleted, else 0."""
 
 
-class PendingImage(NamedTuple):
-    """A pending entry of a group: its delivery time and how often it was delivered."""
+NOBODY = 0
+"""Owner of a released entry."""
 
-    id: ID
-    time: int
-    deliveries: int
+UNCLAIMED = 2**32 - 1
+"""Owner of an entry of which it is not known yet."""
+
+
+@dataclass(slots=True)
+class PendingImage:
+    """The pending entries of a group, whose ids rise, in columns."""
+
+    words: array[int] = field(default_factory=_words)
+    """Four an entry: ms and seq of its id, its delivery time, how often it was delivered."""
+    owners: array[int] = field(default_factory=_numbers)
+    """The number of each one's consumer among those of its group, the first is 1, or `NOBODY`."""
 
 
 @dataclass(slots=True)
 class ConsumerImage:
-    """A consumer and the ids that it owns, which rise."""
+    """A consumer."""
 
     name: bytes
     seen_time: int
     active_time: int
-    pending: list[ID] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -56,17 +76,17 @@ class GroupImage:
     """A consumer group.
 
     ``entries_read`` is None where the form does not say; whoever knows the stream can estimate it.
-    ``pending`` rises by id. Each of its entries is owned by one consumer or stands in ``released``,
-    in the order in which released entries are to be given out. A released one with a time is delayed
-    until then: Redis writes 0 there, and passes over what else stands in it.
+    Each pending entry is owned by one consumer or stands in ``released``, ids of two words each in the
+    order in which released entries are to be given out. A released one with a time is delayed until
+    then: Redis writes 0 there, and passes over what else stands in it.
     """
 
     name: bytes
     last_id: ID
     entries_read: int | None
-    pending: list[PendingImage] = field(default_factory=list)
+    pending: PendingImage = field(default_factory=PendingImage)
     consumers: list[ConsumerImage] = field(default_factory=list)
-    released: list[ID] = field(default_factory=list)
+    released: array[int] = field(default_factory=_words)
 
 
 class ProducerImage(NamedTuple):
@@ -89,18 +109,17 @@ class IdempotencyImage:
 
 @dataclass(slots=True)
 class StreamImage:
-    """A stream. Ids of live entries rise from node to node and within each."""
+    """A stream of ``length`` live entries, the first of them ``first_id``, 0-0 when there is none. Their
+    ids rise from node to node and within each. ``nodes`` may be made while they are gone over."""
 
-    nodes: list[NodeImage]
+    nodes: Collection[NodeImage]
+    length: int
+    first_id: ID
     last_id: ID
     max_deleted_id: ID
     entries_added: int
     groups: list[GroupImage] = field(default_factory=list)
     idempotency: IdempotencyImage | None = None
-
-    def live(self) -> list[EntryImage]:
-        """The entries that are there."""
-        return [entry for node in self.nodes for entry in node.entries if entry.live]
 
 
 class ListImage(NamedTuple):

@@ -17,9 +17,9 @@ from struct import Struct
 
 from headwater.limits import MAX_RESTORED_BYTES
 from headwater.rdb import listpack
+from headwater.rdb.codes import decompress
+from headwater.rdb.errors import BadPayload
 from headwater.rdb.listpack import Element
-from headwater.rdb.lzf import decompress
-from headwater.rdb.payload import BadPayload
 
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
@@ -43,8 +43,9 @@ class Reader:
     (b'abc', b'123', 256, 0)
     """
 
-    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
-        self.data = data
+    def __init__(self, data: bytes | bytearray, at: int = 0, end: int | None = None) -> None:
+        self.data = data if isinstance(data, bytearray) else bytearray(data)
+        self._view = memoryview(self.data)
         self.at = at
         self.end = len(data) if end is None else end
         self.room = MAX_RESTORED_BYTES
@@ -59,7 +60,7 @@ class Reader:
         if size > self.end - self.at:
             raise BadPayload(f"{size} bytes are promised, {self.left()} are left")
         self.at += size
-        return self.data[self.at - size : self.at]
+        return self._view[self.at - size : self.at].tobytes()
 
     def length(self) -> int:
         """A length; any number of 64 bits without a sign."""
@@ -96,9 +97,17 @@ class Reader:
 
     def packed(self) -> list[Element]:
         """The elements of a listpack, which stands in a string."""
-        found = listpack.read(self.string(), most=self.room // _ITEM_BYTES)
-        self._charge(len(found) * _ITEM_BYTES)
+        found = listpack.read(bytearray(self.string()), most=self.most_items())
+        self.charge_items(len(found))
         return found
+
+    def most_items(self) -> int:
+        """How many small parts there is room for."""
+        return self.room // _ITEM_BYTES
+
+    def charge_items(self, count: int) -> None:
+        """The value has so many small parts more."""
+        self._charge(count * _ITEM_BYTES)
 
     def _charge(self, size: int) -> None:
         self.room -= size

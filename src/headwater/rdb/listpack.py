@@ -1,5 +1,5 @@
 """Listpacks: a run of integers and strings, each with its length behind it so that it can be read from
-either end.
+either end. A node of a stream is one.
 
     total u32 │ elements u16 (65535: unknown) │ element* │ ff
 
@@ -13,88 +13,187 @@ either end.
     backlen = bytes of head and body, seven bits a byte, the last byte lowest; all but the first
               have their top bit set
 
+Rule 1. What is read is copied byte by byte into RESP's bulk strings, and what is written out of them:
+        no object is made for an element of a node.
+Rule 2. A `Cursor` checks an element before it stands on it, a `NodeReader` its sum before it adds an
+        entry.
+
 Source: Redis, listpack.c.
 """
 
 from __future__ import annotations
 
-from headwater.rdb.payload import BadPayload
+from typing import TYPE_CHECKING
+
+from headwater.rdb.errors import BadPayload
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import (
+        append_bytes,
+        append_header,
+        append_part,
+        cut,
+        put_u8,
+        put_u32,
+        set_u32,
+    )
 
 _FRAME = 7
 _UNKNOWN_COUNT = 0xFFFF
 _END = 0xFF
+_DOLLAR, _MINUS = b"$-"
+_CRLF = b"\r\n"
+_ALL = 2**64 - 1
+_HALF = 2**63
 
 Element = int | bytes
 
 
-def read(data: bytes, *, most: int = 2**32) -> list[Element]:
+# --- reading --------------------------------------------------------------------------------------
+
+
+class Cursor:
+    """Goes over the elements of a listpack, at most ``most``. Raises `BadPayload` unless every byte is
+    as it should be."""
+
+    def __init__(self, pack: bytearray, most: int) -> None:
+        size = len(pack)
+        if size < _FRAME or int.from_bytes(pack[:4], "little") != size or pack[size - 1] != _END:
+            raise BadPayload("a listpack does not end where it says")
+        self.pack = pack
+        self.at = 6
+        self.end = size - 1
+        self.most = most
+        self.taken = 0
+        """How many elements were passed, the one that it stands on included."""
+        self.is_text = False
+        self.number = 0
+        """The element that it stands on, an integer."""
+        self.start = self.stop = 0
+        """Where its bytes stand in ``pack``, a string's."""
+
+    def left(self) -> bool:
+        """Whether there are more elements."""
+        return self.at < self.end
+
+    def next(self) -> None:
+        """Stand on the next element."""
+        if self.at >= self.end:
+            raise BadPayload(f"a listpack ends after {self.taken} elements, and more are promised")
+        body = self._body()
+        behind = self.at + body
+        self._pass_backlen(behind, body)
+        self.taken += 1
+        if self.taken > self.most:
+            raise BadPayload(f"a listpack has more than {self.most} elements")
+
+    def finish(self) -> None:
+        """There are no more elements, and so many as the listpack says."""
+        counted = self.pack[4] | self.pack[5] << 8
+        if counted not in (_UNKNOWN_COUNT, self.taken):
+            raise BadPayload(f"a listpack of {self.taken} elements says that it has {counted}")
+
+    def integer(self) -> int:
+        """The next element, which must be an integer."""
+        self.next()
+        if self.is_text:
+            raise BadPayload("a node holds text where a number should be")
+        return self.number
+
+    def element(self) -> Element:
+        """The element that it stands on."""
+        return cut(self.pack, self.start, self.stop) if self.is_text else self.number
+
+    def put_bulk(self, wire: bytearray) -> int:
+        """Add the element that it stands on to ``wire``, in RESP; bytes of its text."""
+        if not self.is_text:
+            return _put_number(wire, self.number)
+        size = self.stop - self.start
+        append_header(wire, _DOLLAR, size)
+        append_part(wire, self.pack, self.start, self.stop)
+        append_bytes(wire, _CRLF)
+        return size
+
+    def _body(self) -> int:
+        """Read head and body of the element at ``at``; how many bytes they are."""
+        pack, at = self.pack, self.at
+        head = pack[at]
+        self.is_text, skip, size = False, 1, 1
+        if head < 0x80:
+            self.number = head
+        elif head < 0xC0:
+            self.is_text, size = True, 1 + (head & 0x3F)
+        elif head < 0xE0:
+            size = 2
+        elif head < 0xF0:
+            self.is_text, skip, size = True, 2, 2 + ((head & 0x0F) << 8 | pack[at + 1])
+        elif head == 0xF0:
+            self.is_text, skip, size = True, 5, 5
+            if at + 5 <= self.end:
+                size += int.from_bytes(pack[at + 1 : at + 5], "little")
+        elif head <= 0xF4:
+            size = 9 if head == 0xF4 else head - 0xF1 + 3
+        else:
+            raise BadPayload(f"0x{head:02x} begins no element of a listpack")
+        if at + size > self.end:
+            raise BadPayload(f"the element at byte {at} of a listpack goes beyond its end")
+        if self.is_text:
+            self.start, self.stop = at + skip, at + size
+        elif 0xC0 <= head < 0xE0:
+            number = (head & 0x1F) << 8 | pack[at + 1]
+            self.number = number if number < 0x1000 else number - 0x2000
+        elif head >= 0xF1:
+            self._take_integer(at + 1, at + size)
+        return size
+
+    def _take_integer(self, start: int, stop: int) -> None:
+        """The bytes as an integer, little-endian and signed."""
+        number = self.pack[stop - 1]
+        if number >= 128:
+            number -= 256
+        for at in range(stop - 2, start - 1, -1):
+            number = number * 256 + self.pack[at]
+        self.number = number
+
+    def _pass_backlen(self, behind: int, body: int) -> None:
+        """Go behind what stands behind an element of ``body`` bytes, which must say so."""
+        count = _backlen_bytes(body)
+        shift = 7 * count
+        for at in range(behind, behind + count):
+            shift -= 7
+            byte = body >> shift & 127
+            if at > behind:
+                byte |= 128
+            if at >= self.end or self.pack[at] != byte:
+                raise BadPayload(
+                    f"the element at byte {self.at} of a listpack has another length behind it"
+                )
+        self.at = behind + count
+
+
+def read(pack: bytearray, *, most: int = 2**32) -> list[Element]:
     """All elements, at most ``most``; integers as such, however they came to be.
 
-    >>> read(write([5, b"tea", b"-300"]))
-    [5, b'tea', -300]
+    >>> read(bytearray.fromhex("0c000000 0200 05 01 8161 02 ff"))
+    [5, b'a']
 
     Raises `BadPayload` unless every byte is as it should be.
     """
-    size = len(data)
-    if size < _FRAME or int.from_bytes(data[:4], "little") != size or data[-1] != _END:
-        raise BadPayload("a listpack does not end where it says")
+    cursor = Cursor(pack, most)
     found: list[Element] = []
-    at, end = 6, size - 1
-    while at < end:
-        body = _body(data, at, end)
-        back = backlen(body)
-        behind = at + body
-        if data[behind : min(behind + len(back), end)] != back:
-            raise BadPayload(f"the element at byte {at} of a listpack has another length behind it")
-        found.append(_value(data, at, behind))
-        at = behind + len(back)
-        if len(found) > most:
-            raise BadPayload(f"a listpack has more than {most} elements")
-    counted = int.from_bytes(data[4:6], "little")
-    if counted != _UNKNOWN_COUNT and counted != len(found):
-        raise BadPayload(f"a listpack of {len(found)} elements says that it has {counted}")
+    while cursor.left():
+        cursor.next()
+        found.append(cursor.element())
+    cursor.finish()
     return found
-
-
-def _body(data: bytes, at: int, end: int) -> int:
-    """Bytes of head and body of the element at ``at``."""
-    head = data[at]
-    if head < 0x80:
-        size = 1
-    elif head < 0xC0:
-        size = 1 + (head & 0x3F)
-    elif head < 0xE0:
-        size = 2
-    elif head < 0xF0:
-        size = 2 + ((head & 0x0F) << 8 | data[at + 1])
-    elif head == 0xF0:
-        size = 5 + int.from_bytes(data[at + 1 : at + 5], "little")
-    elif head <= 0xF4:
-        size = _INTEGER_BYTES[head]
-    else:
-        raise BadPayload(f"0x{head:02x} begins no element of a listpack")
-    if at + size > end:
-        raise BadPayload(f"the element at byte {at} of a listpack goes beyond its end")
-    return size
-
-
-_INTEGER_BYTES = {0xF1: 3, 0xF2: 4, 0xF3: 5, 0xF4: 9}
-
-
-def _value(data: bytes, at: int, behind: int) -> Element:
-    head = data[at]
-    if head < 0x80:
-        return head
-    if head < 0xC0:
-        return data[at + 1 : behind]
-    if head < 0xE0:
-        number = (head & 0x1F) << 8 | data[at + 1]
-        return number if number < 0x1000 else number - 0x2000
-    if head < 0xF0:
-        return data[at + 2 : behind]
-    if head == 0xF0:
-        return data[at + 5 : behind]
-    return int.from_bytes(data[at + 1 : behind], "little", signed=True)
 
 
 def text(element: Element) -> bytes:
@@ -102,66 +201,131 @@ def text(element: Element) -> bytes:
     return element if isinstance(element, bytes) else b"%d" % element
 
 
-def backlen(size: int) -> bytes:
-    """What stands behind an element of ``size`` bytes. The bounds are Redis's, one below what seven
-    bits a byte would allow."""
+def _backlen_bytes(size: int) -> int:
+    """How many bytes stand behind an element of ``size`` bytes. The bounds are Redis's, one below what
+    seven bits a byte would allow."""
     if size < 128:
-        return bytes((size,))
+        return 1
     if size < 16383:
-        return bytes((size >> 7, size & 127 | 128))
+        return 2
     if size < 2097151:
-        return bytes((size >> 14, size >> 7 & 127 | 128, size & 127 | 128))
-    behind = bytes((size >> 14 & 127 | 128, size >> 7 & 127 | 128, size & 127 | 128))
-    if size < 268435455:
-        return bytes((size >> 21,)) + behind
-    return bytes((size >> 28, size >> 21 & 127 | 128)) + behind
+        return 3
+    return 4 if size < 268435455 else 5
 
 
-def write(elements: list[Element]) -> bytes:
-    """A listpack of these elements; bytes that spell an integer are written as one."""
-    out = bytearray(6)
-    for element in elements:
-        number = element if isinstance(element, int) else spelled(element)
-        body = _string(element) if number is None else _integer(number)  # type: ignore[arg-type]
-        out += body
-        out += backlen(len(body))
-    out.append(_END)
-    out[:4] = len(out).to_bytes(4, "little")
-    out[4:6] = min(len(elements), _UNKNOWN_COUNT).to_bytes(2, "little")
-    return bytes(out)
+def _put_number(wire: bytearray, number: int) -> int:
+    """Add an integer to ``wire`` as a bulk string of its digits; how many bytes they are."""
+    negative = number < 0
+    # The magnitude of the least integer of 64 bits is none itself.
+    magnitude = -(number + 1) if negative else number
+    if negative:
+        magnitude += 1
+    digits, power, rest = 1, 1, magnitude // 10
+    while rest:
+        digits += 1
+        power *= 10
+        rest //= 10
+    size = digits + negative
+    append_header(wire, _DOLLAR, size)
+    if negative:
+        put_u8(wire, _MINUS)
+    while power:
+        put_u8(wire, 48 + magnitude // power % 10)
+        power //= 10
+    append_bytes(wire, _CRLF)
+    return size
 
 
-def spelled(value: bytes) -> int | None:
-    """The integer of 64 bits that ``value`` is the only spelling of.
-
-    >>> spelled(b"-12"), spelled(b"012"), spelled(b"-0"), spelled(b"9223372036854775808")
-    (-12, None, None, None)
-    """
-    if not 0 < len(value) <= 20:
-        return None
-    digits = value[1:] if value[0] == 0x2D else value
-    if not digits.isdigit() or (digits[0] == 0x30 and value != b"0"):
-        return None
-    number = int(value)
-    return number if -(2**63) <= number < 2**63 else None
+# --- writing --------------------------------------------------------------------------------------
 
 
-def _integer(number: int) -> bytes:
-    if 0 <= number <= 127:
-        return bytes((number,))
-    if -4096 <= number <= 4095:
-        number &= 0x1FFF
-        return bytes((0xC0 | number >> 8, number & 0xFF))
-    for head, size in _INTEGER_BYTES.items():
-        if -(1 << (8 * size - 9)) <= number < 1 << (8 * size - 9):
-            return bytes((head,)) + number.to_bytes(size - 1, "little", signed=True)
-    raise AssertionError(f"{number} has more than 64 bits")
+def begin(pack: bytearray) -> None:
+    """Begin a listpack in ``pack``, which is empty."""
+    put_u32(pack, 0)
+    put_u8(pack, 0)
+    put_u8(pack, 0)
 
 
-def _string(value: bytes) -> bytes:
-    length = len(value)
-    if length < 64:
-        return bytes((0x80 | length,)) + value
-    if length < 4096:
-        return bytes((0xE0 | length >> 8, length & 0xFF)) + value
-    return b"\xf0" + length.to_bytes(4, "little") + value
+def end(pack: bytearray, elements: int) -> None:
+    """End the listpack of so many elements."""
+    put_u8(pack, _END)
+    set_u32(pack, 0, len(pack))
+    counted = min(elements, _UNKNOWN_COUNT)
+    pack[4], pack[5] = counted & 255, counted >> 8
+
+
+def put_integer(pack: bytearray, negative: bool, magnitude: int) -> None:
+    """Add an integer of 64 bits."""
+    bits = (~magnitude + 1) & _ALL if negative else magnitude
+    if not negative and magnitude <= 127:
+        put_u8(pack, magnitude)
+        put_u8(pack, 1)
+        return
+    if magnitude <= 4095 or (negative and magnitude == 4096):
+        put_u8(pack, 0xC0 | (bits >> 8 & 0x1F))
+        put_u8(pack, bits & 0xFF)
+        put_u8(pack, 2)
+        return
+    most = magnitude - negative  # what two's complement has to hold
+    if most < 0x8000:
+        width, head = 2, 0xF1
+    elif most < 0x800000:
+        width, head = 3, 0xF2
+    elif most < 0x80000000:
+        width, head = 4, 0xF3
+    else:
+        width, head = 8, 0xF4
+    put_u8(pack, head)
+    for _ in range(width):
+        put_u8(pack, bits & 0xFF)
+        bits >>= 8
+    put_u8(pack, width + 1)
+
+
+def put_text(pack: bytearray, source: bytearray, start: int, stop: int) -> None:
+    """Add the bytes of ``source`` from ``start`` to ``stop``-1: as an integer if they are its only
+    spelling."""
+    size = stop - start
+    if 0 < size <= 20:
+        negative = source[start] == _MINUS
+        magnitude = _spelled(source, start + negative, stop)
+        # "-0" spells nothing, and there is one more integer below 0 than from 0 on.
+        if (magnitude or not negative) and magnitude < _HALF + negative:
+            put_integer(pack, negative, magnitude)
+            return
+    if size < 64:
+        put_u8(pack, 0x80 | size)
+        head = 1
+    elif size < 4096:
+        put_u8(pack, 0xE0 | size >> 8)
+        put_u8(pack, size & 0xFF)
+        head = 2
+    else:
+        put_u8(pack, 0xF0)
+        put_u32(pack, size)
+        head = 5
+    append_part(pack, source, start, stop)
+    _put_backlen(pack, head + size)
+
+
+def _spelled(source: bytearray, start: int, stop: int) -> int:
+    """The number that the bytes are the digits of, at most 19 and no 0 before others; 2**64 - 1 for
+    anything else."""
+    if not 0 < stop - start <= 19 or (source[start] == 48 and stop - start > 1):
+        return _ALL
+    number = 0
+    for at in range(start, stop):
+        digit = source[at]
+        if not 48 <= digit <= 57:
+            return _ALL
+        number = number * 10 + (digit - 48)
+    return number
+
+
+def _put_backlen(pack: bytearray, size: int) -> None:
+    count = _backlen_bytes(size)
+    shift = 7 * count
+    for at in range(count):
+        shift -= 7
+        byte = size >> shift & 127
+        put_u8(pack, byte | 128 if at else byte)

@@ -11,9 +11,14 @@ Source: Redis, cluster.c (createDumpPayload, verifyDumpPayload); Valkey, rdb.h.
 
 from __future__ import annotations
 
-from headwater.rdb.crc64 import crc64
+from headwater.rdb.codes import crc64
+from headwater.rdb.errors import BadEnvelope
+from headwater.steps import Steps
 
 _FOOTER = 10
+
+_AT_ONCE = 512 * 1024
+"""Bytes of one step of a checksum, about a millisecond."""
 
 REDIS_NEWEST = 14
 """The version of Redis 8.8, with stream type 27."""
@@ -22,33 +27,33 @@ VALKEY_VERSIONS = (80, 81)
 """Those of Valkey 9.0 and 9.2; what they have and Redis has not is known by its type."""
 
 
-class BadPayload(ValueError):
-    """The value is not what it should be; the text says how, for whoever debugs."""
-
-
-class BadEnvelope(ValueError):
-    """A payload's version is not known here, or its checksum is another."""
-
-
-def unwrap(payload: bytes) -> bytes:
-    """The type byte and the value of ``payload``.
-
-    >>> unwrap(wrap(b"\\x00\\x01x", version=10))
-    b'\\x00\\x01x'
+def unwrap(data: bytearray, start: int, end: int) -> Steps[int]:
+    """The end of the value in the payload that stands from ``start`` to ``end``-1 of ``data``; its type
+    byte stands at ``start``.
 
     Raises `BadEnvelope`.
     """
-    if len(payload) < _FOOTER:
-        raise BadEnvelope(f"{len(payload)} bytes are too few")
-    version = int.from_bytes(payload[-10:-8], "little")
+    if end - start < _FOOTER:
+        raise BadEnvelope(f"{end - start} bytes are too few")
+    version = int.from_bytes(data[end - 10 : end - 8], "little")
     if version > REDIS_NEWEST and version not in VALKEY_VERSIONS:
         raise BadEnvelope(f"version {version} is not known")
-    if int.from_bytes(payload[-8:], "little") != crc64(payload[:-8]):
+    checksum = yield from _checksum(data, start, end - 8)
+    if int.from_bytes(data[end - 8 : end], "little") != checksum:
         raise BadEnvelope("the checksum is another")
-    return payload[:-_FOOTER]
+    return end - _FOOTER
 
 
-def wrap(value: bytes, *, version: int) -> bytes:
-    """A payload of a type byte and its value."""
-    sealed = value + version.to_bytes(2, "little")
-    return sealed + crc64(sealed).to_bytes(8, "little")
+def wrap(value: bytearray, *, version: int) -> Steps[None]:
+    """Make a payload of a type byte and its value."""
+    value += version.to_bytes(2, "little")
+    checksum = yield from _checksum(value, 0, len(value))
+    value += checksum.to_bytes(8, "little")
+
+
+def _checksum(data: bytearray, start: int, end: int) -> Steps[int]:
+    crc = 0
+    for at in range(start, end, _AT_ONCE):
+        crc = crc64(data, at, min(at + _AT_ONCE, end), crc)
+        yield
+    return crc

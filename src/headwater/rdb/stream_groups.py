@@ -11,33 +11,32 @@ Source: Redis, rdb.c (rdbSaveStreamPEL, rdbSaveStreamConsumers, rdbLoadObject).
 
 from __future__ import annotations
 
-from headwater.limits import MAX_DELIVERY_COUNT, MAX_ENTRIES_COUNT
+from array import array
+
+from headwater.limits import MAX_ENTRIES_COUNT
+from headwater.rdb import pending
+from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import (
-    ID,
     NEVER,
     UNKNOWN,
     ConsumerImage,
     GroupImage,
     PendingImage,
 )
-from headwater.rdb.lengths import (
-    ID_BYTES,
-    Reader,
-    put_id,
-    put_length,
-    put_raw_id,
-    put_string,
-    put_time,
-)
-from headwater.rdb.payload import BadPayload
+from headwater.rdb.image import NOBODY as UNOWNED
+from headwater.rdb.lengths import ID_BYTES, Reader, put_id, put_length, put_string, put_time
+from headwater.steps import Steps
 
 NOBODY = b""
 """The consumer that has what nobody owns, in forms that cannot say so."""
 
 _WRAP = 2**64
 
+_AT_ONCE = 8192
+"""Pending entries of one step."""
 
-def read(reader: Reader, *, counted: bool, active: bool, released: bool) -> list[GroupImage]:
+
+def read(reader: Reader, *, counted: bool, active: bool, released: bool) -> Steps[list[GroupImage]]:
     """The groups; which parts a type has, its caller knows. Raises `BadPayload`."""
     groups: dict[bytes, GroupImage] = {}
     for _ in range(reader.count(5)):
@@ -48,55 +47,53 @@ def read(reader: Reader, *, counted: bool, active: bool, released: bool) -> list
         if entries_read is not None and entries_read > MAX_ENTRIES_COUNT:
             entries_read = UNKNOWN  # -1 in the 64 bits that Redis writes.
         group = GroupImage(name, last_id, entries_read)
-        group.pending = _pending(reader)
-        group.consumers = _consumers(reader, active=active)
+        left = reader.count(ID_BYTES + 9)
+        while left:
+            count = min(left, _AT_ONCE)
+            pending.read(reader, group.pending, count)
+            left -= count
+            yield
+        yield from _read_consumers(reader, group, active=active)
         if released:
-            group.released = [reader.raw_id() for _ in range(reader.count(ID_BYTES))]
-        _check_owners(group)
+            group.released = yield from _read_owner(reader, group.pending, UNOWNED)
+        unclaimed = pending.unclaimed(group.pending)
+        if unclaimed:
+            raise BadPayload(f"{unclaimed} pending entries belong to nobody")
         groups[name] = group
+        yield
     return list(groups.values())
 
 
-def _pending(reader: Reader) -> list[PendingImage]:
-    found: list[PendingImage] = []
-    for _ in range(reader.count(ID_BYTES + 9)):
-        entry_id, time, count = reader.raw_id(), reader.time(), reader.length()
-        if found and entry_id <= found[-1].id:
-            raise BadPayload("pending ids do not rise")
-        if time < 0:
-            raise BadPayload(f"an entry was delivered at {time}")
-        found.append(PendingImage(entry_id, time, min(count, MAX_DELIVERY_COUNT)))
-    return found
-
-
-def _consumers(reader: Reader, *, active: bool) -> list[ConsumerImage]:
-    found: dict[bytes, ConsumerImage] = {}
+def _read_consumers(reader: Reader, group: GroupImage, *, active: bool) -> Steps[None]:
+    names: set[bytes] = set()
     for _ in range(reader.count(10)):
         name, seen_time = reader.string(), reader.time()
         # Where nothing else is known, who was seen was active, as Redis reads it.
         active_time = reader.time() if active else seen_time
-        if name in found:
+        if name in names:
             raise BadPayload(f"two consumers are named {name!r}")
         if seen_time < 0 or (active_time < 0 and active_time != NEVER):
             raise BadPayload(f"a consumer was seen at {seen_time} and active at {active_time}")
-        pending = [reader.raw_id() for _ in range(reader.count(ID_BYTES))]
-        found[name] = ConsumerImage(name, seen_time, active_time, pending)
-    return list(found.values())
+        names.add(name)
+        group.consumers.append(ConsumerImage(name, seen_time, active_time))
+        yield from _read_owner(reader, group.pending, len(group.consumers))
 
 
-def _check_owners(group: GroupImage) -> None:
-    """Rule 1."""
-    unowned = {pending.id for pending in group.pending}
-    for ids in (*(consumer.pending for consumer in group.consumers), group.released):
-        for entry_id in ids:
-            if entry_id not in unowned:
-                raise BadPayload(f"{entry_id} is not pending, or somebody else's")
-            unowned.remove(entry_id)
-    if unowned:
-        raise BadPayload(f"{len(unowned)} pending entries belong to nobody")
+def _read_owner(reader: Reader, entries: PendingImage, owner: int) -> Steps[array[int]]:
+    """The ids of the pending entries that one consumer owns, or nobody."""
+    found = array("Q")
+    left = reader.count(ID_BYTES)
+    while left:
+        count = min(left, _AT_ONCE)
+        ids = pending.read_ids(reader, count)
+        pending.claim(entries, ids, owner)
+        found += ids
+        left -= count
+        yield
+    return found
 
 
-def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: bool) -> None:
+def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: bool) -> Steps[None]:
     """The groups; without ``released`` by rule 2."""
     put_length(out, len(groups))
     for group in groups:
@@ -104,40 +101,42 @@ def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: b
         put_id(out, group.last_id)
         assert group.entries_read is not None, "every form that is written says how much was read"
         put_length(out, group.entries_read % _WRAP)
-        put_length(out, len(group.pending))
-        for entry_id, time, deliveries in group.pending:
-            put_raw_id(out, entry_id)
-            put_time(out, time)
-            put_length(out, deliveries)
-        consumers = group.consumers if released else _with_nobody(group)
-        put_length(out, len(consumers))
-        for consumer in consumers:
-            _put_consumer(out, consumer, active=active)
+        count = len(group.pending.owners)
+        put_length(out, count)
+        for first in range(0, count, _AT_ONCE):
+            pending.write(out, group.pending, first, min(first + _AT_ONCE, count))
+            yield
+        yield from _write_consumers(out, group, active=active, released=released)
         if released:
-            _put_ids(out, group.released)
+            put_length(out, len(group.released) // 2)
+            for word in range(0, len(group.released), 2 * _AT_ONCE):
+                pending.write_words(out, group.released[word : word + 2 * _AT_ONCE])
+                yield
 
 
-def _with_nobody(group: GroupImage) -> list[ConsumerImage]:
-    """The consumers, one of which has what nobody owns."""
-    if not group.released:
-        return group.consumers
-    found = {consumer.name: consumer for consumer in group.consumers}
-    there = found.get(NOBODY, ConsumerImage(NOBODY, 0, NEVER))
-    found[NOBODY] = ConsumerImage(
-        NOBODY, there.seen_time, there.active_time, sorted(there.pending + group.released)
-    )
-    return [found[name] for name in sorted(found)]
-
-
-def _put_consumer(out: bytearray, consumer: ConsumerImage, *, active: bool) -> None:
-    put_string(out, consumer.name)
-    put_time(out, consumer.seen_time)
-    if active:
-        put_time(out, consumer.active_time)
-    _put_ids(out, consumer.pending)
-
-
-def _put_ids(out: bytearray, ids: list[ID]) -> None:
-    put_length(out, len(ids))
-    for entry_id in ids:
-        put_raw_id(out, entry_id)
+def _write_consumers(
+    out: bytearray, group: GroupImage, *, active: bool, released: bool
+) -> Steps[None]:
+    """The consumers; without ``released`` one of them has what nobody owns."""
+    entries = group.pending
+    begins, order = pending.of_each(entries, len(group.consumers))
+    yield
+    shown = [(one, number) for number, one in enumerate(group.consumers, 1)]
+    spare = 0 if released else len(group.released) // 2
+    if spare and not any(one.name == NOBODY for one in group.consumers):
+        shown.append((ConsumerImage(NOBODY, 0, NEVER), UNOWNED))
+    if spare:
+        shown.sort(key=lambda pair: pair[0].name)
+    put_length(out, len(shown))
+    for consumer, number in shown:
+        put_string(out, consumer.name)
+        put_time(out, consumer.seen_time)
+        if active:
+            put_time(out, consumer.active_time)
+        own = order[begins[number] : begins[number + 1]]
+        if spare and number != UNOWNED and consumer.name == NOBODY:
+            own = array("I", sorted(own + order[begins[UNOWNED] : begins[UNOWNED + 1]]))
+        put_length(out, len(own))
+        for first in range(0, len(own), _AT_ONCE):
+            pending.write_ids(out, entries, own, first, min(first + _AT_ONCE, len(own)))
+            yield

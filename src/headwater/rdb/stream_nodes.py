@@ -7,111 +7,279 @@
 ms and seq are differences to the node's id; parts counts the elements before it; flag 1 marks a
 deleted entry, which stays until its node goes.
 
+Reader and writer go over a node in steps of so many entries, for a node may have any number of them.
+
 Source: Redis, t_stream.c (streamAppendItem, streamIteratorGetID, streamValidateListpackIntegrity).
 """
 
 from __future__ import annotations
 
+from array import array
+from typing import TYPE_CHECKING
+
 from headwater.rdb import listpack
-from headwater.rdb.image import ID, EntryImage, NodeImage
-from headwater.rdb.listpack import Element, text
-from headwater.rdb.payload import BadPayload
+from headwater.rdb.errors import BadPayload
+from headwater.rdb.image import ID, NodeImage
+from headwater.rdb.listpack import Cursor
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd and listpack.pxd have them in C
+    from headwater.memory import (
+        append_part,
+        offset_at,
+        push_id,
+        push_offset,
+        push_word,
+        put_u8,
+        word_at,
+    )
+    from headwater.rdb.listpack import put_integer, put_text
 
 _DELETED = 1
 _SAME_FIELDS = 2
-_WRAP = 2**64
+_ALL = 2**64 - 1
+
+_ENTRY_BYTES = 48
+_ELEMENT_BYTES = 8
+"""What an entry and a field take here beside their own bytes, in RESP and in the journal."""
 
 
-class _Elements:
-    """Takes elements off a listpack."""
+class NodeReader:
+    """Reads the node whose id is ``first`` from its listpack of at most ``most`` elements. ``size`` is
+    what the entries before it take; with its own that may not be more than ``most_bytes``.
 
-    def __init__(self, elements: list[Element]) -> None:
-        self.elements = elements
-        self.at = 0
+    Raises `BadPayload`.
+    """
 
-    def left(self) -> int:
-        return len(self.elements) - self.at
+    def __init__(
+        self, first: ID, pack: bytearray, *, most: int, size: int, most_bytes: int
+    ) -> None:
+        self._cursor = Cursor(pack, most)
+        self._first_ms, self._first_seq = first
+        self.size = size
+        self._most_bytes = most_bytes
+        self._node = NodeImage(first)
+        self._ids, self._ends, self._pairs = self._node.ids, self._node.ends, self._node.pairs
+        self._wire, self._dead = self._node.wire, self._node.dead
+        self._names = bytearray()
+        """The field names of the master entry, in RESP."""
+        self._name_ends: array[int] = array("Q")
+        self._names_bytes = 0
+        """Bytes of their texts."""
+        self._alive = 0
+        self._said_live = self._cursor.integer()
+        self._said_deleted = self._cursor.integer()
+        self._read_names(self._cursor.integer())
+        if self._cursor.integer() != 0:
+            raise BadPayload("a node's first entry does not end with 0")
 
-    def number(self) -> int:
-        """The next element, which must be an integer."""
-        found = self.take(1)[0]
-        if not isinstance(found, int):
-            raise BadPayload("a node holds text where a number should be")
-        return found
+    def step(self, most: int) -> bool:
+        """Read so many entries more; False when that were the last."""
+        while most > 0 and self._cursor.left():
+            self._read_entry()
+            most -= 1
+        return self._cursor.left()
 
-    def take(self, count: int) -> list[Element]:
-        if not 0 <= count <= self.left():
-            raise BadPayload(f"a node promises {count} elements and has {self.left()}")
-        self.at += count
-        return self.elements[self.at - count : self.at]
+    def node(self) -> NodeImage:
+        """The whole node, when all has been read."""
+        self._cursor.finish()
+        count = len(self._dead)
+        if (self._said_live, self._said_deleted) != (self._alive, count - self._alive):
+            raise BadPayload(
+                f"a node says {self._said_live} live and {self._said_deleted} deleted, "
+                f"of {count} live {self._alive}"
+            )
+        return self._node
+
+    def elements(self) -> int:
+        """How many elements were read."""
+        return self._cursor.taken
+
+    def _read_names(self, count: int) -> None:
+        if count < 0:
+            raise BadPayload(f"a node promises {count} field names")
+        for _ in range(count):
+            self._cursor.next()
+            self._names_bytes += self._cursor.put_bulk(self._names)
+            push_word(self._name_ends, len(self._names))
+
+    def _read_entry(self) -> None:
+        cursor = self._cursor
+        taken = cursor.taken
+        flags = cursor.integer()
+        if not 0 <= flags <= _DELETED | _SAME_FIELDS:
+            raise BadPayload(f"an entry has the unknown flags {flags}")
+        ms = (self._first_ms + cursor.integer()) & _ALL
+        seq = (self._first_seq + cursor.integer()) & _ALL
+        if flags & _SAME_FIELDS:
+            pairs = len(self._name_ends)
+            self._charge(pairs, self._names_bytes)
+            self._take_values()
+        else:
+            pairs = cursor.integer()
+            if pairs < 0:
+                raise BadPayload(f"an entry promises {pairs} fields")
+            self._charge(min(pairs, len(cursor.pack)), 0)
+            self._take_pairs(pairs)
+        if not pairs:
+            raise BadPayload("an entry has no fields")
+        before = cursor.taken - taken
+        if cursor.integer() != before:
+            raise BadPayload("an entry miscounts its parts")
+        push_id(self._ids, ms, seq)
+        push_word(self._ends, len(self._wire))
+        push_offset(self._pairs, pairs)
+        put_u8(self._dead, flags & _DELETED)
+        if not flags & _DELETED:
+            self._alive += 1
+
+    def _charge(self, pairs: int, more: int) -> None:
+        """An entry of so many fields, and so many bytes that stand elsewhere, is to be added; its own
+        bytes are no more than those of the listpack."""
+        self.size += _ENTRY_BYTES + 2 * _ELEMENT_BYTES * pairs + more
+        if self.size > self._most_bytes:
+            raise BadPayload(f"the entries hold more than {self._most_bytes} bytes")
+
+    def _take_values(self) -> None:
+        """The values of an entry, each behind its name of the master entry."""
+        cursor, wire, start = self._cursor, self._wire, 0
+        for number in range(len(self._name_ends)):
+            end = word_at(self._name_ends, number)
+            append_part(wire, self._names, start, end)
+            start = end
+            cursor.next()
+            self.size += cursor.put_bulk(wire)
+
+    def _take_pairs(self, pairs: int) -> None:
+        cursor, wire = self._cursor, self._wire
+        for _ in range(2 * pairs):
+            cursor.next()
+            self.size += cursor.put_bulk(wire)
 
 
-def read(first: ID, packed: list[Element]) -> NodeImage:
-    """The node whose id is ``first``, of the elements of its listpack. Raises `BadPayload`."""
-    elements = _Elements(packed)
-    live, deleted = elements.number(), elements.number()
-    names = tuple(map(text, elements.take(elements.number())))
-    if elements.number() != 0:
-        raise BadPayload("a node's first entry does not end with 0")
-    entries = []
-    while elements.left():
-        entries.append(_entry(first, names, elements))
-    alive = sum(entry.live for entry in entries)
-    if (live, deleted) != (alive, len(entries) - alive):
-        raise BadPayload(
-            f"a node says {live} live and {deleted} deleted, of {len(entries)} live {alive}"
-        )
-    return NodeImage(first, entries)
+class NodeWriter:
+    """Writes the listpack of a node, whose first entry has its id, into ``pack``."""
 
+    def __init__(self, node: NodeImage) -> None:
+        assert (node.ids[0], node.ids[1]) == node.first, "a node is known by its first entry"
+        self.pack = bytearray()
+        self._ids, self._ends, self._pairs = node.ids, node.ends, node.pairs
+        self._wire, self._dead = node.wire, node.dead
+        self._first_ms, self._first_seq = node.first
+        self._names = bytearray()
+        """The field names of the first entry, in RESP."""
+        self._at = self._elements = 0
+        self._start = self._stop = 0
+        listpack.begin(self.pack)
+        deleted = node.dead.count(1)
+        self._put_number(len(node.dead) - deleted)
+        self._put_number(deleted)
+        self._put_number(offset_at(node.pairs, 0))
+        at, end = 0, word_at(node.ends, 0)
+        while at < end:
+            behind = self._bulk(at)
+            append_part(self._names, self._wire, at, behind)
+            self._put_bulk()
+            at = self._bulk(behind)
+        self._put_number(0)
 
-def _entry(first: ID, names: tuple[bytes, ...], elements: _Elements) -> EntryImage:
-    start = elements.at
-    flags = elements.number()
-    if not 0 <= flags <= _DELETED | _SAME_FIELDS:
-        raise BadPayload(f"an entry has the unknown flags {flags}")
-    entry_id = (
-        (first[0] + elements.number()) % _WRAP,
-        (first[1] + elements.number()) % _WRAP,
-    )
-    if flags & _SAME_FIELDS:
-        count = len(names)
-        found = [b""] * (2 * count)
-        found[0::2] = names
-        found[1::2] = map(text, elements.take(count))
-    else:
-        count = elements.number()
-        found = list(map(text, elements.take(2 * count)))
-    if not count:
-        raise BadPayload("an entry has no fields")
-    if elements.number() != elements.at - 1 - start:
-        raise BadPayload("an entry miscounts its parts")
-    return EntryImage(entry_id, tuple(found), not flags & _DELETED)
+    def step(self, most: int) -> bool:
+        """Write so many entries more; False when that were the last, and ``pack`` is whole."""
+        count = len(self._dead)
+        while most > 0 and self._at < count:
+            self._write_entry(self._at)
+            self._at += 1
+            most -= 1
+        if self._at < count:
+            return True
+        listpack.end(self.pack, self._elements)
+        return False
 
-
-def write(node: NodeImage) -> bytes:
-    """The listpack of a node, whose first entry has its id."""
-    names = node.entries[0].elements[0::2]
-    assert node.entries[0].id == node.first, "a node is known by its first entry"
-    alive = sum(entry.live for entry in node.entries)
-    elements: list[Element] = [alive, len(node.entries) - alive, len(names), *names, 0]
-    for entry in node.entries:
-        same = entry.elements[0::2] == names
-        flags = (_SAME_FIELDS if same else 0) | (0 if entry.live else _DELETED)
-        stored = entry.elements[1::2] if same else entry.elements
-        parts: list[Element] = [
-            flags,
-            _difference(entry.id[0], node.first[0]),
-            _difference(entry.id[1], node.first[1]),
-        ]
+    def _write_entry(self, number: int) -> None:
+        at = word_at(self._ends, number - 1) if number else 0
+        end = word_at(self._ends, number)
+        same = self._has_names(at, end)
+        before = self._elements
+        self._put_number((_SAME_FIELDS if same else 0) | self._dead[number])
+        self._put_difference(word_at(self._ids, 2 * number), self._first_ms)
+        self._put_difference(word_at(self._ids, 2 * number + 1), self._first_seq)
         if not same:
-            parts.append(len(stored) // 2)
-        parts += stored
-        elements += parts
-        elements.append(len(parts))
-    return listpack.write(elements)
+            self._put_number(offset_at(self._pairs, number))
+        named = True
+        while at < end:
+            at = self._bulk(at)
+            if not (named and same):
+                self._put_bulk()
+            named = not named
+        self._put_number(self._elements - before)
+
+    def _has_names(self, at: int, end: int) -> bool:
+        """Whether the fields from ``at`` on have just the names of the first entry's."""
+        wire, names, done = self._wire, self._names, 0
+        while at < end:
+            behind = self._bulk(at)
+            if behind - at > len(names) - done:
+                return False
+            while at < behind:
+                if wire[at] != names[done]:
+                    return False
+                at += 1
+                done += 1
+            at = self._bulk(behind)
+        return done == len(names)
+
+    def _bulk(self, at: int) -> int:
+        """Look at the bulk string at ``at``; where the next one begins."""
+        wire, size = self._wire, 0
+        at += 1
+        while wire[at] != 13:
+            size = size * 10 + (wire[at] - 48)
+            at += 1
+        self._start = at + 2
+        self._stop = self._start + size
+        return self._stop + 2
+
+    def _put_bulk(self) -> None:
+        put_text(self.pack, self._wire, self._start, self._stop)
+        self._elements += 1
+
+    def _put_number(self, number: int) -> None:
+        put_integer(self.pack, False, number)
+        self._elements += 1
+
+    def _put_difference(self, value: int, master: int) -> None:
+        """As Redis keeps it, in a signed integer of 64 bits."""
+        wrapped = (value - master) & _ALL
+        negative = wrapped >> 63 == 1
+        put_integer(self.pack, negative, (~wrapped + 1) & _ALL if negative else wrapped)
+        self._elements += 1
 
 
-def _difference(value: int, master: int) -> int:
-    """As Redis keeps it, in a signed integer of 64 bits."""
-    wrapped = (value - master) % _WRAP
-    return wrapped - _WRAP if wrapped >= _WRAP // 2 else wrapped
+def keep(node: NodeImage, numbers: list[int]) -> NodeImage:
+    """The node with these of its entries only."""
+    kept = NodeImage(node.first)
+    for number in numbers:
+        start = node.ends[number - 1] if number else 0
+        append_part(kept.wire, node.wire, start, node.ends[number])
+        kept.ids.extend(node.ids[2 * number : 2 * number + 2])
+        kept.ends.append(len(kept.wire))
+        kept.pairs.append(node.pairs[number])
+        kept.dead.append(node.dead[number])
+    return kept
+
+
+def rises(ids: array[int], ms: int, seq: int) -> bool:
+    """Whether each id is greater than the one before it, and the first greater than ``ms-seq``."""
+    for at in range(0, len(ids), 2):
+        next_ms, next_seq = word_at(ids, at), word_at(ids, at + 1)
+        if next_ms < ms or (next_ms == ms and next_seq <= seq):
+            return False
+        ms, seq = next_ms, next_seq
+    return True

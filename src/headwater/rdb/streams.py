@@ -19,35 +19,35 @@ from __future__ import annotations
 from itertools import pairwise
 
 from headwater.limits import MAX_ENTRIES_COUNT, MAX_RESTORED_BYTES
-from headwater.rdb import stream_groups, stream_nodes
+from headwater.rdb import stream_groups
+from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import (
     ID,
-    EntryImage,
     IdempotencyImage,
     NodeImage,
     ProducerImage,
     StreamImage,
 )
 from headwater.rdb.lengths import Reader, put_id, put_length, put_string
-from headwater.rdb.payload import BadPayload
+from headwater.rdb.stream_nodes import NodeReader, NodeWriter, keep, rises
+from headwater.steps import Steps
 
 FIRST, COUNTED, ACTIVE, IDEMPOTENT, RELEASED = 15, 19, 21, 26, 27
 TYPES = (FIRST, COUNTED, ACTIVE, IDEMPOTENT, RELEASED)
 
-_ENTRY_BYTES = 48
-_ELEMENT_BYTES = 8
-"""What an entry and a field take here beside their own bytes, in RESP and in the journal."""
-
 _MAX_DURATION_S = 86400
 _MAX_SIZE = 10_000
 
+_ENTRIES_AT_ONCE = 512
+"""Of a node that are read or written in one step."""
 
-def read(kind: int, reader: Reader) -> StreamImage:
+
+def read(kind: int, reader: Reader) -> Steps[StreamImage]:
     """The stream that ``reader`` stands at the beginning of. Raises `BadPayload`."""
-    nodes = _nodes(reader)
+    nodes = yield from _nodes(reader)
     length, last_id = reader.length(), reader.id()
-    nodes = _in_order(nodes, last_id)
-    live = sum(entry.live for node in nodes for entry in node.entries)
+    nodes = yield from _in_order(nodes, last_id)
+    live = sum(node.dead.count(0) for node in nodes)
     if length != live:
         raise BadPayload(f"a stream of {live} entries says that it has {length}")
     max_deleted_id, added = (0, 0), length
@@ -58,8 +58,8 @@ def read(kind: int, reader: Reader) -> StreamImage:
         added = min(reader.length(), MAX_ENTRIES_COUNT)
     if added < length:
         raise BadPayload(f"a stream of {length} entries says that only {added} were added")
-    image = StreamImage(nodes, last_id, max_deleted_id, added)
-    image.groups = stream_groups.read(
+    image = StreamImage(nodes, length, _first_live(nodes), last_id, max_deleted_id, added)
+    image.groups = yield from stream_groups.read(
         reader,
         counted=kind >= COUNTED,
         active=kind >= ACTIVE,
@@ -70,7 +70,7 @@ def read(kind: int, reader: Reader) -> StreamImage:
     return image
 
 
-def _nodes(reader: Reader) -> list[NodeImage]:
+def _nodes(reader: Reader) -> Steps[list[NodeImage]]:
     nodes: list[NodeImage] = []
     size = 0
     for _ in range(reader.count(2)):
@@ -78,21 +78,28 @@ def _nodes(reader: Reader) -> list[NodeImage]:
         first = name.raw_id()
         if name.left():
             raise BadPayload("a node's id has more than 16 bytes")
-        node = stream_nodes.read(first, reader.packed())
-        size += sum(map(_expanded_bytes, node.entries))
-        if size > MAX_RESTORED_BYTES:
-            raise BadPayload(f"the entries hold more than {MAX_RESTORED_BYTES} bytes")
-        nodes.append(node)
+        pack = bytearray(reader.string())
+        node = NodeReader(
+            first, pack, most=reader.most_items(), size=size, most_bytes=MAX_RESTORED_BYTES
+        )
+        while node.step(_ENTRIES_AT_ONCE):
+            yield
+        nodes.append(node.node())
+        reader.charge_items(node.elements())
+        size = node.size
+        yield
     return nodes
 
 
-def _expanded_bytes(entry: EntryImage) -> int:
-    """What an entry takes once its field names stand with it."""
-    elements = entry.elements
-    return _ENTRY_BYTES + sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
+def _first_live(nodes: list[NodeImage]) -> ID:
+    """The id of the first live entry, 0-0 when there is none."""
+    if not nodes:
+        return 0, 0
+    at = nodes[0].dead.index(0)
+    return nodes[0].ids[2 * at], nodes[0].ids[2 * at + 1]
 
 
-def _in_order(nodes: list[NodeImage], last_id: ID) -> list[NodeImage]:
+def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
     """The nodes that have live entries, whose ids must rise up to ``last_id``, with those of the
     deleted ones whose ids do.
 
@@ -101,31 +108,48 @@ def _in_order(nodes: list[NodeImage], last_id: ID) -> list[NodeImage]:
     """
     if any(a.first >= b.first for a, b in pairwise(nodes)):
         raise BadPayload("the ids of nodes do not rise")
+    if (yield from _is_in_order(nodes, last_id)):
+        return nodes
     following = (last_id[0], last_id[1] + 1)
-    below: list[list[EntryImage]] = []
+    below: list[list[int]] = []
     for node in reversed(nodes):
-        kept: list[EntryImage] = []
-        for entry in reversed(node.entries):
-            if entry.live and entry.id >= following:
+        kept: list[int] = []
+        for at in range(len(node.dead) - 1, -1, -1):
+            entry_id = (node.ids[2 * at], node.ids[2 * at + 1])
+            if not node.dead[at] and entry_id >= following:
                 raise BadPayload("the ids of entries do not rise")
-            if entry.live:
-                following = entry.id
-            if entry.live or entry.id < following:
-                kept.append(entry)
+            if not node.dead[at]:
+                following = entry_id
+            if not node.dead[at] or entry_id < following:
+                kept.append(at)
         below.append(kept[::-1])
+        yield
     last = (0, 0)
     ordered: list[NodeImage] = []
     for node, kept in zip(nodes, reversed(below), strict=True):
-        rising: list[EntryImage] = []
-        for entry in kept:
-            if entry.id > last:
-                rising.append(entry)
-                last = entry.id
-            elif entry.live:
+        rising: list[int] = []
+        for at in kept:
+            entry_id = (node.ids[2 * at], node.ids[2 * at + 1])
+            if entry_id > last:
+                rising.append(at)
+                last = entry_id
+            elif not node.dead[at]:
                 raise BadPayload("an entry has the id 0-0")
-        if any(entry.live for entry in rising):
-            ordered.append(NodeImage(node.first, rising))
+        if not all(node.dead[at] for at in rising):
+            ordered.append(node if len(rising) == len(node.dead) else keep(node, rising))
+        yield
     return ordered
+
+
+def _is_in_order(nodes: list[NodeImage], last_id: ID) -> Steps[bool]:
+    """Whether all entries live and their ids rise, as most do."""
+    last = (0, 0)
+    for node in nodes:
+        if not node.dead or 1 in node.dead or not rises(node.ids, *last):
+            return False
+        last = (node.ids[len(node.ids) - 2], node.ids[len(node.ids) - 1])
+        yield
+    return last <= last_id
 
 
 def _idempotency(reader: Reader) -> IdempotencyImage:
@@ -154,26 +178,30 @@ def _idempotency(reader: Reader) -> IdempotencyImage:
     )
 
 
-def write(kind: int, image: StreamImage) -> bytes:
+def write(kind: int, image: StreamImage, out: bytearray) -> Steps[None]:
     """The value of a stream in one of the forms from `COUNTED` on; what that form cannot hold is
     left out, or kept in another way where there is one (`stream_groups.write`)."""
-    out = bytearray()
     put_length(out, len(image.nodes))
     for node in image.nodes:
         put_length(out, 16)
         out += node.first[0].to_bytes(8, "big") + node.first[1].to_bytes(8, "big")
-        put_string(out, stream_nodes.write(node))
-    live = image.live()
-    put_length(out, len(live))
+        writer = NodeWriter(node)
+        while writer.step(_ENTRIES_AT_ONCE):
+            yield
+        put_length(out, len(writer.pack))
+        out += writer.pack
+        yield
+    put_length(out, image.length)
     put_id(out, image.last_id)
-    put_id(out, live[0].id if live else (0, 0))
+    put_id(out, image.first_id)
     put_id(out, image.max_deleted_id)
     put_length(out, image.entries_added)
-    stream_groups.write(out, image.groups, active=kind >= ACTIVE, released=kind >= RELEASED)
+    yield from stream_groups.write(
+        out, image.groups, active=kind >= ACTIVE, released=kind >= RELEASED
+    )
     if kind >= IDEMPOTENT:
         assert image.idempotency is not None, "this form says what is known of producers"
         _put_idempotency(out, image.idempotency)
-    return bytes(out)
 
 
 def _put_idempotency(out: bytearray, image: IdempotencyImage) -> None:

@@ -16,19 +16,26 @@ Source: Redis, rdb.h and rdb.c, intset.c.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from headwater.rdb import streams
+from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage, StreamImage
 from headwater.rdb.lengths import Reader, put_length, put_string
 from headwater.rdb.listpack import text
-from headwater.rdb.payload import REDIS_NEWEST, BadPayload, unwrap, wrap
+from headwater.rdb.payload import REDIS_NEWEST, unwrap, wrap
+from headwater.steps import Steps
 
 _PLAIN, _PACKED = 1, 2
 """What a quicklist says of each of its nodes."""
 
 _LISTS_AND_HASHES = 10
 """The version of Redis 7.0; its servers, and all after it, read what is written here."""
+
+_TEXTS_AT_ONCE = 1024
+"""Of a list, a set or a hash that are read or written in one step."""
+
+_Read = Callable[[Reader], Steps[Image]]
 
 STREAM_FORMS = {
     "7.0": (streams.COUNTED, 10),
@@ -39,54 +46,70 @@ STREAM_FORMS = {
 said 11, which Valkey reads; it does not read the 12 that Redis 8.2 says."""
 
 
-def load(payload: bytes) -> Image:
-    """The value in a payload of DUMP.
+def load(data: bytearray, start: int, end: int) -> Steps[Image]:
+    """The value in the payload of DUMP that stands from ``start`` to ``end``-1 of ``data``.
 
-    >>> load(dump(b"tea", "8.8"))
+    >>> from headwater.steps import do_all
+    >>> payload = do_all(dump(b"tea", "8.8"))
+    >>> do_all(load(payload, 0, len(payload)))
     b'tea'
 
     Raises `BadEnvelope` and `BadPayload`, nothing else. Bytes behind the value are let be, as
     Redis does.
     """
-    reader = Reader(unwrap(payload))
+    behind = yield from unwrap(data, start, end)
+    reader = Reader(data, start, behind)
     kind = reader.take(1)[0]
     if kind in streams.TYPES:
-        return streams.read(kind, reader)
+        return (yield from streams.read(kind, reader))
     if kind not in _READERS:
         raise BadPayload(f"values of type {kind} are not known")
-    return _READERS[kind](reader)
+    return (yield from _READERS[kind](reader))
 
 
-def dump(image: Image, form: str) -> bytes:
+def dump(image: Image, form: str) -> Steps[bytearray]:
     """A payload of DUMP, a stream in one of `STREAM_FORMS`."""
+    out = bytearray()
+    version = _LISTS_AND_HASHES
     if isinstance(image, StreamImage):
         kind, version = STREAM_FORMS[form]
-        return wrap(bytes((kind,)) + streams.write(kind, image), version=version)
-    out = bytearray()
-    if isinstance(image, bytes):
+        out.append(kind)
+        yield from streams.write(kind, image, out)
+    elif isinstance(image, bytes):
         out.append(0)
         put_string(out, image)
     elif isinstance(image, HashImage):
         out.append(4)
         put_length(out, len(image.pairs))
-        for pair in image.pairs:
-            put_string(out, pair[0])
-            put_string(out, pair[1])
+        yield from _put_texts(out, (text for pair in image.pairs for text in pair))
     else:
         out.append(1 if isinstance(image, ListImage) else 2)
         put_length(out, len(image[0]))
-        for item in image[0]:
-            put_string(out, item)
-    return wrap(bytes(out), version=_LISTS_AND_HASHES)
+        yield from _put_texts(out, image[0])
+    yield from wrap(out, version=version)
+    return out
 
 
-def _string(reader: Reader) -> Image:
+def _put_texts(out: bytearray, texts: Iterable[bytes]) -> Steps[None]:
+    for number, one in enumerate(texts, 1):
+        put_string(out, one)
+        if number % _TEXTS_AT_ONCE == 0:
+            yield
+
+
+def _string(reader: Reader) -> Steps[Image]:
+    yield
     return reader.string()
 
 
-def _texts(reader: Reader, each: int = 1) -> list[bytes]:
+def _texts(reader: Reader, each: int = 1) -> Steps[list[bytes]]:
     """So many strings as a length says, ``each`` for one that it counts."""
-    return [reader.string() for _ in range(each * reader.count(each))]
+    found: list[bytes] = []
+    for number in range(1, each * reader.count(each) + 1):
+        found.append(reader.string())
+        if number % _TEXTS_AT_ONCE == 0:
+            yield
+    return found
 
 
 def _packed(reader: Reader) -> list[bytes]:
@@ -112,22 +135,24 @@ def _hash(texts: list[bytes]) -> Image:
     return HashImage(list(zip(fields, texts[1::2], strict=True)))
 
 
-def _quicklist(reader: Reader) -> Image:
+def _quicklist(reader: Reader) -> Steps[Image]:
     items: list[bytes] = []
     for _ in range(reader.count(2)):
         container = reader.length()
         if container not in (_PLAIN, _PACKED):
             raise BadPayload(f"a list has a node of the unknown kind {container}")
         items += [reader.string()] if container == _PLAIN else _packed(reader)
+        yield
     return _list(items)
 
 
-def _intset(reader: Reader) -> Image:
+def _intset(reader: Reader) -> Steps[Image]:
     data = reader.string()
     width = int.from_bytes(data[:4], "little")
     count = int.from_bytes(data[4:8], "little")
     if width not in (2, 4, 8) or len(data) != 8 + width * count:
         raise BadPayload("a set of integers does not end where it says")
+    yield
     numbers = [
         int.from_bytes(data[at : at + width], "little", signed=True)
         for at in range(8, len(data), width)
@@ -135,13 +160,28 @@ def _intset(reader: Reader) -> Image:
     return _set([b"%d" % number for number in numbers])
 
 
-_READERS: dict[int, Callable[[Reader], Image]] = {
+def _of_texts(make: Callable[[list[bytes]], Image], each: int = 1) -> _Read:
+    def read(reader: Reader) -> Steps[Image]:
+        return make((yield from _texts(reader, each)))
+
+    return read
+
+
+def _of_listpack(make: Callable[[list[bytes]], Image]) -> _Read:
+    def read(reader: Reader) -> Steps[Image]:
+        yield
+        return make(_packed(reader))
+
+    return read
+
+
+_READERS: dict[int, _Read] = {
     0: _string,
-    1: lambda reader: _list(_texts(reader)),
-    2: lambda reader: _set(_texts(reader)),
-    4: lambda reader: _hash(_texts(reader, each=2)),
+    1: _of_texts(_list),
+    2: _of_texts(_set),
+    4: _of_texts(_hash, each=2),
     11: _intset,
-    16: lambda reader: _hash(_packed(reader)),
+    16: _of_listpack(_hash),
     18: _quicklist,
-    20: lambda reader: _set(_packed(reader)),
+    20: _of_listpack(_set),
 }

@@ -15,9 +15,10 @@ cdef class BlockedClients:
     cdef WaitingRoom _waiting
     cdef Pause _pause
     cdef public list resumed
+    cdef public object offloading
 
     @cython.locals(deadline=double, waiter=Waiter)
-    cpdef block(self, Session session, Wait wait)
+    cpdef block(self, Session session, wait)
     cdef _give_up(self, Waiter waiter, bint error)
     cdef _leave(self, Waiter waiter)
     @cython.locals(keyspace=Keyspace, signalled=dict, place=tuple, lines=dict)

@@ -6,7 +6,8 @@ Rule 2. A session that waits no longer is in ``resumed``; what it sent meanwhile
 Rule 3. A line of those who wait alike is passed over from the first who waits on: a thousand readers
         of a group cost an entry one of them.
 
-`headwater.server.waiting` keeps the lines; this says what happens to who stands in them.
+`headwater.server.waiting` keeps the lines; this says what happens to who stands in them. Clients that
+wait for a job of their own command are `headwater.server.offloading`'s.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
+from headwater.commands.jobs import Job
 from headwater.engine.database import Value
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import REFUSED_RECHECK_MS
 from headwater.server import execution
+from headwater.server.offloading import Offloading
 from headwater.server.pausing import Pause
 from headwater.server.waiting import Lines, Waiter, WaitingRoom, by_arrival
 
@@ -37,9 +40,13 @@ class BlockedClients:
         self._pause = pause
         self.resumed: list[Session] = []
         """Sessions that wait no longer and whose further requests have not run yet."""
+        self.offloading = Offloading(node)
 
-    def block(self, session: Session, wait: Wait) -> None:
+    def block(self, session: Session, wait: Wait | Job) -> None:
         """``session`` waits from now on."""
+        if not isinstance(wait, Wait):
+            self.offloading.begin(session, wait)
+            return
         deadline = inf
         if wait.timeout_ms:
             # In whole microseconds, so that 0.1 s and 0.2 s more are what a clock shows at 0.3 s.
@@ -48,10 +55,19 @@ class BlockedClients:
         session.blocked = waiter
         self._waiting.add(waiter)
 
+    def is_blocked(self, session: Session) -> bool:
+        """Whether ``session`` is blocked in Redis's sense: not one that waits for a job of its own
+        command, nor one whose reply to a refused login is delayed."""
+        return (
+            session.blocked is not None
+            and session not in self.offloading
+            and session not in self._node.access.logins
+        )
+
     def unblock(self, session: Session, *, error: bool) -> bool:
         """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
         waiter = session.blocked
-        if waiter is None or session in self._pause or session in self._node.access.logins:
+        if waiter is None or session in self._pause or not self.is_blocked(session):
             return False
         self._give_up(waiter, error)
         return True
@@ -83,11 +99,27 @@ class BlockedClients:
                 self._leave(session.blocked)
         for waiter in missed:
             self._run(waiter)
+        self.settle()
 
     def _leave(self, waiter: Waiter) -> None:
         self._waiting.remove(waiter)
         waiter.session.blocked = None
         self.resumed.append(waiter.session)
+
+    def forget(self, session: Session) -> None:
+        """The client is gone."""
+        if session in self.offloading:
+            self.offloading.cancel(session)
+        elif session.blocked is not None:
+            self._waiting.remove(session.blocked)
+            session.blocked = None
+
+    def settle(self) -> None:
+        """End the jobs that are done."""
+        if self.offloading:
+            for session in self.offloading.settle():
+                self._node.wrote_to(session)
+                self.resumed.append(session)
 
     def run_due(self) -> None:
         """Run again whoever is to be looked at by now, signalled or not."""

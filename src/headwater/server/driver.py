@@ -16,6 +16,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from headwater.limits import (
     MAX_HANDSHAKE_SECONDS,
@@ -71,6 +72,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._second = self._asyncio.call_later(1.0, self._each_second)
+        node.blocked.offloading.wake = self._wake_for_tick
 
     # --- for the listener -----------------------------------------------------------------------
 
@@ -102,6 +104,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._stopped = True
+        self.node.blocked.offloading.wake = None
         for connection in list(self.connections.values()):
             self._send(connection)
             self.close(connection)
@@ -175,6 +178,15 @@ class Driver:
         """There is output in line; called in any thread."""
         self._asyncio.call_soon_threadsafe(self._send_all)
 
+    def _wake_for_tick(self) -> None:
+        """There is something for a tick to do; called in any thread."""
+        with suppress(RuntimeError):  # asyncio has ended
+            self._asyncio.call_soon_threadsafe(self._tick_unless_stopped)
+
+    def _tick_unless_stopped(self) -> None:
+        if not self._stopped:
+            self.tick()
+
     def _send_all(self) -> None:
         with self.node.lock:  # what is released belongs to the node until it is taken
             self._send_in_line()
@@ -204,7 +216,7 @@ class Driver:
             if not connection.writing:
                 self._write_interest(connection, True)
             self._check_output_limit(connection)
-        elif session.closing or (connection.ended and not session.stalled):
+        elif session.closing or (connection.ended and not self._has_more_to_say(session)):
             self._finish(connection)
         elif connection.writing and not connection.ended:
             self._write_interest(connection, False)
@@ -299,11 +311,15 @@ class Driver:
 
     def _at_end(self, connection: Connection) -> None:
         """The client sends no more: what it has asked for is still its own."""
-        if connection.chunks or connection.unsent or connection.session.stalled:
+        if connection.chunks or connection.unsent or self._has_more_to_say(connection.session):
             connection.ended = True
             self._stop_reading(connection)
         else:
             self.close(connection)
+
+    def _has_more_to_say(self, session: Session) -> bool:
+        """Whether answers to what a client has sent are still to come, though it sends no more."""
+        return session.stalled or session in self.node.blocked.offloading
 
     # --- the end of a connection ----------------------------------------------------------------
 

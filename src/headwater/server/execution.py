@@ -11,10 +11,11 @@ Rule 3. EXEC, scripts and woken waiters come in by `invoke`, behind the gates.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Missing, Wait
 from headwater.commands.dispatch import KnownCommand, find_command, find_like
+from headwater.commands.jobs import Job
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.acl import permissions
@@ -41,7 +42,7 @@ NO_AUTH = "NOAUTH Authentication required."
 _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
 
 
-def execute(node: Node, session: Session, arguments: Arguments) -> Wait | None:
+def execute(node: Node, session: Session, arguments: Arguments) -> Wait | Job | None:
     """Choose the function and call it; an error becomes the reply."""
     mark = len(session.outbox)
     chosen: KnownCommand | None = None
@@ -100,10 +101,12 @@ def invoke_again(node: Node, session: Session, arguments: Arguments) -> Wait | N
     known = find_command(arguments)
     if not session.user.unrestricted:
         permissions.check(session, known.row, arguments)
-    return run(node, session, known, arguments, passed_ns())
+    found: Any = run(node, session, known, arguments, passed_ns())
+    again: Wait | None = found  # who waits for a key has no job
+    return again
 
 
-def invoke(node: Node, session: Session, arguments: Arguments) -> Wait | None:
+def invoke(node: Node, session: Session, arguments: Arguments) -> Wait | Job | None:
     """Run a command that was looked at before; raises `CommandError`."""
     return run(node, session, find_command(arguments), arguments, passed_ns())
 
@@ -130,7 +133,7 @@ def run_queued(node: Node, session: Session, queue: TransactionQueue) -> None:
 
 def run(
     node: Node, session: Session, known: KnownCommand, arguments: Arguments, began: int
-) -> Wait | None:
+) -> Wait | Job | None:
     """Call the function of a command that was found, and count it; raises `CommandError`. It has
     begun at ``began`` (monotonic ns)."""
     try:
@@ -161,13 +164,13 @@ def _failed(
 
 def _run(
     node: Node, session: Session, known: KnownCommand, arguments: Arguments, began: int
-) -> Wait | None:
+) -> Wait | Job | None:
     """As `run`, without counting a failure."""
     call = session.call
     call.arguments = arguments
     observer = node.observer
     timing = observer.timing
-    result: Wait | Missing | None
+    result: Wait | Missing | Job | None
     if known.function is None:
         result = SERVER_FUNCTIONS[known.name](call, session, node)
     else:

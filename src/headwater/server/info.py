@@ -88,8 +88,7 @@ def _server(node: Node) -> Facts:
 
 def _clients(node: Node) -> Facts:
     sessions = node.sessions.values()
-    logins = node.access.logins
-    waiters = [one.blocked for one in sessions if one.blocked is not None and one not in logins]
+    waiters = [one.blocked for one in sessions if node.blocked.is_blocked(one)]
     waited = {(waiter.db.index, key) for waiter in waiters for key in waiter.wait.keys}
     waited_without_key = {
         (waiter.db.index, key)

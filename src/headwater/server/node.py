@@ -183,8 +183,10 @@ class Node:
         try:
             if ready is not None:
                 self._serve(ready)
-            elif self.poisoned is None:
-                self._do_what_is_due()
+            else:
+                self.blocked.settle()
+                if self.poisoned is None:
+                    self._do_what_is_due()
             self._finish()
         except BaseException as error:
             self._break_off(error)
@@ -212,6 +214,7 @@ class Node:
 
     def close(self) -> None:
         """A clean stop: the last seen times and the journal's end are written and synced."""
+        self.blocked.offloading.stop()
         self.sealer.stop()
         if self.journal is None or self._generation != FAMILY.generation:
             return
@@ -272,8 +275,7 @@ class Node:
             )
 
     def _break_off(self, error: BaseException) -> None:
-        """A turn ended in its middle, by Ctrl-C or by our own fault: what is in memory may be half of
-        a change (rule 3)."""
+        """A turn ended in its middle, by Ctrl-C or our own fault: half of a change may stand (rule 3)."""
         if self.poisoned is None:
             self.poisoned = NodePoisoned(
                 f"a turn was broken off by {error!r}, and what is in memory may be half of a change. "
@@ -288,8 +290,7 @@ class Node:
             session.closing = True
 
     def _drain(self, session: Session) -> None:
-        """Run the whole requests that a session has sent, until it blocks, closes, or has more
-        answers in line than a client may: what is left waits until it has taken them."""
+        """Run a session's whole requests until it waits, closes or has more answers in line than it may."""
         session.last_interaction = self.times.turn_began
         room = self.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
         session.stalled = False

@@ -79,6 +79,7 @@ class Session:
         """Room that both may keep, each."""
         self.reply = ReplyWriter(self.outbox)
         self.call = _call_of(node, self.reply)
+        self.call.offloads = kind != "embedded"
         self.released_bytes = self.taken_bytes = 0
         """Of all output; a turn counts the first, whoever gives it to the client the second."""
         self.pushes = bytearray()
@@ -269,6 +270,4 @@ class Session:
         node.pubsub.leave(self)
         node.pause.forget(self)
         node.access.logins.forget(self)
-        if self.blocked is not None:
-            node.waiting.remove(self.blocked)
-            self.blocked = None
+        node.blocked.forget(self)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
-from headwater.rdb.payload import wrap
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests.unit.rdb import old_payloads as old
@@ -49,7 +48,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 def restored(store: LocalStore, body: bytes) -> bool:
     """Whether RESTORE takes this value; it must not be wrong in any other way."""
     client = store.client()
-    reply = client("RESTORE", "k", 0, wrap(body, version=10), "REPLACE")
+    reply = client("RESTORE", "k", 0, old.sealed(body), "REPLACE")
     if reply == Failure(b"ERR Bad data format"):
         return False
     assert reply == Simple(b"OK")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headwater.limits import MAX_RESTORED_BYTES
 from headwater.rdb import lengths
+from headwater.rdb.errors import BadPayload
 from headwater.rdb.lengths import Reader, put_length, put_string
-from headwater.rdb.payload import BadPayload
 from tests.unit.rdb.old_payloads import packed
 
 

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.engine.weights import element_bytes
-from headwater.rdb.listpack import Element, backlen, read, spelled, write
-from headwater.rdb.payload import BadPayload
+from headwater.rdb import listpack
+from headwater.rdb.errors import BadPayload
+from headwater.rdb.listpack import Element
+from tests.unit.rdb.plain_images import backlen, plain_listpack, spelled
 
 INTEGERS = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
@@ -23,6 +25,23 @@ TEXTS = st.one_of(
     ),
     st.integers().map(lambda number: b"%d" % number),
 )
+
+
+def write(elements: list[Element]) -> bytes:
+    """A listpack of these elements, by the writer of nodes."""
+    pack = bytearray()
+    listpack.begin(pack)
+    for element in elements:
+        if isinstance(element, int):
+            listpack.put_integer(pack, element < 0, abs(element))
+        else:
+            listpack.put_text(pack, bytearray(b"--" + element + b"--"), 2, 2 + len(element))
+    listpack.end(pack, len(elements))
+    return bytes(pack)
+
+
+def read(pack: bytes, **most: int) -> list[Element]:
+    return listpack.read(bytearray(pack), **most)
 
 
 def frame(body: str, count: int) -> bytes:
@@ -41,6 +60,11 @@ def test_elements_that_were_written_are_read(elements: list[Element]) -> None:
         one if isinstance(one, int) or spelled(one) is None else spelled(one) for one in elements
     ]
     assert found == expected
+
+
+@given(st.lists(st.one_of(INTEGERS, TEXTS), max_size=20))
+def test_elements_are_written_as_their_description_says(elements: list[Element]) -> None:
+    assert write(elements) == plain_listpack(elements)
 
 
 @given(st.one_of(TEXTS))

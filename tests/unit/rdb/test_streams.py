@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from headwater.rdb import pending as columns
+from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import (
     NEVER,
     UNKNOWN,
     ConsumerImage,
-    EntryImage,
     GroupImage,
     IdempotencyImage,
-    NodeImage,
-    PendingImage,
     ProducerImage,
     StreamImage,
 )
-from headwater.rdb.payload import BadPayload
-from headwater.rdb.values import dump, load
+from headwater.rdb.stream_nodes import NodeReader, NodeWriter
 from tests.unit.rdb import old_payloads as old
+from tests.unit.rdb.plain_images import (
+    Entry,
+    Owned,
+    entries_of,
+    ids,
+    node_of,
+    owned_by,
+    pending_of,
+    plain_node,
+)
+from tests.unit.rdb.plain_images import read_payload as load
+from tests.unit.rdb.plain_images import write_payload as dump
 
 T = 1_700_000_000_000
 
@@ -30,15 +42,15 @@ NODES = [
     old.node([((9, 9), TEA, True)], lzf=True),
 ]
 IMAGES = [
-    NodeImage(
+    node_of(
         (5, 1),
         [
-            EntryImage((5, 1), tuple(TEA)),
-            EntryImage((5, 2), tuple(INK), live=False),
-            EntryImage((6, 0), tuple(OTHER)),
+            Entry((5, 1), tuple(TEA)),
+            Entry((5, 2), tuple(INK), live=False),
+            Entry((6, 0), tuple(OTHER)),
         ],
     ),
-    NodeImage((9, 9), [EntryImage((9, 9), tuple(TEA))]),
+    node_of((9, 9), [Entry((9, 9), tuple(TEA))]),
 ]
 
 
@@ -92,15 +104,17 @@ def test_a_stream_is_read_as_far_as_its_type_says(kind: int) -> None:
             b"g",
             (6, 0),
             3 if kind > 15 else None,
+            pending_of(
+                [
+                    Owned((5, 1), T, 3, 1),
+                    Owned((6, 0), 0 if released else T + 1, 2**63 - 1, 0 if released else 2),
+                ]
+            ),
             [
-                PendingImage((5, 1), T, 3),
-                PendingImage((6, 0), 0 if released else T + 1, 2**63 - 1),
+                ConsumerImage(b"al", seen[0], active[0]),
+                ConsumerImage(b"bo", seen[1], active[1]),
             ],
-            [
-                ConsumerImage(b"al", seen[0], active[0], [(5, 1)]),
-                ConsumerImage(b"bo", seen[1], active[1], [] if released else [(6, 0)]),
-            ],
-            [(6, 0)] if released else [],
+            ids((6, 0)) if released else ids(),
         ),
         GroupImage(b"h", (7, 0), UNKNOWN if kind > 15 else None),
     ]
@@ -128,8 +142,8 @@ def test_what_nobody_owns_goes_to_the_nameless_consumer_in_older_forms() -> None
     image = load(of_kind(27))
     assert isinstance(image, StreamImage)
     (group, _) = image.groups
-    group.pending.append(PendingImage((9, 9), T + 99, 1))
-    group.released.append((9, 9))
+    owned = [Owned((5, 1), T, 3, 1), Owned((6, 0), 0, 2**63 - 1, 0), Owned((9, 9), T + 99, 1, 0)]
+    group.pending, group.released = pending_of(owned), ids((6, 0), (9, 9))
 
     for form in ("7.0", "8.2"):
         # When the stream is written in a form that knows none
@@ -137,27 +151,28 @@ def test_what_nobody_owns_goes_to_the_nameless_consumer_in_older_forms() -> None
 
         # Then the consumer with the empty name has both, the delayed one until when it is due
         assert isinstance(found, StreamImage)
-        assert found.groups[0].pending == group.pending
+        assert found.groups[0].pending.words == group.pending.words
         assert found.groups[0].consumers[0].name == b""
-        assert found.groups[0].consumers[0].pending == [(6, 0), (9, 9)]
+        assert owned_by(found.groups[0], b"") == [(6, 0), (9, 9)]
         assert [consumer.name for consumer in found.groups[0].consumers] == [b"", b"al", b"bo"]
 
     # And with such a consumer there, what it has stays with it
-    group.consumers.append(ConsumerImage(b"", T, T, [(8, 8)]))
-    group.pending.insert(2, PendingImage((8, 8), T, 1))
+    group.consumers.append(ConsumerImage(b"", T, T))
+    group.pending = pending_of([*owned[:2], Owned((8, 8), T, 1, 3), owned[2]])
     found = load(dump(image, "8.2"))
     assert isinstance(found, StreamImage)
-    assert found.groups[0].consumers[0] == ConsumerImage(b"", T, T, [(6, 0), (8, 8), (9, 9)])
+    assert found.groups[0].consumers[0] == ConsumerImage(b"", T, T)
+    assert owned_by(found.groups[0], b"") == [(6, 0), (8, 8), (9, 9)]
 
 
-def entries(*ids: tuple[int, int, bool]) -> bytes:
-    return old.node([((ms, seq), TEA, live) for ms, seq, live in ids])
+def entries(*rows: tuple[int, int, bool]) -> bytes:
+    return old.node([((ms, seq), TEA, live) for ms, seq, live in rows])
 
 
 def ids_of(body: bytes) -> list[tuple[int, int, bool]]:
     image = load(old.sealed(body))
     assert isinstance(image, StreamImage)
-    return [(*entry.id, entry.live) for node in image.nodes for entry in node.entries]
+    return [(*entry.id, entry.live) for node in image.nodes for entry in entries_of(node)]
 
 
 def test_deleted_entries_whose_ids_do_not_rise_are_left_out() -> None:
@@ -292,3 +307,101 @@ def test_a_stream_that_ends_early_is_refused(kind: int) -> None:
 
 def test_bytes_behind_a_value_are_let_be_as_redis_does() -> None:
     assert load(old.sealed(plain() + b"more")) == load(old.sealed(plain()))
+
+
+# --- nodes, read and written against what is plain to see ------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-(2**64), 2**64),
+    st.sampled_from(
+        [edge + step for n in range(65) for edge in (2**n, -(2**n)) for step in (-1, 0)]
+    ),
+)
+TEXTS = st.one_of(
+    NUMBERS.map(lambda number: b"%d" % number),
+    st.binary(max_size=70),
+    st.sampled_from([b"", b"-", b"-0", b"00", b"+1", b" 1", b"1_0", b"x" * 4095, b"x" * 4096]),
+    st.sampled_from([125, 126, 16380, 16383]).map(lambda size: b"y" * size),
+)
+IDS = st.tuples(*[st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1))] * 2)
+
+
+@st.composite
+def plain_entries(draw: st.DrawFn) -> list[Entry]:
+    """Entries of a node, most with the names of the first."""
+    names = draw(st.lists(TEXTS, min_size=1, max_size=4))
+    found = []
+    for entry_id in draw(st.lists(IDS, min_size=1, max_size=12)):
+        own = names if draw(st.integers(0, 3)) else draw(st.lists(TEXTS, min_size=1, max_size=4))
+        parts = [part for name in own for part in (name, draw(TEXTS))]
+        found.append(Entry(entry_id, tuple(parts), draw(st.booleans())))
+    return found
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(plain_entries(), st.integers(1, 5))
+def test_a_node_is_written_as_its_description_says_and_read_in_any_steps(
+    listed: list[Entry], most: int
+) -> None:
+    # Given any entries of a node
+    first = listed[0].id
+
+    # When it is written, so many entries at a time
+    writer = NodeWriter(node_of(first, listed))
+    while writer.step(most):
+        pass
+
+    # Then it is what is written element by element, and the same entries are read from it
+    assert bytes(writer.pack) == plain_node(first, listed)
+    reader = NodeReader(first, writer.pack, most=10**6, size=0, most_bytes=10**9)
+    while reader.step(most):
+        pass
+    assert entries_of(reader.node()) == listed
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(plain_entries(), st.data())
+def test_a_mutated_node_is_read_or_refused(listed: list[Entry], data: st.DataObject) -> None:
+    # Given a node in which some bytes are others
+    pack = bytearray(plain_node(listed[0].id, listed))
+    for _ in range(data.draw(st.integers(1, 3))):
+        pack[data.draw(st.integers(6, len(pack) - 1))] = data.draw(st.integers(0, 255))
+
+    # Then it is read, or refused, and nothing else
+    try:
+        reader = NodeReader(listed[0].id, pack, most=10**6, size=0, most_bytes=10**9)
+        while reader.step(3):
+            pass
+        entries_of(reader.node())
+    except BadPayload:
+        pass
+
+
+@given(st.integers(0, 40), st.integers(1, 7), st.data())
+def test_owned_entries_are_ordered_by_time_and_id(
+    count: int, consumers: int, data: st.DataObject
+) -> None:
+    # Given pending entries with any times and owners
+    rows = [
+        Owned((5, at), data.draw(st.integers(0, 5)), 1, data.draw(st.integers(0, consumers)))
+        for at in range(count)
+    ]
+    entries_in_columns = pending_of(rows)
+
+    # When parts of them are ordered, and merged
+    cut = data.draw(st.integers(0, count))
+    order = columns.merged(
+        entries_in_columns,
+        columns.owned(entries_in_columns, 0, cut),
+        columns.owned(entries_in_columns, cut, count),
+    )
+
+    # Then the owned ones stand by time, those of one time by id
+    owned = [at for at in range(count) if rows[at].owner]
+    assert list(order) == sorted(owned, key=lambda at: (rows[at].time, at))
+
+    # And those of each owner stand beside each other
+    begins, of_each = columns.of_each(entries_in_columns, consumers)
+    for owner in range(consumers + 1):
+        found = list(of_each[begins[owner] : begins[owner + 1]])
+        assert found == [at for at in range(count) if rows[at].owner == owner]

@@ -6,10 +6,23 @@ import struct
 
 import pytest
 
+from headwater.rdb import payload as envelope
+from headwater.rdb.errors import BadEnvelope, BadPayload
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage
-from headwater.rdb.payload import BadEnvelope, BadPayload, unwrap, wrap
-from headwater.rdb.values import dump, load
+from headwater.steps import do_all
 from tests.unit.rdb import old_payloads as old
+from tests.unit.rdb.plain_images import read_payload as load
+from tests.unit.rdb.plain_images import write_payload as dump
+
+
+def wrap(value: bytes, *, version: int) -> bytes:
+    data = bytearray(value)
+    do_all(envelope.wrap(data, version=version))
+    return bytes(data)
+
+
+def unwrap(payload: bytes) -> bytes:
+    return payload[: do_all(envelope.unwrap(bytearray(payload), 0, len(payload)))]
 
 
 def strings(*texts: bytes) -> bytes:

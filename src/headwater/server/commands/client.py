@@ -210,7 +210,7 @@ def _flags(session: Session) -> str:
         flags += "P"
     if session.queued is not None:
         flags += "x"
-    if session.blocked is not None and session not in session.node.access.logins:
+    if session.node.blocked.is_blocked(session):
         flags += "b"
     if session.watch.broken:
         flags += "d"

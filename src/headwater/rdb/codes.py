@@ -1,17 +1,54 @@
-"""LZF, as far as it is read: the compression of strings in payloads of real servers.
+"""CRC-64 and LZF: what of a payload is looked at byte by byte.
+
+CRC-64 with the Jones polynomial is what a payload of DUMP ends with:
+
+    polynomial ad93d23594c935a9, bits reflected, starts at 0, ends as it is
+
+LZF, as far as it is read, is the compression of strings in payloads of real servers. Nothing is
+written compressed: every server reads plain strings.
 
     000lllll                    l+1 bytes follow as they are
     lllooooo oooooooo           l+2 bytes from o+1 bytes back (l 1 to 6)
     111ooooo llllllll oooooooo  l+9 bytes from o+1 bytes back
 
-Nothing is written compressed: every server reads plain strings.
-
-Source: LibLZF, lzf_d.c; Redis keeps a copy.
+Sources: Redis, crc64.c, whose check value is that of the example; LibLZF, lzf_d.c.
 """
 
 from __future__ import annotations
 
-from headwater.rdb.payload import BadPayload
+from array import array
+
+from headwater.rdb.errors import BadPayload
+
+_REFLECTED = 0x95AC9329AC4BC9B5
+"""The polynomial, bit 0 first."""
+
+
+def _table() -> array[int]:
+    """For each byte, what it does to the checksum."""
+    rows = array("Q")
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ _REFLECTED if crc & 1 else crc >> 1
+        rows.append(crc)
+    return rows
+
+
+_TABLE = _table()
+
+
+def crc64(data: bytearray, start: int, end: int, crc: int = 0) -> int:
+    """The checksum of what ``crc`` was of, followed by the bytes from ``start`` to ``end``-1.
+
+    >>> hex(crc64(bytearray(b"123456789"), 0, 9))
+    '0xe9c6d914c4b8d9ca'
+    """
+    table = _TABLE
+    for at in range(start, end):
+        crc = table[(crc ^ data[at]) & 0xFF] ^ (crc >> 8)
+    return crc
+
 
 MOST_GROWTH = 88
 """Three bytes give at most 264."""

@@ -1,4 +1,5 @@
-"""Compressed strings: read whole or refused, and never more made than was promised."""
+"""The checksum that a payload ends with; compressed strings, read whole or refused, and never more made
+than was promised."""
 
 from __future__ import annotations
 
@@ -6,15 +7,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.rdb.lzf import MOST_GROWTH, decompress
-from headwater.rdb.payload import BadPayload
-from tests.unit.rdb.old_payloads import lzf
-
-pytestmark = pytest.mark.slow
+from headwater.rdb.codes import MOST_GROWTH, crc64, decompress
+from headwater.rdb.errors import BadPayload
+from tests.unit.rdb.old_payloads import bitwise_crc64, lzf
 
 REPETITIVE = st.lists(st.sampled_from([b"a", b"bc", b"abcabc", b"x" * 300]), max_size=12)
 
 
+def checksum(data: bytes) -> int:
+    return crc64(bytearray(data), 0, len(data))
+
+
+def test_the_checksum_has_redis_own_check_value() -> None:
+    # Given the text that checksums are named by
+    # Then its checksum is the one in Redis's source
+    assert checksum(b"123456789") == 0xE9C6D914C4B8D9CA
+    assert checksum(b"") == 0
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_the_table_says_what_the_definition_says(data: bytes, at: int) -> None:
+    # Given bytes, taken whole or in two parts
+    expected = bitwise_crc64(data)
+    assert checksum(data) == expected
+    part = min(at, len(data))
+    first = crc64(bytearray(data), 0, part)
+    assert crc64(bytearray(data), part, len(data), first) == expected
+
+
+@pytest.mark.slow
 @given(REPETITIVE)
 def test_what_was_compressed_comes_back(parts: list[bytes]) -> None:
     # Given text with near, far, long and overlapping repetitions
@@ -24,6 +45,7 @@ def test_what_was_compressed_comes_back(parts: list[bytes]) -> None:
     assert decompress(lzf(text), len(text)) == text
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=60), st.integers(0, 2000))
 def test_any_bytes_give_the_promised_size_or_a_refusal(data: bytes, size: int) -> None:
     try:

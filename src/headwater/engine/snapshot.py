@@ -1,0 +1,123 @@
+"""What a stream is at one moment, for a thread that reads it while the stream goes on to change.
+
+Rule 1. Taking one looks at no entry: it holds on to the blocks' bytes. Those of a closed block never
+        change (entry_block.py); of the open one they are copied, with what is marked beside blocks.
+Rule 2. Sealing a block lets go of its bytes and changes none of them: whoever holds them reads on.
+        What is sealed already is opened here by a codec that no other thread uses.
+Rule 3. Pending lists are copied block by block, 32 bytes an entry.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from headwater.engine.codecs import Codec, make_codec
+from headwater.engine.entry_block import EntryBlock, packed_ids
+from headwater.engine.group import ConsumerGroup
+from headwater.engine.nodes import NodeIndex
+from headwater.engine.pending import PendingList
+from headwater.engine.sealing import unpacked
+from headwater.engine.stream import Stream
+
+ID = tuple[int, int]
+
+
+class BlockSnapshot:
+    """A block's entries number ``head`` to ``count``-1, those without a mark in ``dead``."""
+
+    def __init__(self, block: EntryBlock) -> None:
+        self.packed = block.packed
+        self.data, self.ids, self.offsets = block.data, block.ids, block.offsets
+        if self.packed is None and not block.closed:
+            self.data, self.ids, self.offsets = self.data[:], self.ids[:], self.offsets[:]
+        self.dead = None if block.dead is None else block.dead[:]
+        self.head, self.count = block.head, block.count
+
+    def open(self, codecs: dict[str, Codec]) -> None:
+        """Have the bytes, ids and offsets of a sealed block as well."""
+        packed, self.packed = self.packed, None
+        if packed is not None:
+            codec = codecs.get(packed.codec)
+            if codec is None:
+                codec = codecs[packed.codec] = make_codec(packed.codec)
+            self.ids = packed_ids(packed)
+            self.data, self.offsets = unpacked(packed, codec)
+
+    def behind(self, last: ID) -> int:
+        """Behind the last entry whose id is at most ``last``."""
+        low, high, ids = self.head, self.count, self.ids
+        while low < high:
+            middle = (low + high) // 2
+            if (ids[2 * middle], ids[2 * middle + 1]) <= last:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def runs(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Neighbouring live entries among the entries ``first`` to ``end``-1."""
+        while first < end:
+            gap = -1 if self.dead is None else self.dead.find(1, first, end)
+            stop = end if gap < 0 else gap
+            if stop > first:
+                yield first, stop
+            first = stop + 1
+
+
+class GroupSnapshot:
+    """A group. Consumers are (number, name, seen time, active time), in byte order of names; unowned
+    entries stand in the order in which they are to be given out, the delayed ones last."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.name, self.last_id = group.name, group.last_id
+        self.entries_read = group.entries_read
+        self.consumers = [
+            (one.cid, one.name, one.seen_time, one.active_time) for one in group.sorted_consumers()
+        ]
+        self.pel: PendingList = group.pel.copy()
+        self.released = list(group.released)
+        self.delayed = list(group.due_order)
+
+
+class StreamSnapshot:
+    """A stream; see the rules above."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.length = stream.length
+        self.first_id = stream.log.first()
+        self.last_id, self.max_deleted_id = stream.last_id, stream.max_deleted_id
+        self.entries_added = stream.entries_added
+        self.nodes: NodeIndex = stream.nodes.copy()
+        self.blocks = [BlockSnapshot(block) for block in stream.log.blocks]
+        self.groups = [GroupSnapshot(group) for group in stream.sorted_groups()]
+        known = stream.idempotency
+        self.idempotency = (known.duration_s, known.maxsize, known.added, known.duplicates)
+        self.producers = known.contents()
+
+    def live_runs(self) -> Iterator[tuple[int, BlockSnapshot, int, int]]:
+        """Every live entry once, as runs of neighbours of one node and block: the node, the block, and
+        the first and behind the last of them. Blocks are let go of as they are passed."""
+        codecs: dict[str, Codec] = {}
+        blocks, self.blocks = self.blocks[::-1], []
+        block: BlockSnapshot | None = None
+        at = 0
+        for node in range(len(self.nodes)):
+            last = self.nodes.last(node)
+            while block is not None or blocks:
+                if block is None:
+                    block = blocks.pop()
+                    block.open(codecs)
+                    at = block.head
+                end = block.behind(last)
+                for first, stop in block.runs(at, end):
+                    yield node, block, first, stop
+                at = end
+                if end < block.count:
+                    break
+                block = None
+
+
+def ids_of(block: BlockSnapshot, first: int, end: int) -> array[int]:
+    """The ids of the entries ``first`` to ``end``-1, two words each."""
+    return block.ids[2 * first : 2 * end]
