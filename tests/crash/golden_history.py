@@ -25,7 +25,6 @@ from headwater.journal.journal import Journal
 from headwater.server.config import Config
 from headwater.server.node import Node
 from headwater.server.opening import recovered_keyspace
-from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore, Word
 from headwater.testing.replies import Failure, Reply
