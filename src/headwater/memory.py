@@ -373,3 +373,9 @@ def set_u64(target: bytearray, at: int, value: int) -> None:
     """Overwrite the eight bytes at ``at``, which are there."""
     assert 0 <= at <= len(target) - 8
     target[at : at + 8] = value.to_bytes(8, "little")
+
+
+def u64_at(source: bytearray, at: int) -> int:
+    """The unsigned number in the eight bytes at ``at``, which are there."""
+    assert 0 <= at <= len(source) - 8
+    return int.from_bytes(source[at : at + 8], "little")

@@ -583,3 +583,15 @@ cdef inline int set_u64(bytearray target, Py_ssize_t at, u64 value) except -1:
         beyond(b"beyond the target")
     _little(<unsigned char *>PyByteArray_AS_STRING(target) + at, value, 8)
     return 0
+
+
+cdef inline u64 u64_at(bytearray source, Py_ssize_t at) except? 0:
+    cdef const unsigned char *found
+    cdef u64 value = 0
+    cdef int byte
+    if not 0 <= at <= PyByteArray_GET_SIZE(source) - 8:
+        beyond(b"beyond the buffer")
+    found = <const unsigned char *>PyByteArray_AS_STRING(source) + at
+    for byte in range(8):
+        value |= <u64>found[byte] << (8 * byte)
+    return value

@@ -23,7 +23,7 @@ from headwater.errors import (
     StoreInUse,
     StoreUnusable,
 )
-from headwater.journal.recovery import file_name
+from headwater.journal.names import file_name
 from headwater.server.config import Config
 from headwater.server.opening import open_node
 from headwater.testing.server import server_process

@@ -159,7 +159,16 @@ def kinds_in(files: CrashableFiles) -> set[int]:
 
 def state_of(node: Node) -> str:
     """The state of a node as text that can be compared and read."""
-    return pformat(picture(node.keyspace), width=100) + "\n"
+    return pformat(_ordered(picture(node.keyspace)), width=100) + "\n"
+
+
+def _ordered(value: Any) -> Any:
+    """Sets as sorted lists: their own order differs from process to process."""
+    if isinstance(value, dict):
+        return {key: _ordered(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_ordered(one) for one in value)
+    return sorted(value) if isinstance(value, set) else value
 
 
 def loaded(directory: Path) -> CrashableFiles:
@@ -181,7 +190,7 @@ def write(directory: Path) -> None:
         assert journal is not None
         if name == "killed":
             store.client()("SET", "torn", "x" * 60)
-            files.corrupt(journal._name, journal._end - 30, bytes(30))
+            files.corrupt(journal._writer.name, journal._writer.end - 30, bytes(30))
         else:
             (directory / "state.txt").write_text(state_of(store.node))
             store.node.close()

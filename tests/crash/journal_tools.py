@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headwater.errors import JournalDamaged
+from headwater.journal.checksum import bind_groups
 from headwater.journal.files import Files
 from headwater.journal.journal import Journal, Policy
-from headwater.journal.records import begin_group, seal_group
+from headwater.journal.records import begin_group, file_key, seal_group
 from headwater.journal.recovery import Recovery
 from headwater.limits import JOURNAL_FILE_BYTES
 from headwater.testing.files import CrashableFiles
@@ -81,6 +82,13 @@ def facts_in(files: Files) -> tuple[list[bytes], Recovery]:
     return [bytes(group.facts) for group in recovery.replay()], recovery
 
 
+def bound(groups: bytes | bytearray, number: int, offset: int) -> bytes:
+    """Sealed groups as they stand at ``offset`` of file ``number``."""
+    buffer = bytearray(groups)
+    bind_groups(buffer, 0, len(buffer), file_key(number), offset)
+    return bytes(buffer)
+
+
 class Written:
     """A journal of some turns that ended without a clean stop, and where each turn's groups end."""
 
@@ -95,7 +103,7 @@ class Written:
             text = f"turn {turn} " + "x" * (turn % 7)
             write_turn(journal, text, turn=turn)
             self.facts.append(fact(text))
-            self.ends.append((journal._name, journal._end))
+            self.ends.append((journal._writer.name, journal._writer.end))
         self.journal = journal
         if clean:
             journal.close()
@@ -110,6 +118,15 @@ class Written:
 
 def bytes_of(files: CrashableFiles) -> dict[str, bytes]:
     return {name: bytes(files.content(name).data) for name in files.names()}
+
+
+def copied(files: CrashableFiles) -> CrashableFiles:
+    """Another directory with the same files."""
+    copy = CrashableFiles()
+    for name, content in bytes_of(files).items():
+        copy.create(name, len(content))
+        copy.corrupt(name, 0, content)
+    return copy
 
 
 def refused(files: CrashableFiles) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headwater.errors import JournalDamaged
-from headwater.journal import recovery
+from headwater.journal import names, repair
 from headwater.journal.journal import Policy
-from headwater.journal.recovery import Recovery
 from headwater.testing.files import CrashableFiles
 from tests import campaigns
 from tests.crash import campaign
@@ -71,7 +70,7 @@ class Careless(CrashableFiles):
     """Makes files, but none of what is written to them later, durable."""
 
     def sync(self, name: str) -> None:
-        if name.endswith(recovery.TEMPORARY_SUFFIX):
+        if name.endswith(names.TEMPORARY_SUFFIX):
             super().sync(name)
 
 
@@ -111,7 +110,7 @@ def test_a_checksum_that_checks_nothing_is_caught(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_a_tail_that_is_not_zeroed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "_write_zeros", lambda files, cut: None)
+    monkeypatch.setattr(repair, "_write_zeros", lambda files, cut: None)
     assert caught("no")
 
 
@@ -136,7 +135,7 @@ def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
 def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Recovery, "_name_again", lambda self: None)
+    monkeypatch.setattr(repair, "_name_again", lambda files, recovery: None)
     with pytest.raises(JournalDamaged, match="is missing"):
         failing("always", seed=1)
 

@@ -177,8 +177,9 @@ def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     write_turn(journal, "one", turn=1)
     journal.close()
-    # Given a current file that was copied without its zeros, and no space for them
-    files.cut("journal-000001", 300)
+    # Given a current file that was cut behind the record of its clean stop, and no space for more
+    end = journal._writer.end
+    files.cut("journal-000001", end)
     files.capacity = 0
     # When the store starts
     journal, facts = open_journal(files, file_bytes=FILE_BYTES)
@@ -186,8 +187,8 @@ def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
     assert facts == [fact("one")]
     assert journal.recovery.notes == [
         (
-            "memory:/journal-000001 has 300 bytes and was made with 1024: it was cut by other hands, "
-            "what stood behind is not known"
+            f"memory:/journal-000001 has {end} bytes and was made with 1024: it ends with a record that "
+            "says so, as after a clean stop; nothing is known of what stood behind"
         )
     ]
     write_turn(journal, "two", turn=2)

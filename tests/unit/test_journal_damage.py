@@ -6,6 +6,7 @@ import pytest
 
 from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.records import (
+    FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Synced,
     begin_group,
@@ -20,6 +21,7 @@ from tests.crash.journal_tools import (
     SEED,
     THIRD,
     Written,
+    bound,
     bytes_of,
     open_journal,
     place,
@@ -150,7 +152,7 @@ def test_every_flipped_bit_is_named_or_harmless(clean: bool) -> None:
 def test_records_that_a_client_sends_vouch_for_nothing() -> None:
     """A client that stores what looks like our records must not keep a store from starting."""
     # Given a turn with a forged record that says the whole file was durable, behind a torn turn
-    forged = synced_group(Synced(1, 4000), 2**63, 1, 0)
+    forged = bytes(synced_group(Synced(1, 4000), 2**63, 1, 0))
     written = Written(2)
     torn = written.ends[-1][1]
     write_turn(written.journal, "torn", turn=3)
@@ -159,7 +161,7 @@ def test_records_that_a_client_sends_vouch_for_nothing() -> None:
     # Then the start is refused for the true record that vouches for it, not for the forged one
     assert "before 4000" not in refused(written.files)
     # And without the true one the tail is cut
-    written.files.corrupt(FIRST, written.journal._end - len(forged) - 60, b"\xff" * 30)
+    written.files.corrupt(FIRST, written.journal._writer.end - len(forged) - 60, b"\xff" * 30)
     _journal, facts = written.open()
     assert facts == written.facts
 
@@ -168,7 +170,7 @@ def test_a_copy_of_our_own_records_in_a_client_s_payload_vouches_for_nothing() -
     """A backup of the journal stored in the store: old records vouch for old places."""
     written = Written(3)
     copy = bytes(written.files.content(FIRST).data)[: written.ends[-1][1]]
-    torn = written.journal._end
+    torn = written.journal._writer.end
     write_turn(written.journal, copy, turn=4)
     written.files.corrupt(FIRST, torn + SYNCED_GROUP_BYTES + 8, b"\xff\xff")
     _journal, facts = written.open()
@@ -213,7 +215,8 @@ def test_files_of_other_names_are_left_alone() -> None:
     ("content", "found"),
     [
         (b"", "no header of a journal file"),
-        (bytes(4096), "no header of a journal file"),
+        (bytes(FILE_HEADER_BYTES - 1), "no header of a journal file"),
+        (bytes(FILE_HEADER_BYTES) + b"\x01" + bytes(4000), "no header of a journal file"),
         (b"PAR1 something else entirely", "no header of a journal file"),
         (file_header(7, 4096, SEED), "the header of journal-000007"),
         (file_header(2, 4096, SEED + 1), "the header of a file of another store"),
@@ -234,21 +237,20 @@ def test_a_number_spelled_in_another_way_is_no_second_file() -> None:
     assert refused(written.files).startswith(f"memory:/{SECOND} is missing")
 
 
-def test_a_later_format_asks_for_a_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [0, 3, 65535])
+def test_a_later_format_asks_for_a_later_version(version: int) -> None:
     written = Written(0)
-    with monkeypatch.context() as patched:
-        patched.setattr("headwater.journal.records.FORMAT_VERSION", 2)
-        written.files.corrupt(FIRST, 0, file_header(1, 4096, SEED))
-    with pytest.raises(StoreUnusable, match=r"journal-000001 has format 2.*or later"):
+    written.files.corrupt(FIRST, 0, file_header(1, 4096, SEED, version=version))
+    with pytest.raises(StoreUnusable, match=rf"journal-000001 has format {version};.*or later"):
         written.open()
 
 
-def own_group(facts: bytes) -> bytes:
+def own_group(facts: bytes) -> bytearray:
     buffer = bytearray()
     mark = begin_group(buffer)
     buffer += facts
     seal_group(buffer, mark, 9, 9, SEED)
-    return bytes(buffer)
+    return buffer
 
 
 @pytest.mark.parametrize(
@@ -258,10 +260,10 @@ def own_group(facts: bytes) -> bytes:
         (synced_group(Synced(1, 4000), 9, 9, SEED), "the statement that 4000 was durable"),
     ],
 )
-def test_what_the_journal_never_says_is_damage(group: bytes, found: str) -> None:
+def test_what_the_journal_never_says_is_damage(group: bytearray, found: str) -> None:
     written = Written(3)
     end = written.ends[-1][1]
-    written.files.corrupt(FIRST, end, group)
+    written.files.corrupt(FIRST, end, bound(group, 1, end))
     text = refused(written.files)
     assert place(text) == (FIRST, end)
     assert found in text
@@ -269,7 +271,7 @@ def test_what_the_journal_never_says_is_damage(group: bytes, found: str) -> None
 
 def test_a_later_file_that_names_another_end_is_believed() -> None:
     written = Written(3)
-    written.files.corrupt(SECOND, 64, synced_group(Synced(1, 64), 9, 9, SEED))
+    written.files.corrupt(SECOND, 64, bound(synced_group(Synced(1, 64), 9, 9, SEED), 2, 64))
     text = refused(written.files)
     assert place(text) == (FIRST, written.ends[-1][1])
     assert f"{SECOND} says that records were durable up to 64 of {FIRST}" in text
@@ -277,7 +279,7 @@ def test_a_later_file_that_names_another_end_is_believed() -> None:
 
 def test_a_later_file_that_names_no_end_is_damaged() -> None:
     written = Written(3)
-    written.files.corrupt(SECOND, 64, own_group(b"\x20no such thing was said"))
+    written.files.corrupt(SECOND, 64, bound(own_group(b"\x20no such thing was said"), 2, 64))
     text = refused(written.files)
     assert place(text) == (SECOND, 64)
     assert "does not say where the file before it ended" in text

@@ -152,7 +152,7 @@ def test_what_is_no_record_is_described(data: bytes, words: str) -> None:
 def test_a_file_header_says_what_file_it_is() -> None:
     header = file_header(3, 4096, SEED)
     assert len(header) == FILE_HEADER_BYTES
-    assert read_file_header(memoryview(header + bytes(100))) == FileHeader(1, SEED, 3, 4096)
+    assert read_file_header(memoryview(header + bytes(100))) == FileHeader(2, SEED, 3, 4096)
 
 
 def test_a_damaged_file_header_is_none() -> None:

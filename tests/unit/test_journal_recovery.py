@@ -6,16 +6,26 @@ import pytest
 
 from headwater.errors import JournalDamaged
 from headwater.journal.journal import Journal, Policy
-from headwater.journal.records import FILE_HEADER_BYTES, SYNCED_GROUP_BYTES
+from headwater.journal.records import (
+    FILE_HEADER_BYTES,
+    SYNCED_GROUP_BYTES,
+    file_key,
+    read_groups,
+    read_synced,
+)
+from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (
     FIRST,
     SECOND,
+    SEED,
     Written,
     bytes_of,
+    copied,
     fact,
     facts_in,
     open_journal,
     place,
+    refused,
     turn_of,
     write_turn,
 )
@@ -48,7 +58,7 @@ def test_a_tail_is_cut_reported_and_never_seen_again(tail: bytes) -> None:
     # And what is written next follows the turns, with zeros behind it
     write_turn(journal, "next", turn=4)
     after = bytes(written.files.content(name).data)
-    assert not any(after[journal._end :])
+    assert not any(after[journal._writer.end :])
     assert facts_in(written.files)[0] == [*written.facts, fact("next")]
 
 
@@ -88,9 +98,9 @@ def test_a_whole_record_behind_a_torn_one_is_cut_with_it() -> None:
     (cut,) = journal.recovery.cuts
     assert (cut.offset, cut.offset + cut.length) == (end, written.ends[2][1])
     buffer = turn_of(journal, [written.facts[1]], turn=2)
-    journal._vouch = None
+    journal._writer.vouch = None
     journal.commit(buffer)
-    assert journal._end == written.ends[1][1]
+    assert journal._writer.end == written.ends[1][1]
     assert facts_in(written.files)[0] == written.facts[:2]
 
 
@@ -105,7 +115,7 @@ def test_a_tail_in_the_next_file_is_cut_there() -> None:
     # Then the first file goes on, and the second is used when its time comes
     write_turn(journal, "x" * 3500, turn=4)
     write_turn(journal, "y" * 3500, turn=5)
-    assert journal._name == SECOND
+    assert journal._writer.name == SECOND
     assert facts_in(written.files)[0] == [*written.facts, fact("x" * 3500), fact("y" * 3500)]
 
 
@@ -119,33 +129,71 @@ def test_tails_in_two_files_are_cut() -> None:
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
-def test_a_file_cut_at_any_byte_gives_a_prefix_or_is_named(policy: Policy) -> None:
-    whole = Written(12, policy=policy, file_bytes=FILE_BYTES)
-    last = whole.ends[-1][0]
-    outcomes = set()
-    for name in whole.names():
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_file_cut_at_any_byte_is_named_unless_a_record_names_its_end(
+    policy: Policy, clean: bool
+) -> None:
+    """What stood behind the end of a file that is too short is not known."""
+    # Given a journal of several files, the last of them a spare
+    whole = Written(12, policy=policy, file_bytes=FILE_BYTES, clean=clean)
+    before = bytes_of(whole.files)
+    last, spare = whole.names()[-2:]
+    # When one of them is cut at any byte
+    for name, content in before.items():
+        accepted = set()
         for size in range(FILE_BYTES):
-            (image,) = whole.files.crash_images(seed=0, count=1)
-            files = Written(12, policy=policy, file_bytes=FILE_BYTES).files
+            files = copied(whole.files)
             files.cut(name, size)
-            del image
-            try:
-                _journal, facts = open_journal(files, file_bytes=FILE_BYTES)
-            except JournalDamaged as error:
-                found, offset = place(str(error))
-                assert found == name
-                assert offset <= size
-                outcomes.add("damaged")
+            outcome = opened(files)
+            if isinstance(outcome, str):
+                assert place(outcome) <= (name, size)
+                assert bytes_of(files) == {**before, name: content[:size]}
                 continue
-            # What was cut off is gone for good only where it was the last file's
+            journal, facts = outcome
             assert facts == whole.facts[: len(facts)]
-            assert facts == whole.facts or name == last
-            if facts != whole.facts:
-                assert any(f"{name} has {size} bytes" in note for note in _journal.recovery.notes)
-                outcomes.add("prefix")
-            else:
-                outcomes.add("all")
-    assert outcomes == {"damaged", "prefix", "all"}
+            assert name == last or facts == whole.facts
+            notes = [f"{name} has {size} bytes and was made with {FILE_BYTES}"] * (name == last)
+            assert len(journal.recovery.notes) == len(notes)
+            assert all(note in journal.recovery.notes[0] for note in notes)
+            accepted.add(size)
+        # Then the start is refused, except where a record says that the file ended there: its own
+        # last one, or the first of the next file
+        if name == last:
+            assert accepted == own_ends(name, content)
+        else:
+            assert accepted == (set() if name == spare else {dict(whole.ends)[name]})
+
+
+def opened(files: CrashableFiles) -> tuple[Journal, list[bytes]] | str:
+    """What opening gives, or the text with which it is refused."""
+    try:
+        return open_journal(files, file_bytes=FILE_BYTES)
+    except JournalDamaged as error:
+        return str(error)
+
+
+def own_ends(name: str, content: bytes) -> set[int]:
+    """Where the records end that say that everything before them was durable."""
+    number = int(name.removeprefix("journal-"))
+    return {
+        group.end
+        for group in read_groups(memoryview(content), 64, seed=SEED, key=file_key(number))
+        if read_synced(group.facts) == (number, group.offset)
+    }
+
+
+def test_what_the_error_for_a_short_file_advises_helps() -> None:
+    written = Written(3)
+    name, end = written.ends[1]
+    written.files.cut(name, end + 30)
+    text = refused(written.files)
+    assert place(text) == (name, end)
+    assert "in a file of" in text
+    assert f"truncate -s {end}, then truncate -s 4096" in text
+    written.files.cut(name, end)
+    written.files.corrupt(name, 4095, b"\0")
+    written.files.remove(SECOND)
+    assert written.open()[1] == written.facts[:2]
 
 
 def test_a_replay_that_is_given_up_lets_the_directory_go() -> None:

@@ -1,6 +1,6 @@
-# The function of checksum.py in C: the processor's own instruction where there is one.
+# The functions of checksum.py in C: the processor's own instruction where there is one.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from headwater.memory_c cimport beyond, u32
+from headwater.memory_c cimport beyond, u32, u64
 
 
 cdef extern from *:
@@ -41,11 +41,46 @@ cdef extern from *:
     #endif
         return ~headwater_crc_slow(~crc, bytes, count);
     }
+    static inline uint32_t headwater_place(uint32_t key, uint64_t offset) {
+        uint32_t mixed = key ^ (uint32_t)offset;
+        mixed = (mixed ^ mixed >> 16) * 0x21F0AAADu;
+        mixed = (mixed ^ mixed >> 15) * 0xD35A2D97u;
+        return mixed ^ mixed >> 15;
+    }
+    /* Little-endian whatever the machine is; compilers make one load of four. */
+    static inline uint32_t headwater_u32(const unsigned char *at) {
+        return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+    }
+    /* 1 when these bytes are whole groups, else 0. */
+    static int headwater_bind(char *begin, size_t left, uint32_t key, uint64_t offset) {
+        unsigned char *at = (unsigned char *)begin;
+        while (left >= 24) {
+            size_t size = 24 + (size_t)headwater_u32(at);
+            uint32_t bound = headwater_u32(at + 4) ^ headwater_place(key, offset);
+            if (size > left) return 0;
+            at[4] = (unsigned char)bound, at[5] = (unsigned char)(bound >> 8);
+            at[6] = (unsigned char)(bound >> 16), at[7] = (unsigned char)(bound >> 24);
+            at += size, left -= size, offset += size;
+        }
+        return left == 0;
+    }
     """
     u32 _crc "headwater_crc"(u32 crc, const char *at, size_t count) noexcept
+    u32 place_mask "headwater_place"(u32 key, u64 offset) noexcept
+    bint _bind "headwater_bind"(char *begin, size_t left, u32 key, u64 offset) noexcept
 
 
 cdef inline u32 extend(u32 crc, bytearray source, Py_ssize_t start, Py_ssize_t end) except? 0:
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
         beyond(b"beyond the buffer")
     return _crc(crc, PyByteArray_AS_STRING(source) + start, end - start)
+
+
+cdef inline int bind_groups(
+    bytearray target, Py_ssize_t start, Py_ssize_t end, u32 key, u64 offset
+) except -1:
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(target):
+        beyond(b"beyond the buffer")
+    if not _bind(PyByteArray_AS_STRING(target) + start, end - start, key, offset):
+        beyond(b"beyond whole groups")
+    return 0

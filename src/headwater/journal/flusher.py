@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from headwater.clock import Clock
 from headwater.journal.files import Files
+from headwater.journal.names import file_name
 from headwater.journal.records import Synced
-from headwater.journal.recovery import file_name
 from headwater.log_limit import LimitedLog
 
 log = logging.getLogger("headwater.journal")

@@ -30,19 +30,19 @@ from typing import Literal, NoReturn
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, NodePoisoned, StoreUnusable
-from headwater.journal.files import Bytes, Files
+from headwater.journal.files import Files
 from headwater.journal.flusher import INTERVAL_SECONDS, Flusher
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Group,
-    Synced,
     group_at,
-    synced_group,
 )
-from headwater.journal.recovery import JournalFile, Recovery
+from headwater.journal.recovery import Recovery
+from headwater.journal.repair import repair
 from headwater.journal.reserve import Reserve
 from headwater.journal.statistics import JournalStatistics
+from headwater.journal.writing import Writer
 from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
 
 Policy = Literal["always", "everysec", "no"]
@@ -111,15 +111,11 @@ class Journal:
         self._reserve = Reserve(files, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
         self.allowance = -1  # bytes of a turn's groups that need not be asked for
-        self._use(JournalFile(0, 0))
-        self._end = 0
+        self._writer = Writer(files, self.seed)
         self._before = 0
         self._base = 0
-        self._unsynced = self._owed = False
-        self._vouch: Synced | None = None
-        self._clean = False
-        self._turn = self._durable_turn = 0
-        self._now_ms = 0
+        self._owed = False
+        self._durable_turn = 0
         self._fsyncs = 0
 
     # --- starting -------------------------------------------------------------------------------
@@ -147,7 +143,7 @@ class Journal:
             raise
 
     def _begin(self) -> None:
-        recovery = self.recovery
+        recovery, writer = self.recovery, self._writer
         if recovery.seed is None:
             reason = self._reserve.make_next(1, 0)
             if reason is not None:
@@ -155,34 +151,27 @@ class Journal:
                     f"no journal can be begun in {self._files.path('')}: {reason}. Free some space "
                     "or give the process the right to write there."
                 )
-            self._use(self._reserve.take())
-            self._end = FILE_HEADER_BYTES
+            writer.use(self._reserve.take(), FILE_HEADER_BYTES)
         else:
-            recovery.repair()
-            self._use(recovery.current)
-            self._end = recovery.end
+            repair(self._files, recovery)
+            writer.use(recovery.current, recovery.end)
             self._reserve.adopt(recovery.spares)
             if not self._reserve.reclaim(recovery.current):
                 # Its space is not ours for certain, so it counts as full.
-                self._size = 0
-        self._before = max(0, recovery.bytes - self._end)
-        self._base = self._before + self._end
-        self._vouch = Synced(self._number, self._end)
-        self._clean = recovery.clean
-        self._turn, self._now_ms = recovery.last_turn, recovery.last_now_ms
-        self._durable_turn = self._turn
+                writer.size = 0
+        self._before = max(0, recovery.bytes - writer.end)
+        self._base = self._before + writer.end
+        writer.vouch, writer.clean = writer.here(), recovery.clean
+        writer.turn, writer.now_ms = recovery.last_turn, recovery.last_now_ms
+        self._durable_turn = recovery.last_turn
         self._state = "open"
-        self._reserve.ahead(self._number + 1)
+        self._reserve.ahead(writer.number + 1)
         self._measure()
         self._start_flusher()
 
     def _start_flusher(self) -> None:
         if self.policy == "everysec":
             self._flusher.start()
-
-    def _use(self, file: JournalFile) -> None:
-        self._number, self._size = file
-        self._name = file.name
 
     # --- the reserve ----------------------------------------------------------------------------
 
@@ -197,13 +186,13 @@ class Journal:
         self._check()
         if nbytes > MAX_RECORD_GROUP_BYTES:
             return f"{nbytes} bytes of facts are more than {MAX_RECORD_GROUP_BYTES}, the limit"
-        reason = self._reserve.make_next(self._number + 1, nbytes)
+        reason = self._reserve.make_next(self._writer.number + 1, nbytes)
         self._measure()
         return reason
 
     def _measure(self) -> None:
         """Whatever fits in the rest of this file or in the next fits, however it is divided."""
-        here = self._size - self._end - 2 * SYNCED_GROUP_BYTES
+        here = self._writer.size - self._writer.end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
 
     # --- writing --------------------------------------------------------------------------------
@@ -218,91 +207,63 @@ class Journal:
         self._check()
         if not buffer:
             return
+        writer = self._writer
         try:
             if self.policy == "everysec":
                 self._flusher.wait_if_late()
-                self._vouch = self._flusher.take_synced() or self._vouch
-            if len(buffer) <= self._room():
-                self._append(buffer)
+                writer.vouch = self._flusher.take_synced() or writer.vouch
+            if len(buffer) <= writer.room():
+                writer.append(buffer, 0, len(buffer))
             else:
                 self._append_across_files(buffer)
             if sync and (self.policy == "always" or self._owed):
                 self._sync()
                 self._owed = False
             elif sync and self.policy == "everysec":
-                self._flusher.wrote(self._number, self._end, self._turn)
+                self._flusher.wrote(writer.number, writer.end, writer.turn)
             # After the fsync: a new file is begun, so the next one is made now.
-            self._reserve.ahead(self._number + 1)
+            self._reserve.ahead(writer.number + 1)
             self._measure()
         except BaseException as error:
             self._fail(error)
         del buffer[:]
         self._check_failure()
 
-    def _room(self) -> int:
-        """Bytes of groups that this file takes, beside what is to be said about the last fsync and
-        the place that is kept for a clean stop."""
-        own = SYNCED_GROUP_BYTES if self._vouch is None else 2 * SYNCED_GROUP_BYTES
-        return self._size - self._end - own
-
-    def _append(self, groups: bytearray | memoryview) -> None:
-        """Write whole groups into this file, behind what is to be said about the last fsync."""
-        turn, self._now_ms, _end = group_at(groups, 0)
-        assert turn >= self._turn, f"turn {turn} after turn {self._turn}: it could not be read back"
-        self._turn = turn
-        self._clean = False
-        if self._vouch is not None:
-            vouch, self._vouch = self._vouch, None
-            self._write(synced_group(vouch, self._turn, self._now_ms, self.seed))
-        self._write(groups)
-
-    def _write(self, groups: Bytes) -> None:
-        self._files.write(self._name, self._end, groups)
-        self._end += len(groups)
-        self._unsynced = True
-
     def _append_across_files(self, buffer: bytearray) -> None:
         """As many groups as fit go into this file, the others into the next."""
-        with memoryview(buffer) as groups:
-            start = end = 0
-            while end < len(groups):
-                _turn, _now_ms, next_end = group_at(groups, end)
-                if next_end - start <= self._room():
-                    end = next_end
-                    continue
-                if end > start:
-                    self._append_slice(groups, start, end)
-                    start = end
-                self._rotate(next_end - start)
-            self._append_slice(groups, start, end)
-
-    def _append_slice(self, groups: memoryview, start: int, end: int) -> None:
-        with groups[start:end] as some:
-            self._append(some)
+        start = end = 0
+        while end < len(buffer):
+            _turn, _now_ms, next_end = group_at(buffer, end)
+            if next_end - start <= self._writer.room():
+                end = next_end
+                continue
+            if end > start:
+                self._writer.append(buffer, start, end)
+                start = end
+            self._rotate(next_end - start)
+        self._writer.append(buffer, start, end)
 
     def _rotate(self, needed: int) -> None:
         """Go on in the next file, which has room for ``needed`` bytes."""
+        writer = self._writer
         self._sync()
-        self._durable_turn = max(self._durable_turn, self._turn - 1)  # more of it may come
-        self._vouch = Synced(self._number, self._end)
+        self._durable_turn = max(self._durable_turn, writer.turn - 1)  # more of it may come
+        writer.vouch = writer.here()
         if self._reserve.room() < needed:
-            reason = self._reserve.make_next(self._number + 1, needed)
+            reason = self._reserve.make_next(writer.number + 1, needed)
             assert reason is None, f"{needed} bytes were not admitted: {reason}"
-        self._files.close(self._name)
-        self._before += self._end
-        self._use(self._reserve.take())
-        self._end = FILE_HEADER_BYTES
+        self._files.close(writer.name)
+        self._before += writer.end
+        writer.use(self._reserve.take(), FILE_HEADER_BYTES)
 
     def _sync(self) -> None:
         """Make everything written so far durable."""
         if self.policy == "everysec":
             self._flusher.forget()
             self._check_failure()
-        if self._unsynced:
-            self._files.sync(self._name)
+        if self._writer.unsynced:
+            self._writer.sync()
             self._fsyncs += 1
-            self._unsynced = False
-            self._vouch = Synced(self._number, self._end)
 
     # --- policy, figures, end -------------------------------------------------------------------
 
@@ -313,7 +274,7 @@ class Journal:
         try:
             self._flusher.stop()
             self._sync()
-            self._durable_turn = self._turn
+            self._durable_turn = self._writer.turn
         except BaseException as error:
             self._fail(error)
         self._owed |= self.policy == "always" and policy != "always"
@@ -324,9 +285,9 @@ class Journal:
         """Figures for INFO; the only call that a poisoned journal answers."""
         flusher = self._flusher
         return JournalStatistics(
-            current_bytes=self._before + self._end,
+            current_bytes=self._before + self._writer.end,
             base_bytes=self._base,
-            files=self._number,
+            files=self._writer.number,
             fsyncs=self._fsyncs + flusher.fsyncs,
             delayed_fsyncs=flusher.delayed,
             durable_turn=max(self._durable_turn, flusher.synced_turn),
@@ -356,11 +317,9 @@ class Journal:
 
     def _finish(self) -> None:
         self._sync()
-        if not self._clean:
-            here = Synced(self._number, self._end)
-            self._write(synced_group(here, self._turn, self._now_ms, self.seed))
+        if not self._writer.clean:
+            self._writer.end_cleanly()
             self._sync()
-            self._clean = True
 
     # --- failing --------------------------------------------------------------------------------
 
@@ -385,7 +344,7 @@ class Journal:
         """Remember the first failure."""
         if self.failure is None:
             self.failure = (
-                f"{self._files.path(self._name)} could not be written: {error!r}. Commands "
+                f"{self._files.path(self._writer.name)} could not be written: {error!r}. Commands "
                 "have run that are not durable, so nothing more is answered from this state. See "
                 "to the disk and restart: what was acknowledged is in the journal."
             )

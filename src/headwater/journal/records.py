@@ -15,6 +15,10 @@ Rule 2. The checksum covers turn, now_ms and facts, and begins with seed XOR len
         length as well. The seed is drawn once for a data directory and stands in every file header:
         no client can send bytes that read as a record of ours, and a file from another store never
         passes for one of this.
+        In a file of version 2 it is XORed with a mask of 32 bits, drawn from the file's number and
+        the offset at which the group begins (`checksum.place_mask`). A group that is copied to
+        another place does not fit there. A group is sealed before its place is known, so
+        `Journal.commit` binds it. The file header is not bound: it holds its number itself.
 Rule 3. A length is checked against the limits and the end of the file before anything is read by it.
 Rule 4. The first byte of a group's facts is the first fact's kind. Kinds below 0x10 are the
         journal's own and stand in groups of their own; all others are the engine's, opaque here.
@@ -25,7 +29,8 @@ The journal's own facts:
     0x01 file     magic "headwater journal", version u16, seed u32, number u64, size u64
     0x02 synced   number u64, offset u64: that file was durable up to that offset
 
-Version 1 is the first. A reader refuses versions that it does not know.
+Version 1 does not bind groups to their places. Version 2 does, and is what new files have. A reader
+refuses versions that it does not know.
 """
 
 from __future__ import annotations
@@ -48,10 +53,13 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
-    from headwater.journal.checksum import extend
+    from headwater.journal.checksum import extend, place_mask
     from headwater.memory import append_bytes, resize, set_u32, set_u64
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Of new files; all versions from 1 on are read."""
+BOUND_VERSION = 2
+"""The first version whose groups are bound to their places."""
 ENGINE_KINDS = 0x10
 """The first kind of fact that is the engine's."""
 
@@ -146,48 +154,73 @@ def group_at(buffer: bytearray | memoryview, offset: int) -> tuple[int, int, int
     return turn, now_ms, offset + GROUP_HEADER_BYTES + length
 
 
-def file_header(number: int, size: int, seed: int) -> bytes:
+def file_key(number: int) -> int:
+    """What binds the groups of file ``number`` to it: the ``key`` of all functions here."""
+    return place_mask(0, number)
+
+
+def file_header(number: int, size: int, seed: int, *, version: int = FORMAT_VERSION) -> bytes:
     """The first 64 bytes of a journal file."""
     buffer = bytearray()
     mark = begin_group(buffer)
-    buffer += _FILE.pack(_FILE_KIND, _MAGIC, FORMAT_VERSION, seed, number, size)
+    buffer += _FILE.pack(_FILE_KIND, _MAGIC, version, seed, number, size)
     # Its checksum cannot begin with a seed that is only known once it has been read.
     seal_group(buffer, mark, 0, 0, 0)
     return bytes(buffer)
 
 
-def synced_group(synced: Synced, turn: int, now_ms: int, seed: int) -> bytes:
-    """The group of 41 bytes that says what the last fsync made durable."""
+def synced_group(synced: Synced, turn: int, now_ms: int, seed: int) -> bytearray:
+    """The group of 41 bytes that says what the last fsync made durable, not yet bound to a place."""
     buffer = bytearray()
     mark = begin_group(buffer)
     buffer += _SYNCED.pack(_SYNCED_KIND, *synced)
     seal_group(buffer, mark, turn, now_ms, seed)
-    return bytes(buffer)
+    return buffer
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_groups(data: memoryview, offset: int, *, seed: int, turn: int = 0) -> Iterator[Group]:
+def read_group(
+    data: memoryview, offset: int, *, seed: int, turn: int = 0, mask: int = 0
+) -> Group | None:
+    """The whole group at ``offset``, None when none stands there; ``mask`` is that of its place.
+
+    Turns do not fall: a group with a turn before ``turn`` is none.
+    """
+    if offset + GROUP_HEADER_BYTES >= len(data):
+        return None
+    length, checksum, group_turn, now_ms = _GROUP.unpack_from(data, offset)
+    end = offset + GROUP_HEADER_BYTES + length
+    if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data) or group_turn < turn:
+        return None
+    if google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) != checksum ^ mask:
+        return None
+    return Group(group_turn, now_ms, data[offset + GROUP_HEADER_BYTES : end], offset, end)
+
+
+def read_groups(
+    data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | None = None
+) -> Iterator[Group]:
     """The whole groups that follow one another from ``offset`` on; ends where none stands.
 
-    Turns do not fall: a group with a turn before ``turn`` or before its predecessor's is none.
-    What stands at the end of the last group, `flaw` says.
+    ``data`` is a file from its start, and ``key`` its `file_key`; None when the groups are not bound
+    to places: in a file of version 1, or in a turn's buffer. What stands at the end of the last
+    group, `flaw` says.
     """
-    size = len(data)
-    unpack = _GROUP.unpack_from
-    while offset + GROUP_HEADER_BYTES < size:
-        length, checksum, group_turn, now_ms = unpack(data, offset)
-        end = offset + GROUP_HEADER_BYTES + length
-        if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > size or group_turn < turn:
+    while True:
+        group = read_group(data, offset, seed=seed, turn=turn, mask=_mask(key, offset))
+        if group is None:
             return
-        if google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) != checksum:
-            return
-        yield Group(group_turn, now_ms, data[offset + GROUP_HEADER_BYTES : end], offset, end)
-        offset, turn = end, group_turn
+        yield group
+        offset, turn = group.end, group.turn
 
 
-def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0) -> str:
+def _mask(key: int | None, offset: int) -> int:
+    return 0 if key is None else place_mask(key, offset)
+
+
+def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | None = None) -> str:
     """What stands at ``offset`` where no whole group does, in words for an error message."""
     size = len(data)
     if offset + GROUP_HEADER_BYTES >= size:
@@ -200,9 +233,9 @@ def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0) -> str:
         return f"a record of length {length}, more than the limit of {MAX_RECORD_GROUP_BYTES}"
     if end > size:
         return f"a record of length {length}, which runs past the end of the file at {size}"
-    found = google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end]))
+    found = google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) ^ _mask(key, offset)
     if found != checksum:
-        return f"a record with checksum {checksum:08x} whose bytes have {found:08x}"
+        return f"a record with checksum {checksum:08x} whose bytes have {found:08x} at this place"
     return f"a record of turn {group_turn} after one of turn {turn}"
 
 
@@ -235,23 +268,28 @@ _SEARCH_FACTOR = 64
 
 
 def find_synced(
-    data: memoryview, offset: int, stop: int, *, seed: int, turn: int
+    data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
 ) -> Iterator[Synced]:
     """Every fact ``synced`` whose whole group begins at any byte from ``offset`` to ``stop``.
 
     Checksum and turn are checked. This is how the reader finds out that a place was durable
-    although the records between cannot be read.
+    although the records between cannot be read. Where bytes were inserted or removed, a group is not
+    at its place any more; one that names the place where it was itself written is found all the same.
     """
     for match in _SYNCED_GROUP.finditer(data, offset, min(stop + SYNCED_GROUP_BYTES, len(data))):
         start = match.start()
-        whole = data[start : start + SYNCED_GROUP_BYTES]
-        for group in read_groups(whole, 0, seed=seed, turn=turn):
-            synced = read_synced(group.facts)
-            if synced is not None:
+        synced = read_synced(data[start + GROUP_HEADER_BYTES : start + SYNCED_GROUP_BYTES])
+        if synced is None:
+            continue
+        for place in {start} if key is None else {start, synced.offset}:
+            if read_group(data, start, seed=seed, turn=turn, mask=_mask(key, place)) is not None:
                 yield synced
+                break
 
 
-def holds_group(data: memoryview, offset: int, stop: int, *, seed: int, turn: int) -> bool:
+def holds_group(
+    data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
+) -> bool:
     """Whether a whole group begins at any byte from ``offset`` to ``stop``.
 
     Checksum and turn are checked, at most `_SEARCH_FACTOR` times the bytes there are: what a client
@@ -268,6 +306,7 @@ def holds_group(data: memoryview, offset: int, stop: int, *, seed: int, turn: in
         allowed -= length
         if allowed < 0:
             return False
-        if google_crc32c.extend(seed ^ length, bytes(data[start + 8 : end])) == checksum:
+        found = google_crc32c.extend(seed ^ length, bytes(data[start + 8 : end]))
+        if found == checksum ^ _mask(key, start):
             return True
     return False

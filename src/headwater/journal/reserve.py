@@ -13,8 +13,13 @@ from __future__ import annotations
 import contextlib
 
 from headwater.journal.files import Files
-from headwater.journal.records import FILE_HEADER_BYTES, SYNCED_GROUP_BYTES, file_header
-from headwater.journal.recovery import TEMPORARY_SUFFIX, JournalFile
+from headwater.journal.names import TEMPORARY_SUFFIX, JournalFile
+from headwater.journal.records import (
+    FILE_HEADER_BYTES,
+    FORMAT_VERSION,
+    SYNCED_GROUP_BYTES,
+    file_header,
+)
 
 _OVERHEAD = FILE_HEADER_BYTES + 2 * SYNCED_GROUP_BYTES
 """What a file holds beside groups: its header, what its first group says of the file before, and the
@@ -38,8 +43,13 @@ class Reserve:
         self._broken: str | None = None
 
     def adopt(self, spares: list[JournalFile]) -> None:
-        """These files are there from before, empty."""
+        """These files are there from before, empty. One of an older format is made again as far as
+        there is space for that; else it is used as it is."""
         for spare in spares:
+            if spare.version < FORMAT_VERSION:
+                remade = self._make(spare.number, spare.size) is None
+                if remade or self._broken is not None:
+                    return
             if not self.reclaim(spare):
                 # It is made anew when its turn comes, and so are those after it.
                 return

@@ -1,0 +1,66 @@
+"""Makes the disk hold what a recovery gave out, durably, and nothing behind it.
+
+Rule 1. Whatever is behind a cut is overwritten with zeros, durably, before anything new is written,
+        so that no stale record can follow a new one.
+Rule 2. What no fsync vouches for is written once more before it is relied on: after an fsync that
+        failed, what a file or a directory reads as may be memory that never reaches the disk.
+Rule 3. A spare whose header is damaged is removed; the reserve makes it again.
+"""
+
+from __future__ import annotations
+
+from headwater.journal.files import Files
+from headwater.journal.names import TEMPORARY_SUFFIX, is_unfinished
+from headwater.journal.records import FILE_HEADER_BYTES
+from headwater.journal.recovery import Recovery
+from headwater.journal.report import Cut
+
+_ZEROS = bytes(1024 * 1024)
+
+
+def repair(files: Files, recovery: Recovery) -> None:
+    """Make the disk hold what ``recovery.replay`` gave out, durably, and nothing behind it.
+
+    Raises `OSError` as the disk does.
+    """
+    for name in files.names():
+        if is_unfinished(name) or name == recovery.damaged_spare:
+            files.remove(name)
+    _name_again(files, recovery)
+    kept = {file.name for file in (recovery.current, *recovery.spares)}
+    cuts = [cut for cut in recovery.cuts if cut.file in kept]
+    for cut in cuts:
+        _write_zeros(files, cut)
+    name = recovery.current.name
+    start = FILE_HEADER_BYTES
+    if recovery.vouched.number == recovery.current.number:
+        start = recovery.vouched.offset
+    if recovery.end > start:
+        files.write(name, start, files.read(name, recovery.end)[start:])
+    for touched in sorted({name, *(cut.file for cut in cuts)}):
+        files.sync(touched)
+    files.sync_directory()
+
+
+def _name_again(files: Files, recovery: Recovery) -> None:
+    """Rule 2 for names. One that was seen durable holds records; of the others the first is named
+    again, and what is after it is removed before, so that no crash leaves a gap."""
+    empty = list(recovery.spares)
+    if recovery.end == FILE_HEADER_BYTES:
+        empty.insert(0, recovery.current)
+    for file in reversed(empty[1:]):
+        files.remove(file.name)
+        files.sync_directory()
+    for file in empty[:1]:
+        files.rename(file.name, file.name + TEMPORARY_SUFFIX)
+        files.rename(file.name + TEMPORARY_SUFFIX, file.name)
+    removed = set(empty[1:])
+    recovery.spares = [file for file in recovery.spares if file not in removed]
+
+
+def _write_zeros(files: Files, cut: Cut) -> None:
+    done = 0
+    while done < cut.length:
+        count = min(cut.length - done, len(_ZEROS))
+        files.write(cut.file, cut.offset + done, _ZEROS[:count])
+        done += count

@@ -1,0 +1,102 @@
+"""The file of the journal that is written: groups are appended to it, bound to their places.
+
+A group is sealed before its place is known. `Writer.append` masks the checksum of each group with its
+place when it is written, in the turn's own buffer: that is a few instructions a group, and the buffer
+is emptied afterwards. In a file of version 1 nothing is bound; it is written on as it was begun,
+because one file is read by one rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.journal.files import Files
+from headwater.journal.names import JournalFile
+from headwater.journal.records import SYNCED_GROUP_BYTES, Synced, synced_group
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
+    from headwater.journal.checksum import bind_groups
+    from headwater.memory import u64_at
+
+
+class Writer:
+    """Where the next group goes, and what is to be said there about the last fsync."""
+
+    def __init__(self, files: Files, seed: int) -> None:
+        self._files = files
+        self._seed = seed
+        self.number = self.size = self.end = 0
+        self.name = ""
+        self._key = 0
+        self._binds = False
+        self.turn = self.now_ms = 0
+        """Those of the last group."""
+        self.vouch: Synced | None = None
+        """What the last fsync made durable, when no group says so yet."""
+        self.unsynced = False
+        self.clean = False
+        """Whether the last group says that everything before it is durable."""
+
+    def use(self, file: JournalFile, end: int) -> None:
+        """Write to this file from now on, from ``end`` on."""
+        self.number, self.size, self.end, self.name = file.number, file.size, end, file.name
+        key = file.key
+        self._binds = key is not None
+        self._key = key or 0
+
+    def here(self) -> Synced:
+        """The fact that everything so far is durable."""
+        return Synced(self.number, self.end)
+
+    def room(self) -> int:
+        """Bytes of groups that this file takes, besides what is to be said about the last fsync and
+        the place that is kept for a clean stop."""
+        own = SYNCED_GROUP_BYTES if self.vouch is None else 2 * SYNCED_GROUP_BYTES
+        return self.size - self.end - own
+
+    def append(self, buffer: bytearray, start: int, end: int) -> None:
+        """Write the whole groups from ``start`` to ``end``, behind what is to be said about the last
+        fsync."""
+        turn = u64_at(buffer, start + 8)
+        assert turn >= self.turn, f"turn {turn} after turn {self.turn}: it could not be read back"
+        self.turn = turn
+        self.now_ms = u64_at(buffer, start + 16)
+        self.clean = False
+        if self.vouch is not None:
+            vouch, self.vouch = self.vouch, None
+            self._write_synced(vouch)
+        self._write(buffer, start, end)
+
+    def sync(self) -> None:
+        """Make everything in this file durable."""
+        self._files.sync(self.name)
+        self.unsynced = False
+        self.vouch = self.here()
+
+    def end_cleanly(self) -> None:
+        """Say that everything before is durable."""
+        self._write_synced(self.here())
+        self.clean = True
+
+    def _write_synced(self, synced: Synced) -> None:
+        group = synced_group(synced, self.turn, self.now_ms, self._seed)
+        self._write(group, 0, SYNCED_GROUP_BYTES)
+
+    def _write(self, buffer: bytearray, start: int, end: int) -> None:
+        if self._binds:
+            bind_groups(buffer, start, end, self._key, self.end)
+        if end - start == len(buffer):
+            self._files.write(self.name, self.end, buffer)
+        else:
+            with memoryview(buffer) as whole, whole[start:end] as groups:
+                self._files.write(self.name, self.end, groups)
+        self.end += end - start
+        self.unsynced = True

@@ -1,0 +1,270 @@
+"""Format 2: a record counts only at the place where it was written. Format 1 is read and written on."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from headwater.errors import JournalDamaged
+from headwater.journal.checksum import bind_groups, place_mask
+from headwater.journal.journal import Policy
+from headwater.journal.names import JournalFile
+from headwater.journal.records import (
+    FILE_HEADER_BYTES,
+    SYNCED_GROUP_BYTES,
+    Group,
+    file_header,
+    file_key,
+    read_file_header,
+    read_groups,
+)
+from headwater.testing.files import CrashableFiles
+from tests.crash.journal_tools import (
+    FIRST,
+    SECOND,
+    SEED,
+    THIRD,
+    Written,
+    bytes_of,
+    copied,
+    fact,
+    facts_in,
+    open_journal,
+    place,
+    refused,
+    turn_of,
+    write_turn,
+)
+
+FILE_BYTES = 512
+
+
+def groups_of(files: CrashableFiles, name: str) -> list[Group]:
+    """All whole groups of a file, the journal's own among them."""
+    data = files.content(name).data
+    key = file_key(int(name.removeprefix("journal-")))
+    return list(read_groups(data, FILE_HEADER_BYTES, seed=SEED, key=key))
+
+
+def alike(turns: int, *, policy: Policy) -> Written:
+    """A journal whose turns are of the same length, so that one fits where another was."""
+    written = Written(0, policy=policy)
+    for turn in range(1, turns + 1):
+        write_turn(written.journal, f"turn {turn:03}", turn=turn)
+        written.facts.append(fact(f"turn {turn:03}"))
+        written.ends.append((written.journal._writer.name, written.journal._writer.end))
+    return written
+
+
+# --- the mask -----------------------------------------------------------------------------------
+
+
+def test_no_two_places_of_a_file_share_a_mask() -> None:
+    offsets = [*range(64, 100_000), *range(2**26 - 1000, 2**26), *range(2**31, 2**31 + 1000)]
+    masks = {place_mask(file_key(7), offset) for offset in offsets}
+    assert len(masks) == len(offsets)
+
+
+def test_no_two_files_share_a_mask_at_an_offset() -> None:
+    assert len({place_mask(file_key(number), 64) for number in range(1, 100_001)}) == 100_000
+
+
+def test_the_masks_of_neighbouring_places_differ_in_about_half_of_their_bits() -> None:
+    changed = [
+        (
+            place_mask(file_key(number), offset) ^ place_mask(file_key(number), offset + 1)
+        ).bit_count()
+        for number in range(1, 50)
+        for offset in range(64, 2064)
+    ]
+    assert 15.9 < sum(changed) / len(changed) < 16.1
+
+
+def test_binding_masks_the_checksum_of_each_group_with_its_place() -> None:
+    """Computed here step by step, so that a file can be read with the documentation alone."""
+    sealed = turn_of(Written(0).journal, [fact("one"), fact("the second")], turn=3)
+    buffer = bytearray(b"before") + sealed
+    bind_groups(buffer, 6, len(buffer), file_key(5), 1000)
+    second = 24 + len(fact("one"))
+    for start, offset in ((0, 1000), (second, 1000 + second)):
+        stored = int.from_bytes(sealed[start + 4 : start + 8], "little")
+        bound = int.from_bytes(buffer[6 + start + 4 : 6 + start + 8], "little")
+        assert bound == stored ^ place_mask(place_mask(0, 5), offset)
+        assert buffer[6 + start + 8 :][:16] == sealed[start + 8 :][:16]
+    bind_groups(buffer, 6, len(buffer), file_key(5), 1000)
+    assert buffer[6:] == sealed
+
+
+@pytest.mark.parametrize("cut", [1, 24, 30])
+def test_bytes_that_are_not_whole_groups_are_not_bound(cut: int) -> None:
+    buffer = turn_of(Written(0).journal, [fact("some facts")], turn=3)[:-cut]
+    with pytest.raises((AssertionError, IndexError, ValueError, SystemError)):
+        bind_groups(buffer, 0, len(buffer), 1, 64)
+
+
+# --- records at another place -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["always", "no"])
+def test_a_record_copied_over_the_next_is_never_applied(policy: Policy) -> None:
+    whole = alike(9, policy=policy)
+    groups = groups_of(whole.files, FIRST)
+    for first, second in itertools.pairwise(groups):
+        if first.end - first.offset != second.end - second.offset:
+            continue
+        files = copied(whole.files)
+        content = bytes(files.content(FIRST).data)
+        files.corrupt(FIRST, second.offset, content[first.offset : first.end])
+        outcome_is_honest(files, whole, second.offset)
+
+
+@pytest.mark.parametrize("policy", ["always", "no"])
+def test_a_record_doubled_in_place_is_never_applied_twice(policy: Policy) -> None:
+    """Everything behind it is moved by its length."""
+    whole = Written(9, policy=policy)
+    content = bytes(whole.files.content(FIRST).data)
+    for group in groups_of(whole.files, FIRST):
+        files = copied(whole.files)
+        doubled = content[: group.end] + content[group.offset : group.end] + content[group.end :]
+        files.corrupt(FIRST, 0, doubled)
+        outcome_is_honest(files, whole, group.end)
+
+
+def test_records_behind_inserted_bytes_still_vouch_for_their_places() -> None:
+    """Under always a lost acknowledged record is damage, not a tail, wherever its proof is now."""
+    whole = Written(9)
+    name, end = whole.ends[3]
+    content = bytes(whole.files.content(name).data)
+    whole.files.corrupt(name, 0, content[:end] + b"\1" * 10 + content[end:])
+    text = refused(whole.files)
+    assert place(text) == (name, end)
+    assert "although a later record says that everything before" in text
+
+
+@pytest.mark.parametrize("policy", ["always", "no"])
+def test_two_records_swapped_are_never_applied(policy: Policy) -> None:
+    whole = alike(9, policy=policy)
+    groups = [group for group in groups_of(whole.files, FIRST) if group.facts[0] >= 0x10]
+    for first, second in itertools.pairwise(groups):
+        files = copied(whole.files)
+        content = bytes(files.content(FIRST).data)
+        files.corrupt(FIRST, first.offset, content[second.offset : second.end])
+        files.corrupt(FIRST, second.offset, content[first.offset : first.end])
+        outcome_is_honest(files, whole, first.offset)
+
+
+def test_a_record_of_another_file_is_never_applied() -> None:
+    """At the same offset, with the same length, and a turn that fits."""
+    written = Written(0, policy="no", file_bytes=FILE_BYTES)
+    turn = 0
+    while written.journal._writer.name != THIRD:
+        turn += 1
+        write_turn(written.journal, f"turn {turn:03}", turn=turn)
+        written.facts.append(fact(f"turn {turn:03}"))
+    second, third = groups_of(written.files, SECOND), groups_of(written.files, THIRD)
+    assert (second[1].offset, second[1].end) == (third[1].offset, third[1].end)
+    content = bytes(written.files.content(THIRD).data)
+    written.files.corrupt(SECOND, second[1].offset, content[third[1].offset : third[1].end])
+    assert place(refused(written.files)) == (SECOND, second[1].offset)
+
+
+def test_an_older_copy_of_a_file_put_back_ends_where_it_ended_or_is_named() -> None:
+    """Nothing vouches for a newest file that is older than it was: that much stays silent."""
+    written = Written(4, file_bytes=FILE_BYTES)
+    older = bytes_of(written.files)
+    for turn in range(5, 30):
+        write_turn(written.journal, f"turn {turn}", turn=turn)
+    newest = written.journal._writer.name
+    for name, content in older.items():
+        files = copied(written.files)
+        files.corrupt(name, 0, content)
+        assert name != newest
+        assert place(refused(files))[0] == name
+
+
+def outcome_is_honest(files: CrashableFiles, whole: Written, at: int) -> None:
+    """A prefix with a reported cut at that place, or the place is named as damaged."""
+    try:
+        journal, facts = open_journal(files)
+    except JournalDamaged as error:
+        assert place(str(error)) == (FIRST, at), error  # noqa: PT017 - both outcomes are right
+        return
+    assert facts == whole.facts[: len(facts)]
+    assert [(cut.file, cut.offset) for cut in journal.recovery.cuts] == [(FIRST, at)]
+
+
+# --- format 1 -----------------------------------------------------------------------------------
+
+
+def old_journal(facts: list[bytes], *, spare: bool = True) -> CrashableFiles:
+    """A journal of format 1, as an earlier version left it."""
+    buffer = turn_of(Written(0).journal, facts, turn=1)
+    files = CrashableFiles()
+    files.create(FIRST, FILE_BYTES)
+    files.corrupt(FIRST, 0, file_header(1, FILE_BYTES, SEED, version=1) + bytes(buffer))
+    if spare:
+        files.create(SECOND, FILE_BYTES)
+        files.corrupt(SECOND, 0, file_header(2, FILE_BYTES, SEED, version=1))
+    return files
+
+
+def versions(files: CrashableFiles) -> list[int]:
+    headers = [read_file_header(files.content(name).data) for name in files.names()]
+    return [header.version for header in headers if header is not None]
+
+
+def test_a_file_of_format_1_is_written_on_and_new_files_are_of_format_2() -> None:
+    # Given a journal of format 1 with a spare
+    facts = [fact("one"), fact("two")]
+    files = old_journal(facts)
+    # When it is opened, then the spare, which holds nothing, is made again
+    journal, found = open_journal(files, file_bytes=FILE_BYTES)
+    assert found == facts
+    assert versions(files) == [1, 2]
+    # And the first file goes on as it was begun, the next are bound
+    for turn in range(2, 30):
+        write_turn(journal, f"turn {turn}", turn=turn)
+        facts.append(fact(f"turn {turn}"))
+    assert versions(files) == [1] + [2] * (len(files.names()) - 1)
+    assert len(files.names()) > 3
+    assert facts_in(files)[0] == facts
+    # Also when a turn goes over from the one to the other
+    again = old_journal([fact("one")])
+    journal, _ = open_journal(again, file_bytes=FILE_BYTES)
+    many = [f"{number} " + "x" * 100 for number in range(5)]
+    write_turn(journal, *many, turn=2)
+    assert journal._writer.name == SECOND
+    assert facts_in(again)[0] == [fact("one"), *map(fact, many)]
+
+
+def test_a_spare_of_format_1_is_used_where_there_is_no_space_for_another() -> None:
+    files = old_journal([fact("one")])
+    files.capacity = files.used_bytes()
+    journal, _ = open_journal(files, file_bytes=FILE_BYTES)
+    assert versions(files) == [1, 1]
+    for turn in range(2, 10):
+        write_turn(journal, f"turn {turn}", turn=turn)
+    assert journal._writer.name == SECOND
+    journal.close()
+    assert facts_in(files)[0] == [fact("one"), *(fact(f"turn {turn}") for turn in range(2, 10))]
+
+
+def test_no_file_is_used_whose_making_may_not_be_durable() -> None:
+    """Whether the name stands for the old or the new file after a crash is not known."""
+    files = old_journal([fact("one")])
+    files.fail("sync_directory", passes=1)  # the first is the repair's
+    journal, _ = open_journal(files, file_bytes=FILE_BYTES)
+    reason = journal.admits(FILE_BYTES)
+    assert reason is not None
+    assert "until restart" in reason
+
+
+def test_a_bound_record_is_no_record_of_format_1() -> None:
+    written = Written(1)
+    groups = groups_of(written.files, FIRST)
+    data = written.files.content(FIRST).data
+    assert len(groups) == 2
+    assert list(read_groups(data, FILE_HEADER_BYTES, seed=SEED)) == []
+    assert JournalFile(1, 0, 1).key is None
+    assert groups[0].end - groups[0].offset == SYNCED_GROUP_BYTES

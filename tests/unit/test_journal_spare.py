@@ -1,0 +1,112 @@
+"""A spare whose header is damaged is made again, and reported; what may have held records is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
+from tests.crash.journal_tools import (
+    FIRST,
+    SECOND,
+    SEED,
+    Written,
+    fact,
+    facts_in,
+    place,
+    refused,
+    write_turn,
+)
+
+
+@pytest.mark.parametrize(
+    ("offset", "bytes_there"),
+    [
+        (0, bytes(FILE_HEADER_BYTES)),
+        (0, bytes(32)),
+        (32, bytes(32)),
+        (10, b"\xff"),
+        (0, b"\xff" * FILE_HEADER_BYTES),
+    ],
+)
+def test_a_damaged_spare_is_made_again_with_a_note(offset: int, bytes_there: bytes) -> None:
+    # Given a journal whose next file has lost its header, wholly or in part
+    written = Written(3)
+    written.files.corrupt(SECOND, offset, bytes_there)
+    # When the store is opened
+    journal, facts = written.open()
+    # Then it has everything, says so, and the next file is as good as new
+    assert facts == written.facts
+    (note,) = journal.recovery.notes
+    assert note.startswith(f"memory:/{SECOND}: its header cannot be read. It is the last file")
+    header = read_file_header(written.files.content(SECOND).data)
+    assert header == (2, SEED, 2, 4096)
+    write_turn(journal, "x" * 3900, turn=4)
+    assert journal._writer.name == SECOND
+    assert facts_in(written.files)[0] == [*facts, fact("x" * 3900)]
+
+
+def test_every_flipped_bit_of_a_spare_s_header_is_survived() -> None:
+    whole = Written(1)
+    content = bytes(whole.files.content(SECOND).data)
+    for bit in range(FILE_HEADER_BYTES * 8):
+        written = Written(1)
+        written.files.corrupt(SECOND, bit // 8, bytes([content[bit // 8] ^ 1 << bit % 8]))
+        journal, facts = written.open()
+        assert facts == written.facts
+        assert len(journal.recovery.notes) == 1
+
+
+def test_a_damaged_spare_is_removed_before_another_is_made() -> None:
+    """On a full disk, its space is what the new one needs."""
+    written = Written(3)
+    written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
+    written.files.capacity = written.files.used_bytes()
+    written.open()
+    assert read_file_header(written.files.content(SECOND).data) is not None
+
+
+def test_every_crash_while_a_spare_is_made_again_is_survived() -> None:
+    written = Written(3)
+    written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
+    trials = 0
+
+    def crash(_line: str) -> None:
+        nonlocal trials
+        for image in written.files.crash_images(seed=trials, count=5):
+            assert facts_in(image)[0] == written.facts
+            trials += 1
+
+    written.files.on_operation = crash
+    written.open()
+    assert trials > 40
+
+
+def test_a_first_file_without_a_header_is_damaged() -> None:
+    """Nothing says that it was a spare."""
+    written = Written(0)
+    written.files.remove(SECOND)
+    written.files.corrupt(FIRST, 0, bytes(FILE_HEADER_BYTES))
+    assert place(refused(written.files)) == (FIRST, 0)
+
+
+def test_a_file_without_a_header_before_a_later_file_is_damaged() -> None:
+    """The later file was made when this one was begun."""
+    written = Written(15, policy="no", file_bytes=512)
+    assert written.ends[-1][0] == SECOND
+    written.files.corrupt(SECOND, 0, bytes(512))
+    assert place(refused(written.files)) == (SECOND, 0)
+
+
+def test_a_file_with_records_and_no_header_is_damaged() -> None:
+    written = Written(15, policy="no", file_bytes=512)
+    written.files.remove("journal-000003")
+    written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
+    assert place(refused(written.files)) == (SECOND, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, FILE_HEADER_BYTES - 1])
+def test_a_file_shorter_than_a_header_is_damaged(size: int) -> None:
+    """A copy that ended too early looks so, and the file may have held records."""
+    written = Written(3)
+    written.files.cut(SECOND, size)
+    assert place(refused(written.files)) == (SECOND, 0)
