@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headwater import aio as aio
     from headwater.client.connect import connect as connect
     from headwater.errors import HeadwaterError as HeadwaterError
+    from headwater.journal.report import RecoveryReport as RecoveryReport
     from headwater.model import Entry as Entry
     from headwater.model import IDRange as IDRange
     from headwater.model import PendingEntry as PendingEntry
@@ -47,6 +48,7 @@ _HOMES = {
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.model",
     "PendingEntry": "headwater.model",
+    "RecoveryReport": "headwater.journal.report",
     "Stream": "headwater.worker",
     "StreamID": "headwater.model",
     "aio": "headwater.aio",

@@ -17,6 +17,7 @@ from headwater.client.connect import (
     SERVER_SCHEMES,
     enter,
     parsed,
+    recovery_of,
     refuse_clock,
     refuse_unknown,
 )
@@ -24,12 +25,23 @@ from headwater.client.embedded_aio import EmbeddedPool
 from headwater.client.guarded import RESPONSE_SECONDS
 from headwater.client.guarded_aio import guarded
 from headwater.clock import Clock
+from headwater.journal.report import RecoveryReport
 from headwater.server.node import Node
+
+
+class AsyncClient(redis.asyncio.Redis):
+    """redis-py's client for asyncio, and what opening the store found."""
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """What was recovered when the store in this process was opened, and what was cut off or odd
+        about its files; None for a client of a server, whose INFO has the numbers."""
+        return recovery_of(self)
 
 
 def connect(
     url: str | None = None, *, node: Node | None = None, clock: Clock | None = None, **options: Any
-) -> redis.asyncio.Redis:
+) -> AsyncClient:
     """`headwater.connect` for asyncio: the same urls, options, timeouts and retries.
 
     >>> import asyncio
@@ -50,7 +62,7 @@ def connect(
     else:
         door, url_options = enter(url, node, clock)
         pool = EmbeddedPool(door=door, **{"retry": _retry(), **options, **url_options})
-    client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=single)
+    client = AsyncClient(connection_pool=pool, single_connection_client=single)
     client.auto_close_connection_pool = True
     return client
 

@@ -19,6 +19,7 @@ from headwater.client.redaction import redacted
 from headwater.client.stores import Store
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
+from headwater.journal.report import RecoveryReport
 from headwater.server.node import Node
 from headwater.server.opening import open_node
 
@@ -31,9 +32,24 @@ about four seconds together, which a server that is restarted rarely needs."""
 SERVER_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
+class Client(redis.Redis):
+    """redis-py's client, and what opening the store found."""
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """What was recovered when the store in this process was opened, and what was cut off or odd
+        about its files; None for a client of a server, whose INFO has the numbers.
+
+        >>> with connect("headwater://memory") as client:
+        ...     client.recovery
+        RecoveryReport(groups=0, cuts=(), notes=())
+        """
+        return recovery_of(self)
+
+
 def connect(
     url: str | None = None, *, node: Node | None = None, clock: Clock | None = None, **options: Any
-) -> redis.Redis:
+) -> Client:
     """A client of the store at ``url``: redis-py's own, with timeouts and retries that are safe for
     streams.
 
@@ -51,8 +67,8 @@ def connect(
     - An answer may take 30 seconds (``socket_timeout``) beyond what BLOCK asked to wait.
 
     ``node`` is a store that the caller has opened and will close; ``clock`` is the clock of one that
-    is opened here. Raises `ConfigError` for a url that says nothing, `StoreInUse`, `StoreUnusable`
-    and `JournalDamaged` for a directory.
+    is opened here. ``client.recovery`` says what opening found. Raises `ConfigError` for a url that
+    says nothing, `StoreInUse`, `StoreUnusable` and `JournalDamaged` for a directory.
     """
     single = bool(options.pop("single_connection_client", False))
     if node is None and url is not None and url.startswith(SERVER_SCHEMES):
@@ -61,7 +77,7 @@ def connect(
     else:
         door, url_options = enter(url, node, clock)
         pool = EmbeddedPool(door=door, **{"retry": _retry(), **options, **url_options})
-    client = redis.Redis(connection_pool=pool, single_connection_client=single)
+    client = Client(connection_pool=pool, single_connection_client=single)
     client.auto_close_connection_pool = True
     return client
 
@@ -77,6 +93,15 @@ def node_of(client: Any) -> Node:
             f"{client!r} is a client of a server; only a store in this process has a node"
         )
     return door.store.node
+
+
+def recovery_of(client: Any) -> RecoveryReport | None:
+    """What opening the store behind a client, sync or asyncio, found; None for one of a server."""
+    door = getattr(client.connection_pool, "door", None)
+    if not isinstance(door, Door):
+        return None
+    journal = door.store.node.journal
+    return RecoveryReport() if journal is None else journal.recovery.report()
 
 
 def _retry() -> Retry:

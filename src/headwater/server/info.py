@@ -188,7 +188,7 @@ def _persistence(node: Node) -> Facts:
         "journal_state": JOURNAL_OK if node.poisoned is None else JOURNAL_FAILED,
     }
     if node.journal is not None:
-        journal = node.journal.statistics()
+        journal, recovered = node.journal.statistics(), node.journal.recovery.report()
         state = JOURNAL_REFUSING if journal.refusal else JOURNAL_OK
         facts |= {
             "journal_state": JOURNAL_FAILED if node.poisoned or journal.failure else state,
@@ -200,6 +200,10 @@ def _persistence(node: Node) -> Facts:
             "journal_fsyncs": journal.fsyncs,
             "journal_failure": journal.failure or "",
             "journal_refusal": journal.refusal or "",
+            "journal_recovered_groups": recovered.groups,
+            "journal_recovery_cuts": len(recovered.cuts),
+            "journal_recovery_cut_bytes": recovered.cut_bytes,
+            "journal_recovery_notes": len(recovered.notes),
         }
     return facts
 

@@ -7,21 +7,37 @@ run again.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from headwater.engine.keyspace import Keyspace
+from headwater.journal.recovery import Recovery
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
 
 
-def reload_from_journal(node: Node) -> None:
-    """Replay; called right after a commit. Raises `JournalDamaged` and `StoreUnusable`."""
-    from headwater.server.opening import replayed_keyspace  # which imports the node
+log = logging.getLogger("headwater.server")
 
-    assert node.journal is not None, "the command asks first"
+
+def reload_from_journal(node: Node) -> None:
+    """Replay; called right after a commit. Raises `JournalDamaged`, also when less is there than was
+    committed, and `StoreUnusable`."""
+    # opening.py imports the node
+    from headwater.server.opening import log_recovery, replayed_keyspace
+
+    journal = node.journal
+    assert journal is not None, "the command asks first"
     old = node.keyspace
-    new = replayed_keyspace(node.journal.recovery.again().replay(), config=node.config)
+    recovery = journal.recovery.again()
+    try:
+        new = replayed_keyspace(recovery, recovery.replay(), config=node.config)
+        _refuse_loss(recovery, journal.statistics().current_bytes)
+    except Exception as error:
+        log.critical("DEBUG RELOAD: %s", error)
+        raise
+    log_recovery(recovery)
+    journal.recovery = recovery
     new.notified, new.dirty, new.expired_count = old.notified, old.dirty, old.expired_count
     new.opened_ms, new.hits, new.misses = old.opened_ms, old.hits, old.misses
     # Streams and their databases refer to each other: what is taken apart needs no cyclic collector.
@@ -39,6 +55,13 @@ def reload_from_journal(node: Node) -> None:
             new.databases[db_index].watch(key, session.watch)
         session.watch.broken = bool(watched)
     _move_waiters(node, new)
+
+
+def _refuse_loss(recovery: Recovery, written: int) -> None:
+    """Raises `JournalDamaged` unless all of the ``written`` bytes of records were read."""
+    if recovery.bytes != written:
+        found = f"the end of the records, although {written} bytes were written and {recovery.bytes} are there"
+        raise recovery.damaged(recovery.current.name, recovery.end, found)
 
 
 def _move_waiters(node: Node, new: Keyspace) -> None:

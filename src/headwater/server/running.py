@@ -86,7 +86,6 @@ class Server:
         self._listeners = bind_all(self.config)
         try:
             self._node = open_node(self.config, clock=self._clock, files=self._files)
-            self._report_recovery()
             self._loop = self._make(self._node, on_stop=self._end.set)
             traffic_of(self._node).listeners = told(self._listeners)
             if tls is not None:
@@ -146,14 +145,6 @@ class Server:
             kept = f"journal {directory} appendfsync {self.config.appendfsync}"
         where = " and ".join(self.addresses)
         return f"headwater {version().decode()} ready at {where}, {kept}, {running()}"
-
-    def _report_recovery(self) -> None:
-        journal = self.node.journal
-        if journal is not None:
-            for cut in journal.recovery.cuts:
-                log.warning("the journal's tail was torn by a crash; %s", cut)
-            for note in journal.recovery.notes:
-                log.warning("journal: %s", note)
 
 
 def _tls_context(config: Config) -> Callable[[Node], None] | None:

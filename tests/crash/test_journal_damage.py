@@ -1,0 +1,64 @@
+"""Whatever is done to a file of a store, opening it never gives another state without a word."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headwater.journal.checksum import place_mask
+from headwater.journal.journal import Policy
+from tests.crash import damage_campaign
+from tests.crash.damage_campaign import KINDS, Campaign
+
+POLICIES: tuple[Policy, ...] = ("always", "no")
+ARTIFACTS = Path(__file__).parents[2] / "artifacts"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_damage_is_named_or_gives_a_prefix_and_is_reported(policy: Policy) -> None:
+    campaign = Campaign(policy, seed=1).run()
+    assert campaign.failures == []
+    assert sum(campaign.outcomes.values()) > 150
+    assert any("damaged" in outcome for outcome in campaign.outcomes)
+    assert any("prefix, said" in outcome for outcome in campaign.outcomes)
+
+
+def test_records_that_are_not_bound_to_their_places_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A check of the check: without the mask a doubled record is applied twice."""
+    monkeypatch.setattr("headwater.journal.names.JournalFile.key", property(lambda self: None))
+    monkeypatch.setattr(damage_campaign, "file_key", lambda number: None)
+    assert place_mask(0, 1)
+    campaign = Campaign("no", seed=1).run()
+    assert any("a state that never was" in failure for failure in campaign.failures)
+
+
+@pytest.mark.slice
+@pytest.mark.timeout(600)
+def test_many_damages_to_many_histories() -> None:
+    """Writes artifacts/journal_damage.json."""
+    seeds = range(200, 206)
+    outcomes: Counter[str] = Counter()
+    failures: list[str] = []
+    for policy in POLICIES:
+        for seed in seeds:
+            campaign = Campaign(policy, seed=seed, trials=100).run()
+            outcomes += campaign.outcomes
+            failures += campaign.failures
+    ARTIFACTS.mkdir(exist_ok=True)
+    report = {
+        "date": dt.datetime.now(dt.UTC).isoformat(),
+        "policies": POLICIES,
+        "seeds": list(seeds),
+        "trials": sum(outcomes.values()),
+        "outcomes": dict(sorted(outcomes.items())),
+        "failures": failures,
+    }
+    (ARTIFACTS / "journal_damage.json").write_text(json.dumps(report, indent=2) + "\n")
+    assert failures == []
+    assert {name.partition(":")[0] for name in outcomes} == set(KINDS)

@@ -1,0 +1,95 @@
+"""A record that cannot be applied is damage with its place, whatever applying it fails with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headwater.engine.keyspace import Keyspace
+from headwater.errors import JournalDamaged
+from headwater.journal.journal import Journal
+from headwater.server.config import Config
+from headwater.server.opening import open_node
+from headwater.testing.files import CrashableFiles
+from tests.crash.journal_tools import FIRST, bytes_of, open_journal, place, turn_of
+from tests.unit.test_facts import GOLDEN
+
+
+def journal_of(*facts: bytes) -> tuple[CrashableFiles, list[int]]:
+    """A journal of these facts, a turn each, and where each turn's groups end."""
+    files, ends = CrashableFiles(), []
+    journal, _ = open_journal(files, policy="no", file_bytes=8192)
+    for turn, fact in enumerate(facts, start=1):
+        journal.commit(turn_of(journal, [fact], turn=turn))
+        ends.append(journal._writer.end)
+    journal.close()
+    return files, ends
+
+
+FACTS = {name: bytes.fromhex(text) for name, text in GOLDEN.items()}
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause"),
+    [
+        ([FACTS["string_set"], FACTS["appended"]], "KeyError"),
+        ([FACTS["string_set"], FACTS["acknowledged"]], "KeyError"),
+        ([FACTS["string_set"], FACTS["string_set"] + b"\x99"], "ValueError"),
+        ([FACTS["string_set"], FACTS["string_set"][:-1]], "ValueError"),
+        ([FACTS["stream_created"] + FACTS["appended"], FACTS["appended"]], "AssertionError"),
+        ([FACTS["string_set"], b"\x11\xfe" + FACTS["string_set"][2:]], "IndexError"),
+    ],
+)
+def test_a_record_that_cannot_be_applied_is_damage_with_its_place(
+    facts: list[bytes], cause: str
+) -> None:
+    # Given a whole record, rightly sealed, whose facts do not fit what came before
+    files, ends = journal_of(*facts)
+    before = bytes_of(files)
+    # When the store is opened
+    with pytest.raises(JournalDamaged) as caught:
+        open_node(Config(), files=files)
+    # Then the error names file and offset, its cause is chained, and nothing was changed
+    assert place(str(caught.value)) == (FIRST, ends[0])
+    assert f"a whole record that cannot be applied ({cause}" in str(caught.value)
+    assert type(caught.value.__cause__).__name__ == cause
+    assert bytes_of(files) == before
+    # And the directory is let go, so that the advice can be followed and the store opened
+    files.corrupt(FIRST, ends[0], bytes(8192 - ends[0]))
+    open_node(Config(), files=files).close()
+
+
+@pytest.mark.parametrize("error", [MemoryError, lambda: OSError(5, "Input/output error")])
+def test_what_says_nothing_of_the_record_is_not_called_damage(
+    error: Callable[[], Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, _ends = journal_of(FACTS["string_set"])
+
+    def fail(keyspace: Keyspace, facts: memoryview) -> None:
+        raise error()
+
+    monkeypatch.setattr("headwater.server.opening.apply", fail)
+    with pytest.raises(type(error())):
+        open_node(Config(), files=files)
+    monkeypatch.undo()
+    open_node(Config(), files=files).close()
+
+
+def test_a_record_doubled_in_a_file_is_not_applied_twice() -> None:
+    """RPUSH twice would be another list, and no error would say so."""
+    files, ends = journal_of(FACTS["string_set"], FACTS["list_pushed"], FACTS["string_set"])
+    content = bytes(files.content(FIRST).data)
+    doubled = content[: ends[1]] + content[ends[0] : ends[1]] + content[ends[1] :]
+    files.corrupt(FIRST, 0, doubled)
+    with pytest.raises(JournalDamaged) as caught:
+        open_node(Config(), files=files)
+    assert place(str(caught.value)) == (FIRST, ends[1])
+
+
+def test_a_journal_that_was_refused_is_closed() -> None:
+    files, _ends = journal_of(FACTS["appended"])
+    for _ in range(2):
+        with pytest.raises(JournalDamaged):
+            open_node(Config(), files=files)
+    Journal.open(files).close()
