@@ -36,7 +36,7 @@ from tests.property.state import picture
 FILE_BYTES = 2048
 SEED = 0x5EED
 _PLACE = re.compile(r"memory:/journal-\d{6} is damaged at offset \d+: found ")
-_SILENT = frozenset({"older newest"})
+_SILENT = frozenset({"older newest", "newest gone"})
 
 Damage = Callable[["Campaign", CrashableFiles, Random], str]
 
@@ -233,6 +233,14 @@ def put_older_newest_back(campaign: Campaign, files: CrashableFiles, random: Ran
     return campaign.newest
 
 
+def remove_newest(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
+    """The newest file with records, and those after it."""
+    for name in files.names():
+        if name >= campaign.newest:
+            files.remove(name)
+    return campaign.newest
+
+
 def exchange_files(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
     """The records of one file in another, which keeps its header."""
     name, content, _groups = _file(campaign, random)
@@ -258,6 +266,7 @@ KINDS: dict[str, Damage] = {
     "zero": zero,
     "older": put_older_back,
     "older newest": put_older_newest_back,
+    "newest gone": remove_newest,
     "exchange": exchange_files,
     "spare": damage_the_spare,
 }
