@@ -55,19 +55,17 @@ class BlockedClients:
         session.blocked = waiter
         self._waiting.add(waiter)
 
-    def is_blocked(self, session: Session) -> bool:
-        """Whether ``session`` is blocked in Redis's sense: not one that waits for a job of its own
-        command, nor one whose reply to a refused login is delayed."""
-        return (
-            session.blocked is not None
-            and session not in self.offloading
-            and session not in self._node.access.logins
-        )
+    def waiter_of(self, session: Session) -> Waiter | None:
+        """What ``session`` is blocked in, in Redis's sense: not a job of its own command, nor the delay
+        of a refused login. None if it is not blocked."""
+        if session in self.offloading or session in self._node.access.logins:
+            return None
+        return session.blocked
 
     def unblock(self, session: Session, *, error: bool) -> bool:
         """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
-        waiter = session.blocked
-        if waiter is None or session in self._pause or not self.is_blocked(session):
+        waiter = self.waiter_of(session)
+        if waiter is None or session in self._pause:
             return False
         self._give_up(waiter, error)
         return True

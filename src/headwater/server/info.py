@@ -88,7 +88,7 @@ def _server(node: Node) -> Facts:
 
 def _clients(node: Node) -> Facts:
     sessions = node.sessions.values()
-    waiters = [one.blocked for one in sessions if node.blocked.is_blocked(one)]
+    waiters = [waiter for one in sessions if (waiter := node.blocked.waiter_of(one)) is not None]
     waited = {(waiter.db.index, key) for waiter in waiters for key in waiter.wait.keys}
     waited_without_key = {
         (waiter.db.index, key)

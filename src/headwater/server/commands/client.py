@@ -210,7 +210,7 @@ def _flags(session: Session) -> str:
         flags += "P"
     if session.queued is not None:
         flags += "x"
-    if session.node.blocked.is_blocked(session):
+    if session.node.blocked.waiter_of(session) is not None:
         flags += "b"
     if session.watch.broken:
         flags += "d"
