@@ -1,13 +1,15 @@
 """``python -m benchmarks.instructions``: user-space instructions per operation of the hot commands, in
 process, counted by valgrind. Prints a table and writes JSON.
 
-Unlike a time, a count is the same on a busy machine: two runs of one commit differ by less than half a
-percent. So a count can judge a change of a few percent, which no clock here can
-(`benchmarks.compare` puts two commits side by side).
+Unlike a time, a count is the same on a busy machine: two runs of one commit differ by less than a
+thousandth. So a count can judge a change of a few percent, which no time can (`benchmarks.compare` puts two
+commits side by side).
 
-What is counted is `benchmarks.counted`: its marks end a part, and valgrind writes a file for each part.
-``PYTHONHASHSEED`` is fixed, because the order of a set decides what is compared with what. The system's
-own instructions are not counted: what a command costs in calls of the system shows in times only.
+What is counted is `benchmarks.counted`: its marks end a part, and valgrind writes a file for each part and
+thread. Three things keep a count from depending on chance: the thread that runs the commands is counted
+alone (others allocate journal files ahead, when the system lets them), the clock goes on by the same step
+with each look at it (steady/clock.c), and ``PYTHONHASHSEED`` is fixed. The system's own instructions are not
+counted: what a command costs in calls of the system shows in times only.
 """
 
 from __future__ import annotations
@@ -33,6 +35,11 @@ MARKS: Final = 3
 """Marks of a row, and so parts: what prepares it, then its two counted parts."""
 
 WITHIN_SECONDS: Final = 1800.0
+
+MAIN_THREAD: Final = "01"
+"""As valgrind numbers it in the name of a part."""
+
+CLOCK: Final = Path(__file__).parent / "steady" / "clock.c"
 
 _TOTALS: Final = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 
@@ -72,15 +79,34 @@ def per_operation(rows: Sequence[Counted], *, sources: Path | None = None) -> di
         stores, parts = Path(scratch, "stores"), Path(scratch, "parts")
         stores.mkdir()
         parts.mkdir()
-        _run(rows, stores, parts, sources)
+        _run(rows, stores, parts, sources, _steady_clock(Path(scratch, "clock.so")))
         return {row.name: _difference(parts, at, row) for at, row in enumerate(rows)}
 
 
-def _run(rows: Sequence[Counted], stores: Path, parts: Path, sources: Path | None) -> None:
+def _steady_clock(library: Path) -> Path:
+    """The clock of the counted process, compiled."""
+    compiler = os.environ.get("CC") or "cc"
+    words = [*compiler.split(), "-shared", "-fPIC", "-O2", "-o", str(library), str(CLOCK)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise CannotCount(
+            f"there is no C compiler ({compiler}); on Debian and Ubuntu: apt-get install gcc"
+        ) from None
+    if done.returncode:
+        raise CannotCount(f"{' '.join(words)}:\n{done.stderr}")
+    return library
+
+
+def _run(
+    rows: Sequence[Counted], stores: Path, parts: Path, sources: Path | None, clock: Path
+) -> None:
     words = [valgrind(), "--quiet", "--tool=callgrind", f"--dump-before={counted.MARK}"]
-    words += [f"--callgrind-out-file={parts / 'part'}", sys.executable, "-m", "benchmarks.counted"]
+    words += ["--separate-threads=yes", f"--callgrind-out-file={parts / 'part'}"]
+    words += [sys.executable, "-m", "benchmarks.counted"]
     words += [str(stores), *(str(ROWS.index(row)) for row in rows)]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["LD_PRELOAD"] = str(clock)
     if sources is not None:
         environment["PYTHONPATH"] = str(sources)
     try:
@@ -100,7 +126,9 @@ def _run(rows: Sequence[Counted], stores: Path, parts: Path, sources: Path | Non
 
 
 def _difference(parts: Path, at: int, row: Counted) -> float:
-    first, second = (_total(parts / f"part.{at * MARKS + number}") for number in (2, 3))
+    first, second = (
+        _total(parts / f"part.{at * MARKS + number}-{MAIN_THREAD}") for number in (2, 3)
+    )
     return (second - first) / (row.steps * row.operations)
 
 

@@ -22,6 +22,9 @@ from benchmarks import machine
 DIRECTORY: Final = machine.ROOT / "campaigns"
 SLICE: Final = machine.ROOT / "artifacts" / "campaigns"
 
+COMMIT: Final = machine.commit()
+"""As the run began: somebody may commit before it ends."""
+
 SHOWN: Final = 2000
 """Characters of a failure that a line keeps: enough to see what it is; its seed shows the rest."""
 
@@ -44,7 +47,7 @@ def line_of(outcome: Outcome) -> Line:
     """What is written down of it."""
     return {
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "commit": machine.commit(),
+        "commit": COMMIT,
         "build": machine.build_kind().partition(" ")[0],
         "part": outcome.part,
         "seeds": None if outcome.seeds is None else list(outcome.seeds),
