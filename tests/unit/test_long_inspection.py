@@ -18,6 +18,16 @@ def as_map(reply: Reply) -> dict[bytes, Reply]:
     return dict(zip(reply[0::2], reply[1::2], strict=True))  # type: ignore[arg-type]
 
 
+def rows_of(reply: Reply) -> list[list[Reply]]:
+    """An array of arrays."""
+    assert isinstance(reply, list)
+    rows: list[list[Reply]] = []
+    for row in reply:
+        assert isinstance(row, list)
+        rows.append(row)
+    return rows
+
+
 def scattered(entries: int, *, seed: int) -> LocalClient:
     """A client of a store with one group, whose pending entries were dealt to consumers at random,
     some released and some acknowledged."""
@@ -27,7 +37,17 @@ def scattered(entries: int, *, seed: int) -> LocalClient:
         client("XADD", "s", f"{number}-0", "n", number)
     client("XGROUP", "CREATE", "s", "g", 0)
     for _ in range(entries):
-        client("XREADGROUP", "GROUP", "g", f"c{draw.randrange(CONSUMERS)}", "COUNT", 1, "STREAMS", "s", ">")
+        client(
+            "XREADGROUP",
+            "GROUP",
+            "g",
+            f"c{draw.randrange(CONSUMERS)}",
+            "COUNT",
+            1,
+            "STREAMS",
+            "s",
+            ">",
+        )
     for number in draw.sample(range(1, entries + 1), entries // 10):
         client("XACK", "s", "g", f"{number}-0")
     for number in draw.sample(range(1, entries + 1), entries // 10):
@@ -46,14 +66,11 @@ def test_full_shows_each_pending_entry_under_its_consumer(count: int) -> None:
     assert isinstance(groups, list)
     group = as_map(groups[0])
 
-    # Then the group's rows are those of XPENDING, with nobody's name on what was released
+    # Then the group's rows are those of XPENDING, with no name on what was released
     most = count or 100_000
-    pending = client("XPENDING", "s", "g", "-", "+", 100_000)
-    assert isinstance(pending, list)
-    rows = group[b"pending"]
-    assert isinstance(rows, list)
-    assert [(row[0], row[1], row[3]) for row in rows] == [  # type: ignore[index]
-        (row[0], row[1], row[3]) for row in pending[:most]  # type: ignore[index]
+    pending = rows_of(client("XPENDING", "s", "g", "-", "+", 100_000))
+    assert [(row[0], row[1], row[3]) for row in rows_of(group[b"pending"])] == [
+        (row[0], row[1], row[3]) for row in pending[:most]
     ]
 
     # And each consumer's rows are its own, in order, up to the count
@@ -61,10 +78,8 @@ def test_full_shows_each_pending_entry_under_its_consumer(count: int) -> None:
     assert isinstance(consumers, list)
     assert len(consumers) == CONSUMERS
     for one in map(as_map, consumers):
-        own = [row[0] for row in pending if row[1] == one[b"name"]]  # type: ignore[index]
-        shown = one[b"pending"]
-        assert isinstance(shown, list)
-        assert [row[0] for row in shown] == own[:most]  # type: ignore[index]
+        own = [row[0] for row in pending if row[1] == one[b"name"]]
+        assert [row[0] for row in rows_of(one[b"pending"])] == own[:most]
         assert one[b"pel-count"] == len(own)
 
 

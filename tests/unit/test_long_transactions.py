@@ -180,10 +180,11 @@ def test_a_string_that_is_overwritten_keeps_its_place_among_the_keys() -> None:
     for name in "abc":
         client("SET", name, 1)
 
-    # When the first is set again, and again with another type in between
+    # When the first is set again
     client("SET", "a", 2)
 
-    # Then a scan that goes key by key finds it where it was
-    assert client("SCAN", 0, "COUNT", 1) != client("SCAN", 0, "COUNT", 3)
-    assert client("SCAN", 0, "COUNT", 3)[1] == [b"a", b"b", b"c"]  # type: ignore[index]
+    # Then a scan finds it where it was
+    found = client("SCAN", 0, "COUNT", 3)
+    assert isinstance(found, list)
+    assert found[1] == [b"a", b"b", b"c"]
     assert client("GET", "a") == b"2"

@@ -38,7 +38,7 @@ def decrby(call: Call) -> None:
 
 
 def _change(call: Call, difference: int) -> None:
-    key = call.arguments.bytes(1)
+    key = call.key(1)
     current = writing(call, key, bytes)
     number = 0 if current is None else parse_integer(current)
     if number is None:

@@ -13,8 +13,6 @@ cdef _set_plainly(Call call)
 
 cdef _put(Call call, bytes key, bytes value, current, at_ms, kept_ms)
 
-cdef _replace(Call call, bytes key, bytes value, at_ms)
-
 cpdef get(Call call)
 
 cpdef change_string(Call call, bytes key, bytes value, bytes event)

@@ -116,20 +116,17 @@ def _put(
     kept_ms: int | None,
 ) -> None:
     """SET, once it is decided and admitted: a new time to end, or the one that is kept."""
-    _replace(call, key, value, at_ms if at_ms is not None else kept_ms)
+    ends_ms = at_ms if at_ms is not None else kept_ms
+    call.db.set_string(key, value)
+    if ends_ms is not None:
+        call.db.set_expiry(key, ends_ms)
+    call.db.use(key, call.now_ms)
     call.modified(key)
     if current is not None and call.keyspace.notified:
         notify_overwritten(call, key, current, value)
     call.notify(STRING, b"set", key)
     if at_ms is not None:
         call.notify(GENERIC, b"expire", key)
-
-
-def _replace(call: Call, key: bytes, value: bytes, at_ms: int | None) -> None:
-    call.db.set_string(key, value)
-    if at_ms is not None:
-        call.db.set_expiry(key, at_ms)
-    call.db.use(key, call.now_ms)
 
 
 def setex(call: Call) -> None:
@@ -247,9 +244,13 @@ def append(call: Call) -> None:
 
 def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
     """Give a string another value; the time at which it ends stays."""
-    at_ms = call.db.expiries.get(key) if call.db.lookup(key, call.now_ms) is not None else None
+    at_ms = None
+    if call.db.expiries and call.db.lookup(key, call.now_ms) is not None:
+        at_ms = call.db.expiries.get(key)
     prepare_text(call, key, value)
-    _replace(call, key, value, at_ms)
+    call.db.set_string(key, value)
+    if at_ms is not None:
+        call.db.set_expiry(key, at_ms)
     changed(call, key, STRING, event, 1)
 
 
