@@ -75,6 +75,7 @@ def names() -> str:
 def per_operation(rows: Sequence[Counted], *, sources: Path | None = None) -> dict[str, float]:
     """Instructions per operation of each row, by its name. ``sources`` is the ``src`` directory of
     another commit; by default what is installed is counted. Raises `CannotCount`."""
+    valgrind()
     with tempfile.TemporaryDirectory(prefix="hw-count-") as scratch:
         stores, parts = Path(scratch, "stores"), Path(scratch, "parts")
         stores.mkdir()
