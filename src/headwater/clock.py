@@ -1,6 +1,11 @@
 """The one place where time enters. The engine never asks; it is told ``now_ms``.
 
-`headwater.testing.ManualClock` is the twin that a test advances.
+Rule 1. Steady time begins where the wall clock stands and goes on with elapsed time: ages, delays,
+        expiries and everything that the journal holds are in it (`headwater.server.turn_clock`).
+Rule 2. The wall clock may jump. New ids, TIME and times that a client gives or is shown are of the wall
+        clock; `headwater.commands.wall_time` makes steady times of them and back.
+
+`headwater.testing.ManualClock` is the twin that a test advances. See docs/adr/0035-steady-time.md.
 """
 
 from __future__ import annotations
@@ -21,11 +26,11 @@ if not cython.compiled:  # clock.pxd asks the system
 
 
 class Clock(Protocol):
-    """Wall time stamps ids and deliveries; monotonic time measures waits, so a clock that is set
-    back neither shortens nor lengthens a BLOCK."""
+    """What time is read from. Only differences of monotonic time measure anything: the wall clock can
+    be set while the store runs."""
 
     def now_ms(self) -> int:
-        """Unix time in milliseconds."""
+        """What the wall clock shows, Unix ms."""
         ...
 
     def monotonic(self) -> float:

@@ -33,6 +33,7 @@ from tests.property.state import picture
 
 NODE_MAX_ENTRIES = 3
 TIMES = (1, 1, 10, 1000, 5000)
+JUMPS_S = (-7200, -3600, -3, 3, 3600, 7200)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -40,7 +41,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     STEPS: ClassVar[dict[str, int]] = {
         "advance": 8,
-        "set_clock_back": 1,
+        "jump_clock": 2,
         "multi": 3,
         "lose_power": 1,
         "xadd": 14,
@@ -149,14 +150,20 @@ class StoreMachine(RuleBasedStateMachine):
 
     # --- time, transactions, power --------------------------------------------------------------
 
-    def advance(self, random: Random) -> None:
-        self.store.advance(random.choice(TIMES) / 1000)
-        self.model.now = self.store.clock.now_ms()
+    def pass_time(self, ms: int) -> None:
+        self.store.advance(ms / 1000)
+        self.model.now += ms
+        self.model.wall += ms
         self.model.come_due()
 
-    def set_clock_back(self, random: Random) -> None:
-        self.store.clock.set_back(random.choice((1, 3000)))
-        self.model.now = self.store.clock.now_ms()
+    def advance(self, random: Random) -> None:
+        self.pass_time(random.choice(TIMES))
+
+    def jump_clock(self, random: Random) -> None:
+        """Somebody sets the wall clock; no time passes."""
+        seconds = random.choice(JUMPS_S)
+        self.store.clock.jump(seconds)
+        self.model.wall += seconds * 1000
 
     def multi(self, _random: Random) -> None:
         """Begin to queue, or send what was queued."""
@@ -176,15 +183,15 @@ class StoreMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         """Times of consumers that were only seen are written down within a second, and are durable
         with the next command that is."""
-        self.store.advance(1.5)
-        self.model.now = self.store.clock.now_ms()
-        self.model.come_due()
+        self.pass_time(1500)
         self.client("SET", "mark", self.model.now)
 
     def lose_power(self, _random: Random) -> None:
+        """Time goes on where the wall clock stands, or from the last record where that is later."""
         self.settle()
         self.store.crash()
         self._connect()
+        self.model.now = max(self.model.now, self.model.wall)
 
     # --- entries --------------------------------------------------------------------------------
 
@@ -331,9 +338,9 @@ class StoreMachine(RuleBasedStateMachine):
         """The journal's facts lead to the same state, and applying them records them again."""
         self.settle()
         again = Keyspace()
-        for facts in self.store.facts():
+        for facts, now_ms in self.store.groups():
             mark = len(again.facts.data)
-            apply(again, memoryview(facts))
+            apply(again, memoryview(facts), now_ms)
             assert again.facts.data[mark:] == facts
         assert broken_invariants(again) == []
         assert picture(again) == picture(self.store.node.keyspace)

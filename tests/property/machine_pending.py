@@ -154,7 +154,10 @@ class PendingMachine(IdempotencyMachine):
         idle = random.choice((None, None, 0, 1000, 7000))
         retrycount = random.choice((None, None, None, 5, 2**63 - 1))
         words: list[Word] = ["XCLAIM", key, name, who, min_idle, *map(spell, ids)]
-        words += [] if idle is None else ["IDLE", idle]
+        if idle is not None and random.random() < 0.5:
+            words += ["TIME", self.model.wall - idle]
+        else:
+            words += [] if idle is None else ["IDLE", idle]
         words += [] if retrycount is None else ["RETRYCOUNT", retrycount]
         words += ["FORCE"] if force else []
         words += ["JUSTID"] if justid else []

@@ -105,9 +105,8 @@ class PipelinedMachine(PendingMachine):
     def _sweeps(self) -> bool:
         """Whether an iid has run out since the batch began, of an old entry that was recorded by hand:
         the store sweeps at the beginning of every receive, the model at that of the batch."""
-        second = self.model.now // 1000 * 1000
         return any(
-            next(iter(iids.values()))[0] <= second - stream.producers.duration * 1000
+            stream.producers.over(next(iter(iids.values()))[1], self.model.now)
             for stream in self.model.streams.values()
             for iids in stream.producers.known.values()
             if iids
@@ -119,9 +118,9 @@ class PipelinedMachine(PendingMachine):
         self.flush()
         super().advance(random)
 
-    def set_clock_back(self, random: Random) -> None:
+    def jump_clock(self, random: Random) -> None:
         self.flush()
-        super().set_clock_back(random)
+        super().jump_clock(random)
 
     def multi(self, random: Random) -> None:
         self.flush()

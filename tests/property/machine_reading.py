@@ -34,8 +34,7 @@ class ReadingMachine(StoreMachine):
             self.xadd(random)
         for who in (b"a", b"b", b"a", b"b"):
             self._xreadgroup(b"g", who, [(b"s", None)], Bounds(6))
-        self.store.advance(1)
-        self.model.now = self.store.clock.now_ms()
+        self.pass_time(1000)
 
     def bounds(self, random: Random) -> Bounds:
         """Often none at all."""

@@ -168,10 +168,11 @@ class Trim:
 
 
 class EntriesModel:
-    """Streams and what acts on their entries. ``now`` is moved by whoever drives the model."""
+    """Streams and what acts on their entries. ``now``, which ages and delays count by, and ``wall``,
+    which new ids are made of, are moved by whoever drives the model."""
 
     def __init__(self, *, now: int, node_max_entries: int) -> None:
-        self.now = now
+        self.now = self.wall = now
         self.node_max_entries = node_max_entries
         self.streams: dict[bytes, Stream] = {}
 
@@ -191,7 +192,7 @@ class EntriesModel:
     def new_id(self, last: ID, wanted: ID | None) -> ID:
         """The id that ``*`` (None) or an id means after ``last``."""
         if wanted is None:
-            return (self.now, 0) if self.now > last[0] else (last[0], last[1] + 1)
+            return (self.wall, 0) if self.wall > last[0] else (last[0], last[1] + 1)
         if wanted == LEAST:
             raise Refused("ERR The ID specified in XADD must be greater than 0-0")
         if wanted <= last:
@@ -228,7 +229,7 @@ class EntriesModel:
             producers.duplicates += 1
             return spell(known)
         added = self.xadd(key, None, fields, trim)
-        self.streams[key].producers.add(pid, iid, self.streams[key].last)
+        self.streams[key].producers.add(pid, iid, self.streams[key].last, self.now)
         return added
 
     def xcfgset(self, key: bytes, duration: int | None, maxsize: int | None) -> Reply:
@@ -247,7 +248,9 @@ class EntriesModel:
         if known not in (None, entry_id):
             raise Refused("ERR IID already exists for this producer with a different stream ID")
         if known is None:
-            producers.add(pid, iid, entry_id)
+            newest = entry_id == self.streams[key].last
+            since = self.now if newest else min(entry_id[0], self.now)
+            producers.add(pid, iid, entry_id, since)
         return OK
 
     # --- removing -------------------------------------------------------------------------------

@@ -17,17 +17,18 @@ def content(fields: list[bytes]) -> IID:
 class Producers:
     duration: int = 100
     maxsize: int = 100
-    known: dict[bytes, dict[IID, ID]] = field(default_factory=dict)
-    """Producer → its iids, the oldest first."""
+    known: dict[bytes, dict[IID, tuple[ID, int]]] = field(default_factory=dict)
+    """Producer → its iids, the oldest first: what each has become, and since when it is known."""
     added: int = 0
     duplicates: int = 0
 
     def find(self, pid: bytes, iid: IID) -> ID | None:
-        return self.known.get(pid, {}).get(iid)
+        found = self.known.get(pid, {}).get(iid)
+        return None if found is None else found[0]
 
-    def add(self, pid: bytes, iid: IID, entry_id: ID) -> None:
+    def add(self, pid: bytes, iid: IID, entry_id: ID, since: int) -> None:
         iids = self.known.setdefault(pid, {})
-        iids[iid] = entry_id
+        iids[iid] = entry_id, since
         self.added += 1
         if len(iids) > self.maxsize:
             del iids[next(iter(iids))]
@@ -40,15 +41,18 @@ class Producers:
 
     def sweep(self, now: int) -> None:
         """Once a second: from each producer's oldest on, what has run out is forgotten."""
-        second = now // 1000 * 1000
         for pid, iids in list(self.known.items()):
-            for iid, (ms, _) in list(iids.items()):
-                if ms > second - self.duration * 1000:
+            for iid, (_, since) in list(iids.items()):
+                if not self.over(since, now):
                     break
                 del iids[iid]
             if not iids:
                 del self.known[pid]
 
-    def iids(self) -> dict[bytes, list[ID]]:
-        """What each producer's iids have become."""
+    def over(self, since: int, now: int) -> bool:
+        """Whether an iid that is known since then had run out at the last whole second."""
+        return since <= now // 1000 * 1000 - self.duration * 1000
+
+    def iids(self) -> dict[bytes, list[tuple[ID, int]]]:
+        """What each producer's iids have become, and since when they are known."""
         return {pid: list(iids.values()) for pid, iids in self.known.items()}

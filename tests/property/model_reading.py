@@ -263,7 +263,7 @@ class ReadingModel(EntriesModel):
         due = [one.due for one in group.pending.values() if one.due is not None]
         return [
             b"unread", len(unread),
-            b"unread-age-ms", max(0, self.now - unread[0][0]) if unread else Nil.BULK,
+            b"unread-age-ms", max(0, self.wall - unread[0][0]) if unread else Nil.BULK,
             b"pending", len(group.pending),
             b"released", len(group.zone),
             b"delayed", len(due),

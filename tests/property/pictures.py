@@ -34,7 +34,10 @@ def _stream(stream: Stream) -> dict[str, Any]:
 
 
 def _producers(known: Idempotency) -> Any:
-    tracked = {pid: list(one.iids.values()) for pid, one in known.producers.items()}
+    tracked = {
+        pid: list(zip(one.iids.values(), one.since_ms, strict=True))
+        for pid, one in known.producers.items()
+    }
     return known.duration_s, known.maxsize, known.added, known.duplicates, tracked
 
 

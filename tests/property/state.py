@@ -51,6 +51,7 @@ def _value(value: Value) -> Any:
         ],
         "idempotency": (known.duration_s, known.maxsize, known.added, known.duplicates),
         "producers": known.contents(),
+        "since": {pid: list(one.since_ms) for pid, one in known.producers.items()},
         "groups": {name: _group(group) for name, group in sorted(value.groups.items())},
     }
 

@@ -31,7 +31,7 @@ def test_a_history_that_fails_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch
         _machine.put("XLEN", "none", to=lambda: 7)
 
     monkeypatch.setattr(PipelinedMachine, "xsplit", xlen_of_none)
-    steps = history(SMALL)[:60]
+    steps = history(SMALL)[:200]
     assert any(step.what == "xsplit" for step in steps)
     # When a history is compared
     what = explained(steps)

@@ -80,11 +80,11 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
 
 
-def recovered(facts: list[bytes]) -> tuple[Keyspace, bytes]:
+def recovered(groups: list[tuple[bytes, int]]) -> tuple[Keyspace, bytes]:
     """What a journal says, and the facts that saying it wrote again."""
     keyspace = Keyspace()
-    for group in facts:
-        apply(keyspace, memoryview(group))
+    for facts, now_ms in groups:
+        apply(keyspace, memoryview(facts), now_ms)
     return keyspace, bytes(keyspace.facts.data)
 
 
@@ -130,11 +130,10 @@ def agrees(seed: int, commands: int) -> None:
         store = live(seed, commands, patches)
     before = picture(store.node.keyspace)
     # When its journal is read
-    facts = store.facts()
-    keyspace, written = recovered(facts)
+    keyspace, written = recovered(store.groups())
     # Then the state is the same, by the same facts
     assert picture(keyspace) == before
-    assert written == b"".join(facts)
+    assert written == b"".join(store.facts())
     assert broken_invariants(keyspace) == []
 
 

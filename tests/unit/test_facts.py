@@ -132,7 +132,7 @@ def _tell_of_a_group(stream: Stream, note: Note) -> None:
 
 
 def _tell_of_producers(known: Idempotency, note: Note) -> None:
-    known.record(b"p", b"i", (5, 1))
+    known.record(b"p", b"i", (5, 1), now_ms=5)
     note("iid_recorded")
     known.count_duplicate(1)
     note("iid_repeated")
@@ -140,7 +140,7 @@ def _tell_of_producers(known: Idempotency, note: Note) -> None:
     note("iids_expired")
     known.configure(60, 2)
     note("stream_configured")
-    known.restore(10, 3, 9, 4, [(b"p", [(b"i", (5, 1))])])
+    known.restore(10, 3, 9, 4, [(b"p", [(b"i", (5, 1))])], now_ms=5)
     note("idempotency_restored")
 
 
@@ -202,8 +202,8 @@ def test_the_state_after_each_fact_comes_back(last: str) -> None:
     until = b"".join(bytes.fromhex(GOLDEN[name]) for name in names[: names.index(last) + 1])
     # When they are applied, and what that wrote is applied elsewhere
     once, twice = Keyspace(), Keyspace()
-    apply(once, memoryview(until))
-    apply(twice, memoryview(bytes(once.facts.data)))
+    apply(once, memoryview(until), 5)
+    apply(twice, memoryview(bytes(once.facts.data)), 5)
     # Then the same bytes were written again, and both states are sound and the same
     assert once.facts.data == twice.facts.data == until
     assert picture(once) == picture(twice)

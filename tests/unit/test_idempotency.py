@@ -11,6 +11,9 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 
+LATE = 2**40
+"""A time after all ids here: an iid is known from the time of its entry's id on."""
+
 
 @pytest.fixture
 def keyspace() -> Iterator[Keyspace]:
@@ -29,9 +32,9 @@ def known(keyspace: Keyspace) -> Idempotency:
 
 def test_a_full_producer_forgets_its_own_oldest(known: Idempotency) -> None:
     known.configure(100, 2)
-    known.record(b"q", b"1", (1, 0))
+    known.record(b"q", b"1", (1, 0), now_ms=LATE)
     for number in (1, 2, 3):
-        known.record(b"p", b"%d" % number, (number, 1))
+        known.record(b"p", b"%d" % number, (number, 1), now_ms=LATE)
     assert known.contents() == [
         (b"q", [(b"1", (1, 0))]),
         (b"p", [(b"2", (2, 1)), (b"3", (3, 1))]),
@@ -40,8 +43,8 @@ def test_a_full_producer_forgets_its_own_oldest(known: Idempotency) -> None:
 
 
 def test_a_producer_without_iids_is_not_there(known: Idempotency) -> None:
-    known.record(b"p", b"1", (1, 0))
-    known.record(b"p", b"2", (2, 0))
+    known.record(b"p", b"1", (1, 0), now_ms=LATE)
+    known.record(b"p", b"2", (2, 0), now_ms=LATE)
     known.expire(b"p", 1)
     assert (known.find(b"p", b"1"), known.find(b"p", b"2")) == (None, (2, 0))
     known.expire(b"p", 1)
@@ -51,12 +54,12 @@ def test_a_producer_without_iids_is_not_there(known: Idempotency) -> None:
 
 def test_a_copy_and_what_is_restored_share_nothing(keyspace: Keyspace, known: Idempotency) -> None:
     known.configure(7, 3)
-    known.record(b"p", b"1", (1, 0))
+    known.record(b"p", b"1", (1, 0), now_ms=LATE)
     known.count_duplicate(4)
     copy = keyspace.databases[0].create_stream(b"copy", 2).idempotency
     copy.copy_from(known)
     third = keyspace.databases[0].create_stream(b"third", 3).idempotency
-    third.restore(7, 3, 1, 4, known.contents())
+    third.restore(7, 3, 1, 4, known.contents(), now_ms=LATE)
     known.expire(b"p", 1)
     for one in (copy, third):
         assert one.contents() == [(b"p", [(b"1", (1, 0))])]
@@ -71,9 +74,9 @@ def test_the_earliest_oldest_iid_of_the_store_is_found(
 ) -> None:
     other = keyspace.databases[3].create_stream(b"s", 2).idempotency
     other.configure(1, 10)
-    known.record(b"p", b"1", (50_000, 0))
-    other.record(b"q", b"1", (140_000, 0))
-    other.record(b"r", b"1", (160_000, 0))
+    known.record(b"p", b"1", (50_000, 0), now_ms=LATE)
+    other.record(b"q", b"1", (140_000, 0), now_ms=LATE)
+    other.record(b"r", b"1", (160_000, 0), now_ms=LATE)
     found = []
     while (first := keyspace.iid_deadlines.first()) is not None:
         found.append((first[0], first[2]))
@@ -83,11 +86,11 @@ def test_the_earliest_oldest_iid_of_the_store_is_found(
 
 def test_a_sweep_is_on_the_whole_second(keyspace: Keyspace, known: Idempotency) -> None:
     assert keyspace.iid_deadlines.next_sweep_ms() is None
-    known.record(b"p", b"1", (1, 0))
+    known.record(b"p", b"1", (1, 0), now_ms=LATE)
     assert keyspace.iid_deadlines.next_sweep_ms() == 101_000
     known.configure(1, 100)
     assert keyspace.iid_deadlines.next_sweep_ms() is None
-    known.record(b"p", b"1", (2000, 0))
+    known.record(b"p", b"1", (2000, 0), now_ms=LATE)
     assert keyspace.iid_deadlines.next_sweep_ms() == 3000
 
 
@@ -97,12 +100,12 @@ def test_an_oldest_iid_that_was_pushed_out_moves_the_deadline(
     """Later as a rule; earlier where XIDMPRECORD recorded an old entry late."""
     known.configure(1, 2)
     for iid, ms in ((b"1", 5000), (b"2", 9000), (b"3", 3000), (b"4", 8000)):
-        known.record(b"p", iid, (ms, 0))
+        known.record(b"p", iid, (ms, 0), now_ms=LATE)
         assert broken_invariants(keyspace) == []
     first = keyspace.iid_deadlines.first()
     assert first is not None
     assert first[0] == 4000
-    known.record(b"p", b"5", (8500, 0))
+    known.record(b"p", b"5", (8500, 0), now_ms=LATE)
     first = keyspace.iid_deadlines.first()
     assert first is not None
     assert first[0] == 9000
@@ -112,7 +115,7 @@ def test_producers_that_come_and_go_leave_few_notes(keyspace: Keyspace) -> None:
     db = keyspace.databases[0]
     for number in range(1, 3000):
         stream = db.create_stream(b"s", number)
-        stream.idempotency.record(b"p%d" % number, b"1", (number, 0))
+        stream.idempotency.record(b"p%d" % number, b"1", (number, 0), now_ms=LATE)
     assert len(keyspace.iid_deadlines.notes) < 150
 
 

@@ -28,7 +28,7 @@ def keyspace() -> Iterator[Keyspace]:
     yield made
     assert broken_invariants(made) == []
     again = Keyspace()
-    apply(again, memoryview(bytes(made.facts.data)))
+    apply(again, memoryview(bytes(made.facts.data)), 5)
     assert picture(again) == picture(made)
 
 
@@ -54,7 +54,7 @@ def made(db: Database, key: bytes = b"s") -> Stream:
     group.acknowledge(flat_words([(1, 0)]))
     group.release(flat_words([(1, 1, 1)]))
     group.delay(flat_words([(1, 2, 5000, 1)]))
-    stream.idempotency.record(b"p", b"i", (1, 3))
+    stream.idempotency.record(b"p", b"i", (1, 3), now_ms=5)
     return stream
 
 
@@ -218,7 +218,7 @@ def test_nothing_is_left_to_be_freed_by_a_recovery(db: Database) -> None:
     db.push(b"l", [b"x"] * 1000, left=True)
     db.delete(b"l")
     again = Keyspace()
-    apply(again, memoryview(bytes(db.keyspace.facts.data)))
+    apply(again, memoryview(bytes(db.keyspace.facts.data)), 5)
     assert again.garbage == []
 
 

@@ -39,7 +39,7 @@ cdef class Addition:
     cpdef int take_fields(self, Arguments arguments, Py_ssize_t first, Py_ssize_t behind) except -1
     cpdef int check(self, StreamSettings settings) except -1
     cpdef int check_id(self) except -1
-    cpdef choose_id(self, u64 last_ms, u64 last_seq, long long now_ms)
+    cpdef choose_id(self, u64 last_ms, u64 last_seq, long long wall_ms)
     @cython.locals(size=Py_ssize_t)
     cpdef Py_ssize_t fact_bytes(self, Stream stream) except -1
     @cython.locals(settings=StreamSettings, wire=bytearray, opens=bint)

@@ -115,8 +115,9 @@ class Addition:
         if self.id_given and self.seq_given and self.ms == 0 and self.seq == 0:
             raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
 
-    def choose_id(self, last_ms: int, last_seq: int, now_ms: int) -> None:
-        """Settle the id that the entry gets in a stream whose last id is ``last_ms-last_seq``."""
+    def choose_id(self, last_ms: int, last_seq: int, wall_ms: int) -> None:
+        """Settle the id that the entry gets in a stream whose last id is ``last_ms-last_seq``: one of
+        the wall clock, and one that is greater where that went back."""
         if last_ms == MAX_U64 and last_seq == MAX_U64:
             raise CommandError(
                 "ERR The stream has exhausted the last possible ID, unable to add more items"
@@ -124,8 +125,8 @@ class Addition:
         if self.end - self.start > self.max_bytes:
             raise CommandError("ERR Elements are too large to be stored")
         if not self.id_given:
-            if now_ms > 0 and last_ms < now_ms:
-                self.ms = now_ms
+            if wall_ms > 0 and last_ms < wall_ms:
+                self.ms = wall_ms
                 self.seq = 0
             elif last_seq != MAX_U64:
                 self.ms = last_ms
@@ -158,7 +159,7 @@ class Addition:
         )
         stream.append_part(self.ms, self.seq, wire, self.start, self.end, self.pairs, opens)
         if self.iid is not None:
-            self.iid.record(stream, (self.ms, self.seq))
+            self.iid.record(call, stream, (self.ms, self.seq))
         call.modified(self.key)
         call.notify(STREAM, b"xadd", self.key)
         if self.trim is not None and self.trim.apply(stream):
@@ -194,9 +195,9 @@ def xadd(call: Call) -> None:
             return
     addition.take_fields(arguments, index + 1, arguments.count)
     if stream is not None:
-        addition.choose_id(stream.last_ms, stream.last_seq, call.now_ms)
+        addition.choose_id(stream.last_ms, stream.last_seq, call.wall_ms())
     else:
-        addition.choose_id(0, 0, call.now_ms)
+        addition.choose_id(0, 0, call.wall_ms())
     call.admit(addition.fact_bytes(stream))
     addition.add(call, stream)
     call.reply.id(addition.ms, addition.seq)

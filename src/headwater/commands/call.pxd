@@ -1,4 +1,5 @@
 cimport cython
+from headwater.commands.wall_time cimport WallOffset
 from headwater.engine.database cimport Database
 from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.keyspace cimport Keyspace
@@ -45,6 +46,7 @@ cdef class Call:
     cdef public Database db
     cdef public Arguments arguments
     cdef public long long now_ms
+    cdef public WallOffset wall
     cdef public ReplyWriter reply
     cdef public bint may_block
     cdef public bint offloads
@@ -54,6 +56,8 @@ cdef class Call:
     cdef public object spare
     cdef public bint touches
     cdef bytes _key
+
+    cpdef long long wall_ms(self) noexcept
 
     @cython.locals(arguments=Arguments, key=bytes, start=Py_ssize_t, end=Py_ssize_t)
     cpdef bytes key(self, Py_ssize_t index)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.commands.events import MISSED
+from headwater.commands.wall_time import WallOffset
 from headwater.engine.database import Database, Value
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
@@ -62,7 +63,7 @@ class Wait:
 
     ``keys`` are waited on in the database of the call. ``timeout_ms`` 0 waits for ever. On a wake
     ``arguments`` are run again from the start (``$`` is already an id in them). ``recheck_at_ms``
-    is the Unix time at which to run again although no key was signalled, None if never. With
+    is the steady time at which to run again although no key was signalled, None if never. With
     ``for_streams`` a signal counts only while its key holds a stream: XREAD waits on when the key
     goes or becomes something else, XREADGROUP hears of it. With ``for_lists`` it must hold a list.
     ``at_timeout`` is the answer, in RESP, when the time is over; None is a nil array. Those who wait
@@ -143,7 +144,8 @@ class Call:
     """One command about to run. One object a session, reused from command to command.
 
     ``db`` is the session's selected database, ``keyspace`` all of them. ``may_block`` is False in
-    MULTI/EXEC and Lua, where a blocking command answers at once.
+    MULTI/EXEC and Lua, where a blocking command answers at once. ``now_ms`` is steady time, which ages
+    and everything that is kept are in; ``wall`` makes times of the wall clock of it and back.
     """
 
     def __init__(self, keyspace: Keyspace, reply: ReplyWriter) -> None:
@@ -151,6 +153,7 @@ class Call:
         self.db: Database = keyspace.databases[0]
         self.arguments = Arguments()
         self.now_ms = 0
+        self.wall = WallOffset()
         self.reply = reply
         self.may_block = True
         self.offloads = False
@@ -163,6 +166,10 @@ class Call:
         self._key = b""
         self.touches = True
         """Whether commands count as use of the keys that they look up (CLIENT NO-TOUCH)."""
+
+    def wall_ms(self) -> int:
+        """The same moment as ``now_ms`` by the wall clock, Unix ms: for new ids and for people."""
+        return self.now_ms + self.wall.ahead_ms
 
     def key(self, index: int) -> bytes:
         """Argument ``index``, a key, as bytes: for a client that names the same one again and again

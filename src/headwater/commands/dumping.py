@@ -10,7 +10,8 @@ from collections import deque
 
 from headwater.commands.call import Call
 from headwater.commands.jobs import Job, carry_out, may_offload
-from headwater.commands.stream_images import image_of
+from headwater.commands.stream_images import image_of, retime
+from headwater.commands.wall_time import WallOffset
 from headwater.engine.database import Value
 from headwater.engine.snapshot import StreamSnapshot
 from headwater.engine.stream import Stream
@@ -28,7 +29,7 @@ def dump(call: Call) -> Job | None:
     if value is None:
         call.reply.nil()
         return None
-    steps = _payload(_snapshot(value), call.settings.dump_format)
+    steps = _payload(_snapshot(value), call.settings.dump_format, call.wall.copy())
     job = Job(call.arguments, steps, _answer)
     if _is_large(value) and may_offload(call):
         job.arguments = call.arguments.copy()
@@ -60,10 +61,12 @@ def _snapshot(value: Value) -> StreamSnapshot | Image:
     return SetImage(list(value)) if isinstance(value, set) else value
 
 
-def _payload(value: StreamSnapshot | Image, form: str) -> Steps[bytes]:
+def _payload(value: StreamSnapshot | Image, form: str, wall: WallOffset) -> Steps[bytes]:
     image: Image
     if isinstance(value, StreamSnapshot):
         image = yield from image_of(value)
+        if wall.ahead_ms:
+            yield from retime(image, wall.wall_ms)
     elif isinstance(value, SetImage):
         image = SetImage((yield from _sorted(value.members)))
     else:

@@ -5,6 +5,8 @@ Source: Redis's command pages and expire.c.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headwater.commands.call import Call, shown
 from headwater.commands.events import GENERIC
 from headwater.commands.keys import delete_key, seen
@@ -31,26 +33,27 @@ def pexpire(call: Call) -> None:
 
 def expireat(call: Call) -> None:
     """EXPIREAT key unix-seconds [NX|XX|GT|LT] → as EXPIRE."""
-    _expire(call, "expireat", _SECOND, since_ms=0)
+    _expire(call, "expireat", _SECOND, since_ms=None)
 
 
 def pexpireat(call: Call) -> None:
     """PEXPIREAT key unix-milliseconds [NX|XX|GT|LT] → as EXPIRE."""
-    _expire(call, "pexpireat", 1, since_ms=0)
+    _expire(call, "pexpireat", 1, since_ms=None)
 
 
-def moment(arguments: Arguments, index: int, unit_ms: int, *, since_ms: int, command: str) -> int:
-    """An argument as a Unix time in ms. Raises `CommandError` when 64 bits do not hold it."""
-    at_ms = arguments.integer(index) * unit_ms
-    if not -_MAX_I64 - 1 <= at_ms <= _MAX_I64 - since_ms:
+def moment(call: Call, index: int, unit_ms: int, *, since_ms: int | None, command: str) -> int:
+    """The steady time that an argument means: so long after ``since_ms``, a steady time itself; for
+    None a Unix time. Raises `CommandError` when 64 bits do not hold it."""
+    at_ms = call.arguments.integer(index) * unit_ms
+    if not -_MAX_I64 - 1 <= at_ms <= _MAX_I64 - (since_ms or 0):
         raise CommandError(f"ERR invalid expire time in '{command}' command")
-    return at_ms + since_ms
+    return call.wall.steady_ms(at_ms) if since_ms is None else at_ms + since_ms
 
 
-def _expire(call: Call, command: str, unit_ms: int, *, since_ms: int) -> None:
+def _expire(call: Call, command: str, unit_ms: int, *, since_ms: int | None) -> None:
     arguments, db = call.arguments, call.db
     conditions = _conditions(arguments)
-    at_ms = moment(arguments, 2, unit_ms, since_ms=since_ms, command=command)
+    at_ms = moment(call, 2, unit_ms, since_ms=since_ms, command=command)
     key = arguments.bytes(1)
     if call.lookup(key) is None or not _allowed(conditions, db.expiries.get(key), at_ms):
         call.reply.integer(0)
@@ -61,7 +64,7 @@ def _expire(call: Call, command: str, unit_ms: int, *, since_ms: int) -> None:
 
 
 def let_expire(call: Call, key: bytes, at_ms: int) -> None:
-    """Let a key that is there end at ``at_ms``, at once if that has passed; admitted before,
+    """Let a key that is there end at the steady time ``at_ms``, at once if that has passed; admitted before,
     `HEADROOM` and the key."""
     if at_ms <= call.now_ms:
         delete_key(call, key)
@@ -115,25 +118,26 @@ def let_live(call: Call, key: bytes) -> None:
 
 def ttl(call: Call) -> None:
     """TTL key → seconds left, -1 without expiry, -2 without key."""
-    _tell(call, _SECOND, since_ms=call.now_ms)
+    _tell(call, _SECOND, lambda at_ms: at_ms - call.now_ms)
 
 
 def pttl(call: Call) -> None:
     """PTTL key → milliseconds left, -1 without expiry, -2 without key."""
-    _tell(call, 1, since_ms=call.now_ms)
+    _tell(call, 1, lambda at_ms: at_ms - call.now_ms)
 
 
 def expiretime(call: Call) -> None:
     """EXPIRETIME key → Unix seconds at which it ends, -1 without expiry, -2 without key."""
-    _tell(call, _SECOND, since_ms=0)
+    _tell(call, _SECOND, call.wall.wall_ms)
 
 
 def pexpiretime(call: Call) -> None:
     """PEXPIRETIME key → Unix milliseconds at which it ends, -1 without expiry, -2 without key."""
-    _tell(call, 1, since_ms=0)
+    _tell(call, 1, call.wall.wall_ms)
 
 
-def _tell(call: Call, unit_ms: int, *, since_ms: int) -> None:
+def _tell(call: Call, unit_ms: int, shown_ms: Callable[[int], int]) -> None:
+    """When a key ends, as ``shown_ms`` of that steady time."""
     key = call.arguments.bytes(1)
     if seen(call, key) is None:
         call.reply.integer(_NO_KEY)
@@ -142,4 +146,4 @@ def _tell(call: Call, unit_ms: int, *, since_ms: int) -> None:
     if at_ms is None:
         call.reply.integer(NO_EXPIRY)
     else:
-        call.reply.integer((max(0, at_ms - since_ms) + unit_ms // 2) // unit_ms)
+        call.reply.integer((max(0, shown_ms(at_ms)) + unit_ms // 2) // unit_ms)

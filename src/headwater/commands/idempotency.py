@@ -82,10 +82,10 @@ class IdempotentID:
         assert self.iid is not None
         return HEADROOM + len(self.pid) + len(self.iid)
 
-    def record(self, stream: Stream, entry_id: tuple[int, int]) -> None:
+    def record(self, call: Call, stream: Stream, entry_id: tuple[int, int]) -> None:
         """The pair, which the stream did not know, has become ``entry_id``; admitted before."""
         assert self.iid is not None
-        stream.idempotency.record(self.pid, self.iid, entry_id)
+        stream.idempotency.record(self.pid, self.iid, entry_id, now_ms=call.now_ms)
 
 
 def content_hash(words: list[bytes]) -> bytes:
@@ -162,7 +162,7 @@ def xidmprecord(call: Call) -> None:
     known = stream.idempotency.find(pid, iid)
     if known is None:
         call.admit(HEADROOM + len(pid) + len(iid))
-        stream.idempotency.record(pid, iid, entry_id)
+        stream.idempotency.record(pid, iid, entry_id, now_ms=call.now_ms)
         call.keyspace.dirty += 1
     elif known != entry_id:
         raise CommandError("ERR IID already exists for this producer with a different stream ID")

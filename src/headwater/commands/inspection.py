@@ -13,6 +13,7 @@ from headwater.commands.pending_rows import (
     write_consumer_rows,
     write_group_rows,
 )
+from headwater.commands.wall_time import WallOffset
 from headwater.engine.group import NEVER, ConsumerGroup
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
@@ -51,7 +52,7 @@ def xinfo_stream(call: Call) -> None:
     call.reply.map(15 if full else 16)
     _counters(call.reply, stream)
     if full:
-        _entries_and_groups(call.reply, stream, count or -1)
+        _entries_and_groups(call, stream, count or -1)
     else:
         _ends(call.reply, stream)
 
@@ -106,7 +107,8 @@ def _ends(reply: ReplyWriter, stream: Stream) -> None:
             reply.raw(wire)
 
 
-def _entries_and_groups(reply: ReplyWriter, stream: Stream, count: int) -> None:
+def _entries_and_groups(call: Call, stream: Stream, count: int) -> None:
+    reply = call.reply
     spans, total = stream.log.spans((0, 0), stream.last_id, count)
     reply.bulk(b"entries")
     reply.array(total)
@@ -116,7 +118,7 @@ def _entries_and_groups(reply: ReplyWriter, stream: Stream, count: int) -> None:
     groups = stream.sorted_groups()
     reply.array(len(groups))
     for group in groups:
-        _full_group(reply, group, count)
+        _full_group(reply, group, count, call.wall)
 
 
 def _group_position(reply: ReplyWriter, group: ConsumerGroup) -> None:
@@ -128,7 +130,7 @@ def _group_position(reply: ReplyWriter, group: ConsumerGroup) -> None:
     reply.integer_or_nil(group.lag())
 
 
-def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
+def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int, wall: WallOffset) -> None:
     reply.map(8)
     reply.bulk(b"name")
     reply.bulk(group.name)
@@ -138,7 +140,7 @@ def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
     reply.bulk(b"nacked-count")
     reply.integer(len(group.released))
     reply.bulk(b"pending")
-    write_group_rows(reply, group, count)
+    write_group_rows(reply, group, count, wall)
     reply.bulk(b"consumers")
     consumers = group.sorted_consumers()
     reply.array(len(consumers))
@@ -148,13 +150,14 @@ def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
         reply.bulk(b"name")
         reply.bulk(consumer.name)
         reply.bulk(b"seen-time")
-        reply.integer(consumer.seen_time)
+        reply.integer(wall.wall_ms(consumer.seen_time))
         reply.bulk(b"active-time")
-        reply.integer(consumer.active_time)
+        active = consumer.active_time
+        reply.integer(NEVER if active == NEVER else wall.wall_ms(active))
         reply.bulk(b"pel-count")
         reply.integer(consumer.pending)
         reply.bulk(b"pending")
-        write_consumer_rows(reply, group, positions.get(consumer.cid))
+        write_consumer_rows(reply, group, positions.get(consumer.cid), wall)
 
 
 def xinfo_groups(call: Call) -> None:

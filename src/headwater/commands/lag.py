@@ -37,12 +37,13 @@ def xlag(call: Call) -> None:
     for group in groups:
         reply.bulk(group.name)
         reply.map(8)
-        _write_unread(reply, group, call.now_ms)
+        _write_unread(reply, group, call.wall_ms())
         _write_pending(reply, group, call.now_ms)
 
 
-def _write_unread(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> None:
-    """How many live entries stand behind the last one delivered, and the age of the first."""
+def _write_unread(reply: ReplyWriter, group: ConsumerGroup, wall_ms: int) -> None:
+    """How many live entries stand behind the last one delivered, and the age of the first,
+    which its id tells."""
     log, first = group.stream.log, None
     unread = 0
     if group.last_id < group.stream.last_id:
@@ -52,7 +53,7 @@ def _write_unread(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> None
     reply.bulk(b"unread")
     reply.integer(unread)
     reply.bulk(b"unread-age-ms")
-    reply.integer_or_nil(None if first is None else _age(first[0], now_ms))
+    reply.integer_or_nil(None if first is None else _age(first[0], wall_ms))
 
 
 def _write_pending(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> None:

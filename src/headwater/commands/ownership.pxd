@@ -21,8 +21,8 @@ cdef class ClaimOptions:
     cdef public bint justid
     cdef public tuple last_id
 
-    @cython.locals(idle="long long")
-    cdef bint _valued(self, Arguments arguments, Py_ssize_t index, long long now_ms) except -1
+    @cython.locals(idle="long long", time="long long")
+    cdef bint _valued(self, Call call, Arguments arguments, Py_ssize_t index) except -1
 
 
 cdef class _Claims:

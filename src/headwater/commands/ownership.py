@@ -41,8 +41,8 @@ _INVALID = "ERR Invalid {} option argument for XCLAIM"
 class ClaimOptions:
     """What XCLAIM says behind its ids."""
 
-    def __init__(self, arguments: Arguments, index: int, now_ms: int) -> None:
-        self.time = now_ms
+    def __init__(self, call: Call, arguments: Arguments, index: int) -> None:
+        self.time = call.now_ms
         self.count = -1
         self.force = False
         self.justid = False
@@ -54,27 +54,28 @@ class ClaimOptions:
             elif arguments.is_word(index, b"FORCE"):
                 self.force = True
                 index += 1
-            elif index + 1 < arguments.count and self._valued(arguments, index, now_ms):
+            elif index + 1 < arguments.count and self._valued(call, arguments, index):
                 index += 2
             else:
                 typed = shown(arguments.bytes(index))
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{typed}'")
 
-    def _valued(self, arguments: Arguments, index: int, now_ms: int) -> bool:
+    def _valued(self, call: Call, arguments: Arguments, index: int) -> bool:
         """Read an option with a value; False if there is none of that name."""
         if arguments.is_word(index, b"IDLE"):
             idle = arguments.integer(index + 1, error=_INVALID.format("IDLE"))
-            self.time = now_ms - idle if idle >= 0 else now_ms
+            self.time = call.now_ms - idle if idle >= 0 else call.now_ms
         elif arguments.is_word(index, b"TIME"):
-            self.time = arguments.integer(index + 1, error=_INVALID.format("TIME"))
+            time = arguments.integer(index + 1, error=_INVALID.format("TIME"))
+            self.time = call.wall.steady_ms(time) if time >= 0 else call.now_ms
         elif arguments.is_word(index, b"RETRYCOUNT"):
             self.count = max(-1, arguments.integer(index + 1, error=_INVALID.format("RETRYCOUNT")))
         elif arguments.is_word(index, b"LASTID"):
             self.last_id = arguments.id(index + 1)
         else:
             return False
-        if not 0 <= self.time <= now_ms:
-            self.time = now_ms
+        if not 0 <= self.time <= call.now_ms:
+            self.time = call.now_ms
         return True
 
 
@@ -195,7 +196,7 @@ def xclaim(call: Call) -> None:
             break
         push_id(ids, found[0], found[1])
         index += 1
-    options = ClaimOptions(arguments, index, call.now_ms)
+    options = ClaimOptions(call, arguments, index)
     for base in range(0, len(ids), 2):
         claims.claim(word_at(ids, base), word_at(ids, base + 1), options)
     name = arguments.bytes(3)

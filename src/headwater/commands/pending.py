@@ -67,7 +67,7 @@ def _rows(
     delivered_by: int | None,
 ) -> list[int]:
     """Positions of the records from ``start`` to ``end`` that were delivered by ``delivered_by``
-    (Unix ms, None: whenever) or are unowned, of one consumer or of all."""
+    (steady ms, None: at any time) or are unowned, of one consumer or of all."""
     pel = group.pel
     found: list[int] = []
     consumer: Consumer | None = None

@@ -1,5 +1,6 @@
 cimport cython
 from cpython cimport array
+from headwater.commands.wall_time cimport WallOffset
 from headwater.engine.group cimport Consumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
@@ -10,10 +11,14 @@ cdef u64 NOBODY
 
 
 @cython.locals(pel=PendingList, total=Py_ssize_t, owner=u64, name=bytes, at=Py_ssize_t)
-cpdef write_group_rows(ReplyWriter reply, ConsumerGroup group, Py_ssize_t count)
+cpdef write_group_rows(
+    ReplyWriter reply, ConsumerGroup group, Py_ssize_t count, WallOffset wall
+)
 
 @cython.locals(pel=PendingList, total=Py_ssize_t, number=Py_ssize_t, at=Py_ssize_t)
-cpdef write_consumer_rows(ReplyWriter reply, ConsumerGroup group, array.array positions)
+cpdef write_consumer_rows(
+    ReplyWriter reply, ConsumerGroup group, array.array positions, WallOffset wall
+)
 
 @cython.locals(
     pel=PendingList, found=dict, waiting=Py_ssize_t, consumer=Consumer, at=Py_ssize_t, owner=u64,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.commands.wall_time import WallOffset
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending import NOBODY
 from headwater.resp.replies import ReplyWriter
@@ -29,7 +30,9 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import push_word, word_at
 
 
-def write_group_rows(reply: ReplyWriter, group: ConsumerGroup, count: int) -> None:
+def write_group_rows(
+    reply: ReplyWriter, group: ConsumerGroup, count: int, wall: WallOffset
+) -> None:
     """The first ``count`` (-1: all) pending entries of a group; the consumer of one that nobody owns
     is empty and its time 0."""
     pel = group.pel
@@ -46,13 +49,13 @@ def write_group_rows(reply: ReplyWriter, group: ConsumerGroup, count: int) -> No
         reply.array(4)
         reply.id(pel.ms(at), pel.seq(at))
         reply.bulk(name)
-        reply.integer(0 if owner == NOBODY else pel.time(at))
+        reply.integer(0 if owner == NOBODY else wall.wall_ms(pel.time(at)))
         reply.integer(pel.delivery_count(at))
         at = pel.after(at)
 
 
 def write_consumer_rows(
-    reply: ReplyWriter, group: ConsumerGroup, positions: array[int] | None
+    reply: ReplyWriter, group: ConsumerGroup, positions: array[int] | None, wall: WallOffset
 ) -> None:
     """The pending entries of one consumer, at ``positions`` of the group's list; None for none."""
     pel = group.pel
@@ -65,7 +68,7 @@ def write_consumer_rows(
         at = word_at(positions, number)
         reply.array(3)
         reply.id(pel.ms(at), pel.seq(at))
-        reply.integer(pel.time(at))
+        reply.integer(wall.wall_ms(pel.time(at)))
         reply.integer(pel.delivery_count(at))
 
 

@@ -23,7 +23,8 @@ from headwater.commands.call import SYNTAX, Call
 from headwater.commands.events import GENERIC
 from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.moving import notify_overwritten
-from headwater.commands.stream_images import Restoration
+from headwater.commands.stream_images import Restoration, retime
+from headwater.commands.wall_time import WallOffset
 from headwater.engine.facts import HEADROOM, FactBuffer
 from headwater.engine.garbage import FREED_AT_ONCE, dismantle, free
 from headwater.engine.keyspace import Keyspace
@@ -102,7 +103,8 @@ def restore(call: Call) -> Job | None:
     else:
         data, start = bytearray(arguments.bytes(3)), 0
     restoring = _Restoring(call, arguments, offloaded=offloaded)
-    job = Job(arguments, _read(data, start, start + size), restoring.take_content)
+    steps = _read(data, start, start + size, call.wall.copy())
+    job = Job(arguments, steps, restoring.take_content)
     if offloaded:
         return job
     carry_out(call, job)
@@ -121,7 +123,7 @@ class _Content:
             self.size, self.groups = 0, 0
 
 
-def _read(data: bytearray, start: int, end: int) -> Steps[_Content]:
+def _read(data: bytearray, start: int, end: int, wall: WallOffset) -> Steps[_Content]:
     """The content of a payload. Raises `CommandError`."""
     try:
         image = yield from load(data, start, end)
@@ -133,6 +135,8 @@ def _read(data: bytearray, start: int, end: int) -> Steps[_Content]:
         content = _Content(image)
         content.size = yield from _texts_bytes(image)
         return content
+    if wall.ahead_ms:
+        yield from retime(image, wall.steady_ms)
     restoration = Restoration(image)
     yield from restoration.prepare()
     return _Content(restoration)
@@ -147,7 +151,7 @@ class _Restoring:
         self.key = arguments.bytes(1)
         self.offloaded = offloaded
         self._check_free(call)
-        self._ends_at(call.now_ms)
+        self._ends_at(call)
 
     def take_content(self, call: Call, content: _Content) -> Job | None:
         """The payload was sound: put its value there, or have it built."""
@@ -183,7 +187,7 @@ class _Restoring:
         value = built.databases[call.db.index].values.pop(self.key)
         built.streams.clear()
         built.groups.clear()
-        call.db.adopt(self.key, value, built.facts.data)
+        call.db.adopt(self.key, value, built.facts.data, now_ms=call.now_ms)
 
     def _place(self, call: Call, content: _Content) -> None:
         if not isinstance(content.value, Restoration) and self.key in call.db.values:
@@ -193,7 +197,7 @@ class _Restoring:
     def _finish(self, call: Call, place: Any, size: int) -> None:
         """Let ``place`` put the value there, as one group of facts of so many bytes at most."""
         there = self._check_free(call)
-        at_ms = self._ends_at(call.now_ms)
+        at_ms = self._ends_at(call)
         key, db = self.key, call.db
         if at_ms is not None and at_ms <= call.now_ms:
             if there is not None:
@@ -216,13 +220,15 @@ class _Restoring:
             raise CommandError("BUSYKEY Target key name already exists.")
         return there
 
-    def _ends_at(self, now_ms: int) -> int | None:
-        """When the key is to end, Unix ms; None without a time."""
-        ttl = self.arguments.integer(2)
-        at_ms = ttl if self.options.absolute else now_ms + ttl
+    def _ends_at(self, call: Call) -> int | None:
+        """When the key is to end, a steady time; None without a time."""
+        ttl, absolute = self.arguments.integer(2), self.options.absolute
+        at_ms = ttl if absolute else call.now_ms + ttl
         if ttl < 0 or at_ms >= 2**63:
             raise CommandError("ERR Invalid TTL value, must be >= 0")
-        return at_ms if ttl else None
+        if not ttl:
+            return None
+        return call.wall.steady_ms(at_ms) if absolute else at_ms
 
 
 def _give_up(call: Call, key: bytes) -> None:

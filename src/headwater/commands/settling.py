@@ -267,7 +267,7 @@ class _Settlement:
             addition.check(call.settings)
             stream = call.stream(addition.key)
             before = last.get(addition.key, stream.last_id if stream is not None else (0, 0))
-            addition.choose_id(*before, call.now_ms)
+            addition.choose_id(*before, call.wall_ms())
             last[addition.key] = addition.ms, addition.seq
 
     def fact_bytes(self, call: Call, stream: Stream) -> int:

@@ -8,12 +8,14 @@ Rule 3. Owned entries are given their owners in the order of their delivery time
         of deliveries grows at its end however they lie among each other.
 Rule 4. All of it goes in steps (headwater/steps.py): the thread that does them lets the loop run
         between two.
+Rule 5. What is written or was read has times of the wall clock, the engine has steady ones: `retime`
+        makes the one of the other.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from headwater.commands.call import Call
 from headwater.engine.entry_block import take_fields
@@ -24,6 +26,7 @@ from headwater.engine.snapshot import GroupSnapshot, StreamSnapshot, ids_of
 from headwater.engine.stream import Stream
 from headwater.rdb import pending as columns
 from headwater.rdb.image import (
+    NEVER,
     NOBODY,
     ConsumerImage,
     GroupImage,
@@ -46,6 +49,21 @@ _PENDING_AT_ONCE = 1024
 
 _SORTED_AT_ONCE = 8192
 """Pending entries that are sorted in one step where their times do not rise."""
+
+
+def retime(image: StreamImage, changed: Callable[[int], int]) -> Steps[None]:
+    """Give an image the times that ``changed`` makes of its own. 0 is no time, nor is `NEVER`."""
+    for group in image.groups:
+        words = group.pending.words
+        for first in range(0, len(words), 4 * _PENDING_AT_ONCE):
+            for at in range(first + 2, min(first + 4 * _PENDING_AT_ONCE, len(words)), 4):
+                if words[at]:
+                    words[at] = max(1, changed(words[at]))
+            yield
+        for consumer in group.consumers:
+            consumer.seen_time = changed(consumer.seen_time)
+            if consumer.active_time != NEVER:
+                consumer.active_time = changed(consumer.active_time)
 
 
 # --- from the engine ------------------------------------------------------------------------------
@@ -219,7 +237,12 @@ class Restoration:
         if known is not None:
             producers = [(pid, iids) for pid, iids in known.producers]
             stream.idempotency.restore(
-                known.duration_s, known.max_size, known.added, known.duplicates, producers
+                known.duration_s,
+                known.max_size,
+                known.added,
+                known.duplicates,
+                producers,
+                now_ms=call.now_ms,
             )
 
 

@@ -12,7 +12,7 @@ from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
 _MOST_MS = 2**63 - 1
-"""Of the Unix time at which the wait is over."""
+"""Of the steady time at which the wait is over."""
 _LONGEST_TEXT = 255
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -4951, 4932
 """Of ten, in the long double that Redis reads."""

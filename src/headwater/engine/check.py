@@ -185,6 +185,8 @@ def _idempotency(known: Idempotency) -> Iterator[str]:
     for pid, producer in known.producers.items():
         if not 0 < len(producer.iids) <= known.maxsize:
             yield f"producer {pid!r} has {len(producer.iids)} iids, of at most {known.maxsize}"
+        elif len(producer.since_ms) != len(producer.iids):
+            yield f"producer {pid!r} has {len(producer.iids)} iids and {len(producer.since_ms)} times"
         elif (
             producer.noted_ms > known.runs_out_ms(producer)
             or (producer.noted_ms, known.sid, pid) not in noted

@@ -34,9 +34,9 @@ def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[i
     return made
 
 
-def adopt_stream(stream: Stream, db: Database, key: bytes) -> None:
+def adopt_stream(stream: Stream, db: Database, key: bytes, *, now_ms: int) -> None:
     """Let a stream that was built in another keyspace be that at ``key`` of ``db``. Its number and those
-    of its groups are nobody's here, and whoever has built it lets go of it."""
+    of its groups are nobody's here, and whoever has built it lets go of it. ``now_ms`` is the time of the record group."""
     keyspace = db.keyspace
     stream.keyspace, stream.db, stream.key = keyspace, db, key
     stream.log.adopt(keyspace.sealing)
@@ -48,7 +48,7 @@ def adopt_stream(stream: Stream, db: Database, key: bytes) -> None:
         if group.delayed:
             keyspace.delaying[group.gid] = group
             keyspace.note_due(group.due_order[0][0], group.gid)
-    stream.idempotency.adopt(keyspace)
+    stream.idempotency.adopt(keyspace, now_ms)
 
 
 def _copy_group(source: ConsumerGroup, stream: Stream, gid: int) -> ConsumerGroup:

@@ -1,8 +1,8 @@
 """One numbered database: its keys, their values and expiry, who waits for and who watches them.
 
     values    key ──▶ Stream | bytes (string) | deque (list) | set | dict (hash)
-    expiries  key ──▶ Unix ms at which it ends; expiry_notes: heap of (at, key), stale ones among them
-    used      key ──▶ Unix ms of its last use; a stream knows that itself
+    expiries  key ──▶ steady ms at which it ends; expiry_notes: heap of (at, key), stale ones among them
+    used      key ──▶ steady ms of its last use; a stream knows that itself
 
 Rule 1. A key with a time is gone when the time has come, whether or not it was deleted yet: `lookup`
         never returns it, and the node deletes it before one of the next commands runs, which is a
@@ -153,7 +153,7 @@ class Database:
             self.used[key] = now_ms
 
     def used_ms(self, key: bytes) -> int:
-        """When ``key`` was last used, Unix ms; 0 if not since the store was opened."""
+        """When ``key`` was last used, steady ms; 0 if not since the store was opened."""
         value = self.values.get(key)
         return value.used_ms if isinstance(value, Stream) else self.used.get(key, 0)
 
@@ -305,12 +305,12 @@ class Database:
         self.keyspace.facts.key_copied(self.index, key, target.index, name, sid, gids)
         target.changed(name)
 
-    def adopt(self, key: bytes, value: Value, facts: bytearray) -> None:
+    def adopt(self, key: bytes, value: Value, facts: bytearray, *, now_ms: int) -> None:
         """Put a value at ``key``, over whatever was there, that was built in another keyspace for that
-        place; ``facts`` are what built it."""
+        place; ``facts`` are what built it, and ``now_ms`` is the time of their record group."""
         if isinstance(value, Stream):
             self._drop(key)
-            adopt_stream(value, self, key)
+            adopt_stream(value, self, key, now_ms=now_ms)
         elif key in self.values:
             self.delete(key)
         self._place(key, value)

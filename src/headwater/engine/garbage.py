@@ -57,7 +57,7 @@ def _parts(value: object) -> list[object] | None:
         parts = [value.released, value.delayed, value.due_order, value.by_cid, value.consumers]
         return [*parts, pel.blocks, pel.big_counts, order.index]
     if isinstance(value, Producer):
-        return [value.iids]
+        return [value.iids, value.since_ms]
     return None
 
 

@@ -94,7 +94,7 @@ class ConsumerGroup:
         return consumer is not None and at >= 0 and self.pel.owner(at) == consumer.cid
 
     def next_due(self) -> int | None:
-        """The earliest due time of a delayed entry, Unix ms."""
+        """The earliest due time of a delayed entry, steady ms."""
         return self.due_order[0][0] if self.due_order else None
 
     def due(self, now_ms: int) -> array[int]:

@@ -7,7 +7,9 @@ Rule 1. A producer tracks at most ``maxsize`` iids: recording one more drops its
         without iids does not exist.
 Rule 2. An iid outlives its entry, and `find` looks at no clock: it is forgotten by `expire`, which
         the node calls once a second, by rule 1, by `configure`, or with its stream.
-Rule 3. *Oldest* is recorded first; only XIDMPRECORD and XSETID make ids fall along that order.
+Rule 3. *Oldest* is recorded first. An iid is known from the time of its record group on, which is
+        steady; the ids of entries follow the wall clock, which may jump. One of an older entry
+        (XIDMPRECORD, RESTORE) is known from the time that this entry's id tells, as in Redis.
 Rule 4. Nothing walks over all producers: the store's `Deadlines` has one note for each, at or before
         the time at which its oldest iid runs out.
 
@@ -16,8 +18,7 @@ Source: redis.io, Idempotent message processing; Redis's t_stream.c (8.6).
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
@@ -32,10 +33,12 @@ ID = tuple[int, int]
 class Producer:
     """The iids of one producer of one stream."""
 
-    __slots__ = ("iids", "noted_ms")
+    __slots__ = ("iids", "noted_ms", "since_ms")
 
     def __init__(self, noted_ms: int) -> None:
         self.iids: OrderedDict[bytes, ID] = OrderedDict()
+        self.since_ms: deque[int] = deque()
+        """The steady time from which each of them is known, in the same order."""
         self.noted_ms = noted_ms
         """The time of its note in `Deadlines`; any other note that names it is stale."""
 
@@ -46,7 +49,7 @@ class Idempotency:
     >>> from headwater.engine.keyspace import Keyspace
     >>> keyspace = Keyspace()
     >>> known = keyspace.databases[0].create_stream(b"orders", keyspace.next_sid).idempotency
-    >>> known.record(b"shop-1", b"order-7", (5, 1))
+    >>> known.record(b"shop-1", b"order-7", (5, 1), now_ms=9)
     >>> known.find(b"shop-1", b"order-7"), known.find(b"shop-2", b"order-7")
     ((5, 1), None)
     """
@@ -76,14 +79,14 @@ class Idempotency:
         return None if producer is None else producer.iids.get(iid)
 
     def runs_out_ms(self, producer: Producer) -> int:
-        """When its oldest iid may be forgotten, Unix ms."""
-        return next(iter(producer.iids.values()))[0] + self.duration_s * 1000
+        """When its oldest iid may be forgotten, steady ms."""
+        return producer.since_ms[0] + self.duration_s * 1000
 
     def run_out(self, pid: bytes, now_ms: int) -> int:
         """How many of the oldest iids of ``pid`` may be forgotten, up to the first that may not."""
         count = 0
-        for ms, _ in self.producers[pid].iids.values():
-            if ms + self.duration_s * 1000 > now_ms:
+        for since_ms in self.producers[pid].since_ms:
+            if since_ms + self.duration_s * 1000 > now_ms:
                 break
             count += 1
         return count
@@ -100,9 +103,11 @@ class Idempotency:
         self.duration_s, self.maxsize = duration_s, maxsize
         self.keyspace.facts.stream_configured(self.sid, duration_s, maxsize)
 
-    def record(self, pid: bytes, iid: bytes, entry_id: ID) -> None:
-        """``iid`` of ``pid``, which was not known, has become the entry ``entry_id``."""
-        self._add(pid, iid, entry_id)
+    def record(self, pid: bytes, iid: bytes, entry_id: ID, *, now_ms: int) -> None:
+        """``iid`` of ``pid``, which was not known, has become the entry ``entry_id``; ``now_ms`` is the
+        time of the record group (rule 3)."""
+        is_new = self.keyspace.streams[self.sid].last_id == entry_id
+        self._add(pid, iid, entry_id, now_ms if is_new else min(entry_id[0], now_ms))
         if self.added != MAX_ENTRIES_COUNT:
             self.added += 1
         self.keyspace.facts.iid_recorded(self.sid, entry_id, pid, iid)
@@ -117,6 +122,7 @@ class Idempotency:
         producer = self.producers[pid]
         for _ in range(count):
             producer.iids.popitem(last=False)
+            producer.since_ms.popleft()
         self.tracked -= count
         if producer.iids:
             self._note(pid, producer)
@@ -131,9 +137,15 @@ class Idempotency:
         added: int,
         duplicates: int,
         producers: list[tuple[bytes, list[tuple[bytes, ID]]]],
+        *,
+        now_ms: int,
     ) -> None:
-        """RESTORE: become this; each producer has an iid and none twice."""
-        self._become(duration_s, maxsize, added, duplicates, producers)
+        """RESTORE: become this; each producer has an iid and none twice. ``now_ms`` is the time of the
+        record group (rule 3)."""
+        self._become(duration_s, maxsize, added, duplicates)
+        for pid, iids in producers:
+            for iid, entry_id in iids:
+                self._add(pid, iid, entry_id, min(entry_id[0], now_ms))
         self.keyspace.facts.idempotency_restored(
             self.sid, duration_s, maxsize, added, duplicates, producers
         )
@@ -143,43 +155,39 @@ class Idempotency:
     def copy_from(self, other: Idempotency) -> None:
         """Become what the idempotency of another stream is; part of the mutator that copies a
         stream, once the copy stands in its keyspace."""
-        self._become(
-            other.duration_s, other.maxsize, other.added, other.duplicates, other.contents()
-        )
+        self._become(other.duration_s, other.maxsize, other.added, other.duplicates)
+        for pid, producer in other.producers.items():
+            for (iid, entry_id), since_ms in zip(
+                producer.iids.items(), producer.since_ms, strict=True
+            ):
+                self._add(pid, iid, entry_id, since_ms)
 
-    def adopt(self, keyspace: Keyspace) -> None:
-        """Be that of a stream of another keyspace from now on, where it stands already."""
+    def adopt(self, keyspace: Keyspace, now_ms: int) -> None:
+        """Be that of a stream of another keyspace from now on, where it stands already. ``now_ms`` is the
+        time of the record group that says so (rule 3)."""
         self.keyspace = keyspace
         for pid, producer in self.producers.items():
+            producer.since_ms = deque(min(ms, now_ms) for ms, _ in producer.iids.values())
             self._note(pid, producer)
 
-    def _become(
-        self,
-        duration_s: int,
-        maxsize: int,
-        added: int,
-        duplicates: int,
-        producers: Iterable[tuple[bytes, list[tuple[bytes, ID]]]],
-    ) -> None:
+    def _become(self, duration_s: int, maxsize: int, added: int, duplicates: int) -> None:
         self._forget()
         self.duration_s, self.maxsize = duration_s, maxsize
         self.added, self.duplicates = added, duplicates
-        for pid, iids in producers:
-            for iid, entry_id in iids:
-                self._add(pid, iid, entry_id)
 
-    def _add(self, pid: bytes, iid: bytes, entry_id: ID) -> None:
+    def _add(self, pid: bytes, iid: bytes, entry_id: ID, since_ms: int) -> None:
         producer = self.producers.get(pid)
         if producer is None:
             producer = self.producers[pid] = Producer(0)
-            producer.iids[iid] = entry_id
+        assert iid not in producer.iids
+        producer.iids[iid] = entry_id
+        producer.since_ms.append(since_ms)
+        if len(producer.iids) == 1:
             self._note(pid, producer)
-        else:
-            assert iid not in producer.iids
-            producer.iids[iid] = entry_id
         self.tracked += 1
         if len(producer.iids) > self.maxsize:
             producer.iids.popitem(last=False)
+            producer.since_ms.popleft()
             self.tracked -= 1
             if self.runs_out_ms(producer) < producer.noted_ms:
                 self._note(pid, producer)
@@ -234,7 +242,7 @@ class Deadlines:
         return None
 
     def next_sweep_ms(self) -> int | None:
-        """The next whole second at which something runs out, Unix ms; None if nothing ever does."""
+        """The next whole second at which something runs out, steady ms; None if nothing ever does."""
         first = self.first()
         if first is None:
             return None

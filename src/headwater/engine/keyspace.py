@@ -73,7 +73,7 @@ class Keyspace:
     # --- reading --------------------------------------------------------------------------------
 
     def next_event_ms(self, expiries: bool) -> int | None:
-        """The earliest time at which something here is over, Unix ms: a delay, an iid, with
+        """The earliest time at which something here is over, steady ms: a delay, an iid, with
         ``expiries`` a key; None when nothing is to come. What is empty is not asked."""
         if not (self.due_notes or (self.expiring and expiries) or self.iid_deadlines.notes):
             return None
@@ -87,7 +87,7 @@ class Keyspace:
         return min([at for at in times if at is not None], default=None)
 
     def next_expiry(self) -> int | None:
-        """The earliest time at which a key ends, Unix ms."""
+        """The earliest time at which a key ends, steady ms."""
         first = self.first_expiry()
         return None if first is None else first[0]
 
@@ -103,7 +103,7 @@ class Keyspace:
         return earliest
 
     def next_due(self) -> int | None:
-        """The earliest due time of any delayed entry, Unix ms."""
+        """The earliest due time of any delayed entry, steady ms."""
         notes = self.due_notes
         while notes:
             due, gid = notes[0]

@@ -210,7 +210,7 @@ class PendingList:
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 1)
 
     def time(self, at: int) -> int:
-        """Delivery time in Unix ms; 0 if released, the due time if delayed."""
+        """Delivery time, steady ms; 0 if released, the due time if delayed."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 2)
 
     def owner(self, at: int) -> int:

@@ -6,7 +6,7 @@
     owners     a bit for each owner, its number modulo 64, of any record
     dangling   a record's entry may have been deleted from the stream
 
-A record is four 64-bit words, 32 bytes: the id, the delivery time in Unix ms, and the owner (the
+A record is four 64-bit words, 32 bytes: the id, the delivery time in steady ms, and the owner (the
 consumer's number in its group, 0 for nobody) in the high half of a word whose low half is the
 delivery count, or `BIG` for one that stands elsewhere.
 

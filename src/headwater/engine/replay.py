@@ -48,10 +48,11 @@ _ALL = sys.maxsize
 
 
 class _Reader:
-    """Reads values off a run of facts, from ``at`` on."""
+    """Reads values off a run of facts, from ``at`` on. ``now_ms`` is the time of their group."""
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, now_ms: int) -> None:
         self.data = data
+        self.now_ms = now_ms
         self.at = 0
 
     def take(self, form: struct.Struct) -> tuple[int, ...]:
@@ -95,12 +96,12 @@ class _Reader:
         return value
 
 
-def apply(keyspace: Keyspace, facts: memoryview) -> None:
-    """Do again what ``facts``, the body of one record group, say was done.
+def apply(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
+    """Do again what ``facts``, the body of a record group of the time ``now_ms``, say was done.
 
     Raises `ValueError` for a kind that this version does not know, and for a fact that is cut short.
     """
-    reader = _Reader(facts)
+    reader = _Reader(facts, now_ms)
     while reader.at < len(facts):
         kind = facts[reader.at]
         step = _STEPS.get(kind)
@@ -232,7 +233,8 @@ def _stream_configured(keyspace: Keyspace, reader: _Reader) -> None:
 
 def _iid_recorded(keyspace: Keyspace, reader: _Reader) -> None:
     _, sid, ms, seq = reader.take(IID_RECORDED)
-    keyspace.streams[sid].idempotency.record(reader.text(), reader.text(), (ms, seq))
+    known = keyspace.streams[sid].idempotency
+    known.record(reader.text(), reader.text(), (ms, seq), now_ms=reader.now_ms)
 
 
 def _iids_expired(keyspace: Keyspace, reader: _Reader) -> None:
@@ -252,7 +254,9 @@ def _idempotency_restored(keyspace: Keyspace, reader: _Reader) -> None:
             ms, seq = reader.take(ID)
             iids.append((iid, (ms, seq)))
         producers.append((pid, iids))
-    keyspace.streams[sid].idempotency.restore(duration_s, maxsize, added, duplicates, producers)
+    keyspace.streams[sid].idempotency.restore(
+        duration_s, maxsize, added, duplicates, producers, now_ms=reader.now_ms
+    )
 
 
 def _iid_repeated(keyspace: Keyspace, reader: _Reader) -> None:

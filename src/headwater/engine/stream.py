@@ -54,7 +54,7 @@ class Stream:
         self.entries_added = 0
         self.groups: dict[bytes, ConsumerGroup] = {}
         self.used_ms = 0
-        """When a command last used it, Unix ms; no fact, and 0 after a restart."""
+        """When a command last used it, steady ms; no fact, and 0 after a restart."""
         self.idempotency = Idempotency(keyspace, sid)
 
     # --- reading --------------------------------------------------------------------------------

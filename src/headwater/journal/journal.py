@@ -2,7 +2,7 @@
 
     journal = Journal.open(DiskFiles(directory), policy="always")
     for group in journal.replay():          # once, to its end, before anything is written
-        apply(group.facts)
+        apply(group.facts, group.now_ms)
     …
     reason = journal.admits(len(buffer) + size)     # before the first mutator of a command
     journal.commit(buffer)                          # once a turn, before the first reply

@@ -53,7 +53,8 @@ class Recovery:
     `repair.repair` then changes the disk. Raises `JournalDamaged`, from the first two, and `StoreUnusable`
     for a format of a later version. An empty directory is an empty journal, ``seed`` None.
 
-        groups, last_turn, last_now_ms   of the engine's groups that were read
+        groups, last_turn                of the engine's groups that were read
+        last_now_ms                      the latest time of any of them
         cuts                             the tails that are cut off
         notes                            sentences about what is odd and loses nothing acknowledged,
                                          or cannot be judged: for the log
@@ -181,7 +182,7 @@ class Recovery:
             else:
                 self.clean = False
                 self.groups += 1
-                self.last_now_ms = group.now_ms
+                self.last_now_ms = max(self.last_now_ms, group.now_ms)
                 yield group
 
     def _own_fact(self, file: JournalFile, group: Group) -> None:

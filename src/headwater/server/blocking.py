@@ -121,7 +121,7 @@ class BlockedClients:
 
     def run_due(self) -> None:
         """Run again whoever is to be looked at by now, signalled or not."""
-        for waiter in self._waiting.to_recheck(self._node.clock.now_ms()):
+        for waiter in self._waiting.to_recheck(self._node.times.now()):
             self._run(waiter)
 
     def serve_signalled(self) -> None:
@@ -170,7 +170,7 @@ class BlockedClients:
         if self._pause.active and self._pause.holds_again(waiter):
             return False
         call = session.call
-        call.now_ms = self._node.clock.now_ms()
+        call.now_ms = self._node.times.now()
         facts_mark = records.begin()
         mark = len(session.outbox)
         again: Wait | None = None

@@ -190,7 +190,7 @@ class GarbageCollection:
     def _report(self, ms: int) -> None:
         assert self._node is not None
         node = self._node
-        node.observer.latency.add(COLLECTION, time=node.clock.now_ms() // 1000, ms=ms)
+        node.observer.latency.add(COLLECTION, time=node.times.wall_now() // 1000, ms=ms)
 
 
 def _timed(function: Callable[[], object]) -> float:

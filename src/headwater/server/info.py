@@ -57,8 +57,8 @@ def running() -> str:
 
 
 def _server(node: Node) -> Facts:
-    now_ms = node.clock.now_ms()
-    uptime = max(0, now_ms - node.started_ms) // 1000
+    times = node.times
+    uptime = (times.now() - node.started_ms) // 1000
     facts: Facts = {
         "redis_version": COMPATIBLE_VERSION.decode(),
         "redis_git_sha1": "0" * 8,
@@ -76,7 +76,9 @@ def _server(node: Node) -> Facts:
         "process_supervised": traffic_of(node).supervised,
         "run_id": RUN_ID,
         "tcp_port": node.config.port or node.config.tls_port,
-        "server_time_usec": now_ms * 1000,
+        "server_time_usec": times.wall_now() * 1000,
+        "clock_jumps": times.jumps.count,
+        "clock_last_jump_ms": times.jumps.last_ms,
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime // 86400,
         "executable": sys.executable,
@@ -172,7 +174,7 @@ def _persistence(node: Node) -> Facts:
         "async_loading": 0,
         "rdb_changes_since_last_save": node.keyspace.dirty,
         "rdb_bgsave_in_progress": 0,
-        "rdb_last_save_time": node.started_ms // 1000,
+        "rdb_last_save_time": node.times.wall.wall_ms(node.started_ms) // 1000,
         "rdb_last_bgsave_status": "ok",
         "rdb_last_bgsave_time_sec": -1,
         "rdb_current_bgsave_time_sec": -1,
@@ -248,7 +250,7 @@ _KEYS_SAMPLED = 1000
 
 
 def _keyspace(node: Node) -> Facts:
-    now_ms = node.clock.now_ms()
+    now_ms = node.times.now()
     facts: Facts = {}
     for db in node.keyspace.databases:
         if db.values:

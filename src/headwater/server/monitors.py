@@ -55,7 +55,7 @@ class Monitors:
         session: Session,
         row: CommandRow,
         values: list[bytes],
-        now_ms: int,
+        wall_ms: int,
         *,
         source: bytes | None = None,
     ) -> None:
@@ -66,8 +66,8 @@ class Monitors:
         if source is None:
             source = _source(session)
         line = b"+%d.%06d [%d %b] %b\r\n" % (
-            now_ms // 1000,
-            now_ms % 1000 * 1000,
+            wall_ms // 1000,
+            wall_ms % 1000 * 1000,
             session.db_index,
             source,
             b" ".join([quoted(value) for value in values]),

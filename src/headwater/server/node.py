@@ -86,7 +86,9 @@ class Node:
         self.lock = threading.RLock()
         self.settings = self.config.stream_settings()
         self.records = TurnRecords(self.keyspace.facts, journal)
-        self.started_ms = self.keyspace.opened_ms = self.clock.now_ms()
+        written_ms = 0 if journal is None else journal.recovery.last_now_ms
+        self.times = TurnClock(self.clock, not_before_ms=written_ms)
+        self.started_ms = self.keyspace.opened_ms = self.times.now()
         self.sessions: dict[int, Session] = {}
         self.waiting = WaitingRoom()
         self.scripts = Scripts()
@@ -104,7 +106,6 @@ class Node:
         self.poisoned: NodePoisoned | None = None
         self.stopping = False
         """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
-        self.times = TurnClock(self.clock)
         self._arguments = Arguments()
         """Those of the request that runs; what outlives it is a copy."""
         self._session_ids = itertools.count(1)
@@ -197,13 +198,12 @@ class Node:
         if self.keyspace.garbage:
             return self.clock.monotonic()
         deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
-        wall = self.keyspace.next_event_ms(self.expires_by_itself)
+        at_ms = self.keyspace.next_event_ms(self.expires_by_itself)
         recheck = self.waiting.next_recheck() if self.waiting.count else None
-        if recheck is not None and (wall is None or recheck < wall):
-            wall = recheck
-        if wall is not None:
-            ahead = max(0, wall - self.clock.now_ms()) / 1000
-            deadline = min(deadline, self.clock.monotonic() + ahead)
+        if recheck is not None and (at_ms is None or recheck < at_ms):
+            at_ms = recheck
+        if at_ms is not None:
+            deadline = min(deadline, self.times.monotonic_at(at_ms))
         return None if deadline == inf else deadline
 
     def wrote_to(self, session: Session) -> None:
@@ -239,7 +239,7 @@ class Node:
     def _serve(self, ready: Iterable[Session]) -> None:
         if self.keyspace.iid_deadlines.notes and self.poisoned is None:
             # An embedded store has nobody who ticks while it is idle.
-            forget_iids(self.keyspace, self.records, self.clock.now_ms())
+            forget_iids(self.keyspace, self.records, self.times.now())
             self.times.ended_ns = 0
         if self.times.turn_began >= self.pause.until:
             self.blocked.end_pause()
@@ -249,10 +249,10 @@ class Node:
         self._drain_resumed()
 
     def _do_what_is_due(self) -> None:
-        end_delays(self.keyspace, self.records, self.clock.now_ms())
+        end_delays(self.keyspace, self.records, self.times.now())
         if self.expires_by_itself:
-            expire_keys(self.keyspace, self.records, self.clock.now_ms())
-        forget_iids(self.keyspace, self.records, self.clock.now_ms())
+            expire_keys(self.keyspace, self.records, self.times.now())
+        forget_iids(self.keyspace, self.records, self.times.now())
         self.pubsub.publish_events(None)
         if self.clock.monotonic() >= self.pause.until:
             self.blocked.end_pause()
@@ -388,7 +388,7 @@ class Node:
         if began and self.journal is not None:
             event = FSYNC_ALWAYS if self.journal.policy == "always" else WRITE
             ms = (passed_ns() - began) // 1_000_000
-            self.observer.latency.add(event, time=self.clock.now_ms() // 1000, ms=ms)
+            self.observer.latency.add(event, time=self.times.wall_now() // 1000, ms=ms)
         while self.after_commit:
             self.after_commit.pop()(self)
 
@@ -396,4 +396,4 @@ class Node:
         """Once a second, while there is something to record."""
         if self.clock.monotonic() >= self._seen_deadline:
             self._seen_deadline = inf
-            record_seen(self.keyspace, self.records, self.clock.now_ms())
+            record_seen(self.keyspace, self.records, self.times.now())

@@ -101,7 +101,7 @@ class Observer:
 
     def look(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """A command of ``session`` has ended; tell everyone whom it concerns."""
-        row, now_ms = row_of(name), session.call.now_ms
+        row, wall_ms = row_of(name), session.call.wall_ms()
         if self.tracks:
             figures = self.commands[name]
             if figures.histogram is None:
@@ -109,15 +109,15 @@ class Observer:
             figures.histogram.add(nanoseconds)
         if self.latency.threshold_ms:
             event = FAST_COMMAND if "fast" in row.flags else COMMAND
-            self.latency.add(event, time=now_ms // 1000, ms=nanoseconds // 1_000_000)
+            self.latency.add(event, time=wall_ms // 1000, ms=nanoseconds // 1_000_000)
         slowlog = self.slowlog
         microseconds = nanoseconds // 1000
         if microseconds >= slowlog.threshold_us != OFF and "skip_slowlog" not in row.flags:
             address, client_name = session.address.encode(), session.name
             values = cut_values(shown_values(name, first_values(arguments)), arguments.count)
-            slowlog.add(now_ms // 1000, microseconds, values, address, client_name)
+            slowlog.add(wall_ms // 1000, microseconds, values, address, client_name)
         if self.monitors and session.blocked is None:
-            self.monitors.feed(session, row, shown_values(name, arguments.values()), now_ms)
+            self.monitors.feed(session, row, shown_values(name, arguments.values()), wall_ms)
 
     def failed(
         self,
@@ -141,7 +141,7 @@ class Observer:
         session.spent_ns = nanoseconds
         if self.monitors and session.blocked is None:
             values = shown_values(name, arguments.values())
-            self.monitors.feed(session, row_of(name), values, session.call.now_ms)
+            self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
 
     def rejected(self, arguments: Arguments, error: CommandError) -> None:
         """A command was refused before it ran; an unknown one has no figures."""

@@ -192,7 +192,7 @@ class Offloading:
             session.reply.error(f"MISCONF {node.poisoned}")
         else:
             call = session.call
-            call.now_ms, call.arguments = node.clock.now_ms(), work.job.arguments
+            call.now_ms, call.arguments = node.times.now(), work.job.arguments
             facts_mark = node.records.begin()
             began = time.monotonic_ns()
             try:

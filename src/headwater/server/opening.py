@@ -99,7 +99,7 @@ def replayed_keyspace(
 def _apply(recovery: Recovery, keyspace: Keyspace, group: Group) -> None:
     """Apply a group's facts (rule 2)."""
     try:
-        apply(keyspace, group.facts)
+        apply(keyspace, group.facts, group.now_ms)
     except (MemoryError, OSError):
         raise
     except Exception as error:

@@ -47,6 +47,7 @@ def _call_of(node: Node, reply: ReplyWriter) -> Call:
     """What a client's commands run in."""
     call = Call(node.keyspace, reply)
     call.admission, call.settings, call.draw = node.records.admission, node.settings, randrange
+    call.wall = node.times.wall
     return call
 
 

@@ -3,7 +3,7 @@
 Rule 1. Waiters of a key are served first come, first served; a waiter that is run again and still
         has nothing keeps its place and its deadline.
 Rule 2. Deadlines are monotonic times: setting the clock moves none of them. A recheck (XREADGROUP
-        CLAIM) waits for a delivery to reach an age, so it is a Unix time.
+        CLAIM) waits for a delivery to reach an age, so it is a steady time.
 Rule 3. Those who wait alike (readers of one group) stand in a line of their own.
 Rule 4. A waiter that has left (served, timed out, gone) may still stand in the heaps; it is known by
         ``active`` and passed over.
@@ -127,7 +127,7 @@ class WaitingRoom:
         return heap[0][0] if heap else inf
 
     def next_recheck(self) -> int | None:
-        """The earliest recheck, Unix ms."""
+        """The earliest recheck, steady ms."""
         heap = self._rechecks
         while heap and self._stale(heap[0]):
             heappop(heap)

@@ -2,8 +2,8 @@
 
 Rule 1. Timers ring in the order of their times, and of their making where those are the same.
 Rule 2. While a timer's callback runs, the clock shows the time it was set for.
-Rule 3. Both clocks advance together; only `set_back` moves wall time alone, as an administrator
-        does.
+Rule 3. Both clocks advance together. Only `jump` and `set_wall` move the wall clock alone, as an
+        administrator or a time server does; no timer rings early or late for it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,19 @@ class ManualClock:
         """Seconds advanced so far."""
         return self._passed_us / 1e6
 
-    def set_back(self, ms: int) -> None:
-        """Move wall time back (forward, if negative) and leave monotonic time alone."""
-        self._start_ms -= ms
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward, or back if negative. No time passes.
+
+        >>> clock = ManualClock()
+        >>> clock.jump(-3600)
+        >>> clock.now_ms() - START_MS, clock.monotonic()
+        (-3600000, 0.0)
+        """
+        self._start_ms += round(seconds * 1000)
+
+    def set_wall(self, unix_ms: int) -> None:
+        """Let the wall clock show ``unix_ms``. No time passes."""
+        self._start_ms = unix_ms - self._passed_us // 1000
 
     def call_later(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
         """Call ``callback`` when the clock has been advanced by ``delay`` seconds."""
@@ -98,7 +108,7 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass, ringing the timers on the way, in this thread."""
-        assert seconds >= 0, "time does not run backwards; see set_back"
+        assert seconds >= 0, "elapsed time does not run backwards; see jump"
         end = self._passed_us + round(seconds * 1e6)
         while True:
             with self._lock:

@@ -84,11 +84,15 @@ class LocalStore:
 
     def facts(self) -> list[bytes]:
         """What the journal holds, the facts of one command after the other."""
+        return [facts for facts, _ in self.groups()]
+
+    def groups(self) -> list[tuple[bytes, int]]:
+        """The same with the time of each command, as `headwater.engine.replay.apply` takes them."""
         assert self.files is not None, "there is no journal"
         (image,) = self.files.crash_images(seed=0, count=1)
         journal = self._journal(image)
         try:
-            return [bytes(group.facts) for group in journal.replay()]
+            return [(bytes(group.facts), group.now_ms) for group in journal.replay()]
         finally:
             journal.close()
 

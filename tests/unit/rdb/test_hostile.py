@@ -83,7 +83,7 @@ def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
 
     # And its facts make the same of an empty store
     replayed = Keyspace()
-    apply(replayed, memoryview(bytes(keyspace.facts.data)))
+    apply(replayed, memoryview(bytes(keyspace.facts.data)), 0)
     assert broken_invariants(replayed) == []
     assert bytes(replayed.facts.data) == bytes(keyspace.facts.data)
 

@@ -54,20 +54,18 @@ class _Options:
             return b"XX" not in self.words
         return word != b"XX" or b"NX" not in self.words
 
-    def at_ms(self, arguments: Arguments, now_ms: int, command: str) -> int | None:
-        """When the key is to end, None if no time is given."""
+    def at_ms(self, call: Call, command: str) -> int | None:
+        """When the key is to end, a steady time; None if no time is given."""
         if not self.unit:
             return None
-        return _end(arguments, self._time_at, *_UNITS[self.unit], now_ms, command)
+        return _end(call, self._time_at, *_UNITS[self.unit], command)
 
 
-def _end(
-    arguments: Arguments, index: int, unit_ms: int, absolute: bool, now_ms: int, command: str
-) -> int:
-    if arguments.integer(index) <= 0:
+def _end(call: Call, index: int, unit_ms: int, absolute: bool, command: str) -> int:
+    if call.arguments.integer(index) <= 0:
         raise CommandError(f"ERR invalid expire time in '{command}' command")
-    since_ms = 0 if absolute else now_ms
-    return moment(arguments, index, unit_ms, since_ms=since_ms, command=command)
+    since_ms = None if absolute else call.now_ms
+    return moment(call, index, unit_ms, since_ms=since_ms, command=command)
 
 
 def set_string(call: Call) -> None:
@@ -78,7 +76,7 @@ def set_string(call: Call) -> None:
         _set_plainly(call)
         return
     options = _Options(arguments, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"))
-    at_ms = options.at_ms(arguments, call.now_ms, "set")
+    at_ms = options.at_ms(call, "set")
     key, value = arguments.bytes(1), arguments.bytes(2)
     old = reading(call, key, bytes) if b"GET" in options.words else None
     current = call.lookup(key)
@@ -141,7 +139,7 @@ def psetex(call: Call) -> None:
 
 def _set_with_time(call: Call, unit_ms: int, command: str) -> None:
     arguments = call.arguments
-    at_ms = _end(arguments, 2, unit_ms, False, call.now_ms, command)
+    at_ms = _end(call, 2, unit_ms, False, command)
     key, value = arguments.bytes(1), arguments.bytes(3)
     current = call.lookup(key)
     prepare_text(call, key, value)
@@ -181,7 +179,7 @@ def getex(call: Call) -> None:
     options = _Options(arguments, 2, (b"PERSIST",))
     value = reading(call, key, bytes)
     if value is not None:
-        at_ms = options.at_ms(arguments, call.now_ms, "getex")
+        at_ms = options.at_ms(call, "getex")
         persists = b"PERSIST" in options.words and key in call.db.expiries
         if at_ms is not None or persists:
             call.admit(HEADROOM + len(key))

@@ -137,7 +137,7 @@ class AccessControl:
             about=about,
             user=session.user.name if user is None else user,
             client=describe(session, session.node),
-            now_ms=session.node.clock.now_ms(),
+            now_ms=session.node.times.now(),
         )
 
     # --- changing users -------------------------------------------------------------------------

@@ -21,7 +21,7 @@ KINDS = (AUTH, "command", "key", "channel")
 
 @dataclass
 class Refusal:
-    """One entry; ``kind`` is what was refused, ``context`` toplevel, multi or lua."""
+    """One entry; ``kind`` is what was refused, ``context`` toplevel, multi or lua. Times are steady."""
 
     number: int
     kind: str

@@ -168,7 +168,7 @@ def acl_log(call: Call, session: Session, node: Node) -> None:
     entries = log.entries[:count]
     call.reply.array(len(entries))
     for entry in entries:
-        _write_refusal(call.reply, entry, call.now_ms)
+        _write_refusal(call, entry)
 
 
 def acl_setuser(call: Call, session: Session, node: Node) -> None:
@@ -219,7 +219,8 @@ def _write_selector(reply: ReplyWriter, selector: Selector) -> None:
     reply.bulk(selector.describe_channels())
 
 
-def _write_refusal(reply: ReplyWriter, entry: Refusal, now_ms: int) -> None:
+def _write_refusal(call: Call, entry: Refusal) -> None:
+    reply = call.reply
     reply.map(10)
     reply.bulk(b"count")
     reply.integer(entry.count)
@@ -232,7 +233,7 @@ def _write_refusal(reply: ReplyWriter, entry: Refusal, now_ms: int) -> None:
         reply.bulk(name)
         reply.bulk(value)
     reply.bulk(b"age-seconds")
-    age = f"{(now_ms - entry.updated_ms) / 1000:g}".encode()
+    age = f"{(call.now_ms - entry.updated_ms) / 1000:g}".encode()
     if reply.resp == 3:
         reply.raw(b",%b\r\n" % age)
     else:
@@ -241,8 +242,8 @@ def _write_refusal(reply: ReplyWriter, entry: Refusal, now_ms: int) -> None:
     reply.bulk(entry.client)
     for name, number in (
         (b"entry-id", entry.number),
-        (b"timestamp-created", entry.created_ms),
-        (b"timestamp-last-updated", entry.updated_ms),
+        (b"timestamp-created", call.wall.wall_ms(entry.created_ms)),
+        (b"timestamp-last-updated", call.wall.wall_ms(entry.updated_ms)),
     ):
         reply.bulk(name)
         reply.integer(number)

@@ -28,7 +28,7 @@ def info(call: Call, session: Session, node: Node) -> None:
 
 def time(call: Call, session: Session, node: Node) -> None:
     """TIME: Unix seconds, and microseconds within the second."""
-    seconds, milliseconds = divmod(node.clock.now_ms(), 1000)
+    seconds, milliseconds = divmod(node.times.wall_now(), 1000)
     call.reply.bulks([b"%d" % seconds, b"%d" % (milliseconds * 1000)])
 
 

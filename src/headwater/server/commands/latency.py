@@ -78,7 +78,7 @@ def latency_graph(call: Call, session: Session, node: Node) -> None:
     series = node.observer.latency.events.get(typed)
     if series is None:
         raise CommandError(f"ERR No samples available for event '{typed}'")
-    text = draw(typed, series, node.clock.now_ms() // 1000)
+    text = draw(typed, series, node.times.wall_now() // 1000)
     call.reply.verbatim(text.encode("utf-8", "surrogateescape"))
 
 
