@@ -31,6 +31,7 @@ def test_every_step_of_a_row_does_what_it_is_counted_for(
         counted.answer(node, session, data)
     for number in range(counted.done(small.steps)):
         counted.answer(node, session, row.step(number))
+    node.close()
 
 
 def test_a_row_whose_commands_fail_is_not_counted(tmp_path: Path) -> None:
