@@ -14,10 +14,11 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import pauses
+from benchmarks import pauses, stalls_dump
 from benchmarks.machine import build_kind
 from headwater.testing.node import LocalClient, LocalStore, Word, request
 
@@ -140,6 +141,7 @@ def main() -> int:
     print(f"Longest turn of each command; headwater {kind}, {wanted.entries:,} entries")
     rows = measure(wanted.entries)
     pings = pauses.judged()
+    moved = stalls_dump.gate()
     RESULTS.parent.mkdir(exist_ok=True)
     report = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -148,11 +150,12 @@ def main() -> int:
         "bound_ms": BOUND_MS,
         "rows": rows,
         "longest_ping": {name: one._asdict() for name, one in pings.items()},
+        "dump": [asdict(row) for row in moved],
     }
     RESULTS.write_text(json.dumps(report, indent=2) + "\n")
     over = [row for row in rows if float(str(row["ms"])) > BOUND_MS]
     print(f"{len(over)} of {len(rows)} over {BOUND_MS:.0f} ms; written to {RESULTS}")
-    failed = over or pauses.over(pings)
+    failed = over or pauses.over(pings) or stalls_dump.failing(moved)
     return 1 if failed and not kind.startswith("plain") else 0
 
 

@@ -74,6 +74,14 @@ SUITES = {
         *("tests/conformance/test_histories.py", "tests/conformance/test_histories_keys.py"),
         *("tests/conformance/test_stream_histories.py", "-k", "not thousand_commands"),
     ],
+    "payloads of DUMP, sound and spoilt, and jobs off the loop": [
+        *(
+            "tests/unit/rdb",
+            "tests/unit/test_offloading.py",
+            "tests/unit/test_offloading_meanwhile.py",
+        ),
+        *("-m", "not slice"),
+    ],
     "cases and transcripts": [
         *("tests/conformance/test_cases.py", "tests/conformance/test_transcripts.py"),
         *("tests/conformance/test_dump_ours.py", "-m", "not slow and not slice"),

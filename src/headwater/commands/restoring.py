@@ -25,7 +25,7 @@ from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.moving import notify_overwritten
 from headwater.commands.stream_images import Restoration, retime
 from headwater.commands.wall_time import WallOffset
-from headwater.engine.facts import HEADROOM, FactBuffer
+from headwater.engine.facts import HEADROOM, PREFIX_BYTES, FactBuffer
 from headwater.engine.garbage import FREED_AT_ONCE, dismantle, free
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import CommandError
@@ -260,6 +260,7 @@ def _bound(content: _Content, key: bytes) -> int:
 def _room(call: Call, sid: int) -> Call:
     """A call in a keyspace of its own, where a value for the database of ``call`` is built."""
     keyspace = Keyspace(FactBuffer(muted=call.keyspace.facts.muted))
+    keyspace.facts.data += bytes(PREFIX_BYTES)
     keyspace.next_sid = sid
     for name in ("block_bytes", "least", "most"):
         setattr(keyspace.sealing, name, getattr(call.keyspace.sealing, name))

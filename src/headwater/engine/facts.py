@@ -64,6 +64,9 @@ ID_BYTES = 16
 HEADROOM = 96
 """An upper bound for the fixed part of any one fact; `Call.admit` adds what is variable."""
 
+PREFIX_BYTES = 256
+"""What stands before facts that `FactBuffer.add` takes over: room for the header of their group."""
+
 ALL_DATABASES = 255
 
 KEY = Struct("<BB")
@@ -108,9 +111,17 @@ class FactBuffer:
         self.muted = muted
 
     def add(self, facts: bytearray) -> None:
-        """Facts that mutators have written elsewhere."""
-        if not self.muted:
-            self.data += facts
+        """Facts that were written elsewhere, behind `PREFIX_BYTES` of anything. They are not copied where
+        what is here already has room there; ``facts`` belongs to this buffer then."""
+        held = len(self.data)
+        if self.muted:
+            return
+        if held > PREFIX_BYTES:
+            self.data += memoryview(facts)[PREFIX_BYTES:]
+        else:
+            del facts[: PREFIX_BYTES - held]  # which moves nothing
+            facts[:held] = self.data
+            self.data = facts
 
     # --- keys -----------------------------------------------------------------------------------
 

@@ -112,12 +112,13 @@ class BlockedClients:
             self._waiting.remove(session.blocked)
             session.blocked = None
 
-    def settle(self) -> None:
-        """End the jobs that are done."""
+    def settle(self) -> bool:
+        """End the jobs that are done, on a node that is poisoned as well; True."""
         if self.offloading:
             for session in self.offloading.settle():
                 self._node.wrote_to(session)
                 self.resumed.append(session)
+        return True
 
     def run_due(self) -> None:
         """Run again whoever is to be looked at by now, signalled or not."""

@@ -184,10 +184,8 @@ class Node:
         try:
             if ready is not None:
                 self._serve(ready)
-            else:
-                self.blocked.settle()
-                if self.poisoned is None:
-                    self._do_what_is_due()
+            elif self.blocked.settle() and self.poisoned is None:
+                self._do_what_is_due()
             self._finish()
         except BaseException as error:
             self._break_off(error)

@@ -12,7 +12,7 @@ Rule 2. A job ends in a turn of the node as a woken command does (blocking.py): 
 Rule 3. A client that has gone takes its job along: the steps end, and nothing is done with what they
         have made. So does the end of the node.
 Rule 4. Jobs are done one after the other, first come first: what they make is large, and is in memory
-        once. After each millisecond the thread sleeps for a moment: whoever waits for Python's lock gets
+        once. After each two milliseconds the thread sleeps for a moment: whoever waits for Python's lock gets
         it at once.
 Rule 5. What a job raises is its client's error. What is not meant for clients is logged, and the client
         is told so.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.server")
 
-_SLICE_S = 0.001
+_SLICE_S = 0.002
 _REST_S = 0.00005
 """How long steps follow one another, and how long the thread then sleeps at least. Without that the
 loop would wait up to 5 ms (`sys.getswitchinterval`) for Python's lock, several times in a turn."""

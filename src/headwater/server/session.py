@@ -43,9 +43,10 @@ LARGE_ROOM_BYTES = 16 * 1024 * 1024
 """What all sessions together may keep beyond that, on the same terms."""
 
 
-def _call_of(node: Node, reply: ReplyWriter) -> Call:
+def _call_of(node: Node, reply: ReplyWriter, *, offloads: bool) -> Call:
     """What a client's commands run in."""
     call = Call(node.keyspace, reply)
+    call.offloads = offloads
     call.admission, call.settings, call.draw = node.records.admission, node.settings, randrange
     call.wall = node.times.wall
     return call
@@ -79,8 +80,7 @@ class Session:
         self._kept_bytes = _KEPT_BYTES
         """Room that both may keep, each."""
         self.reply = ReplyWriter(self.outbox)
-        self.call = _call_of(node, self.reply)
-        self.call.offloads = kind != "embedded"
+        self.call = _call_of(node, self.reply, offloads=kind != "embedded")
         self.released_bytes = self.taken_bytes = 0
         """Of all output; a turn counts the first, whoever gives it to the client the second."""
         self.pushes = bytearray()

@@ -1,0 +1,174 @@
+"""How long DUMP and RESTORE of a large stream take, and how long others wait meanwhile, beside Redis 8.2 in
+the same run. A part of ``make bench-scale``; ``make slice`` runs it as a gate.
+
+    one connection     DUMP s ──────▶ payload, RESTORE t 0 payload REPLACE ──────▶ OK
+    another            PING  PING  PING  PING …     the longest that one took is the stall
+
+The stream has 200,000 entries of two fields in a group, all pending with ten consumers. Both servers keep
+a journal with everysec, and may use every core. A row of ours is over its bound when it is beyond it and
+beyond Redis's; then all are measured twice more first, and the best counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import redis
+
+from benchmarks.machine import build_kind
+from benchmarks.stores import OURS, USABLE, WITH_REDIS, Store, measured
+
+ENTRIES: Final = 200_000
+MOST_STALL_MS: Final = 50.0
+MOST_TOTAL_MS: Final = 500.0
+FIELDS: Final = ("field", "######", "user", "user-#####")
+
+_PING: Final = b"*1\r\n$4\r\nPING\r\n"
+_PAUSE_S: Final = 0.0005
+"""Between two PINGs: one after the other without it would be a load of its own."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command on one server."""
+
+    command: str
+    store: str
+    total_ms: float
+    stall_ms: float
+
+    def over(self, rows: list[Row]) -> bool:
+        """Whether this is a row of ours beyond a bound, and Redis, in one of ``rows``, is not beyond it as
+        well: then the machine is busy."""
+        total, stall = MOST_TOTAL_MS, MOST_STALL_MS
+        for row in rows:
+            if row.store != OURS and row.command == self.command:
+                total, stall = max(total, row.total_ms), max(stall, row.stall_ms)
+        return self.store == OURS and (self.total_ms > total or self.stall_ms > stall)
+
+    def text(self) -> str:
+        return (
+            f"{self.command:8} {self.store:12} total {self.total_ms:8.1f} ms   "
+            f"longest PING {self.stall_ms:7.1f} ms"
+        )
+
+
+class Pinger(threading.Thread):
+    """Sends one PING after the other until it is ended."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(daemon=True)
+        self.longest = 0.0
+        self._ended = threading.Event()
+        self._begun = threading.Event()
+        self._socket = socket.create_connection((store.host, store.port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def run(self) -> None:
+        with self._socket:
+            while not self._ended.is_set():
+                began = time.perf_counter()
+                self._socket.sendall(_PING)
+                self._socket.recv(16)
+                self.longest = max(self.longest, time.perf_counter() - began)
+                self._begun.set()
+                time.sleep(_PAUSE_S)
+
+    def begin(self) -> None:
+        """Run, and forget how long the first one took."""
+        self.start()
+        self._begun.wait()
+        self.longest = 0.0
+
+    def end(self) -> float:
+        """How long the longest took, milliseconds."""
+        self._ended.set()
+        self.join()
+        return 1000 * self.longest
+
+
+def fill(store: Store, entries: int) -> None:
+    """The stream that is moved."""
+    with store.client() as client:
+        client.flushall()
+    store.fill("s", entries, FIELDS)
+    store.deliver("s", "g", entries)
+    store.rest()
+
+
+def measure(store: Store) -> list[Row]:
+    """DUMP, and RESTORE of what it gave."""
+    rows: list[Row] = []
+    payload = b""
+    with store.client() as client:
+        client.ping()
+        for command in ("DUMP", "RESTORE"):
+            store.rest()
+            pinger = Pinger(store)
+            pinger.begin()
+            began = time.perf_counter()
+            payload = _run(client, command, payload)
+            total = time.perf_counter() - began
+            rows.append(Row(command, store.name, 1000 * total, pinger.end()))
+    return rows
+
+
+def _run(client: redis.Redis, command: str, payload: bytes) -> bytes:
+    if command == "DUMP":
+        return client.dump("s") or b""
+    client.restore("t", 0, payload, replace=True)
+    return payload
+
+
+def rounds(found: list[Store], entries: int, count: int) -> list[Row]:
+    """The best of so many measurements of each row: what disturbs only adds."""
+    for store in found:
+        fill(store, entries)
+    best: dict[tuple[str, str], Row] = {}
+    for _ in range(count):
+        for store in found:
+            for row in measure(store):
+                there = best.get((row.command, row.store), row)
+                best[row.command, row.store] = Row(
+                    row.command,
+                    row.store,
+                    min(row.total_ms, there.total_ms),
+                    min(row.stall_ms, there.stall_ms),
+                )
+    return [best[key] for key in sorted(best)]
+
+
+def failing(rows: list[Row]) -> bool:
+    """Whether any row is over its bounds."""
+    return any(row.over(rows) for row in rows)
+
+
+def gate(entries: int = ENTRIES) -> list[Row]:
+    """The rows, those of ours measured a second time where one is over its bound; printed."""
+    with measured(WITH_REDIS, fsync="everysec", server_cores=set(USABLE)) as found:
+        rows = rounds(found, entries, 1)
+        if failing(rows):
+            rows = rounds(found, entries, 2)
+    for row in rows:
+        print(("FAIL  " if row.over(rows) else "      ") + row.text(), flush=True)
+    return rows
+
+
+def main() -> int:
+    """Measure and print; 1 when a compiled store is over a bound."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entries", type=int, default=ENTRIES)
+    kind = build_kind()
+    print(f"DUMP and RESTORE; headwater {kind}")
+    rows = gate(parser.parse_args().entries)
+    return 1 if failing(rows) and not kind.startswith("plain") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
