@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.client.connect import connect
 from headwater.engine import replay
 from headwater.server.config import Config
 from headwater.server.opening import open_node
@@ -29,6 +30,25 @@ def test_old_files_give_the_recorded_state(version: str, directory: str, tmp_pat
     assert node.journal is not None
     assert len(node.journal.recovery.cuts) == (directory == "killed")
     node.close()
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_a_store_with_old_files_goes_on(version: str, tmp_path: Path) -> None:
+    # Given a store of that format that is written to, over the end of its file, and crashes
+    shutil.copytree(GOLDEN / version / "killed", tmp_path / "data")
+    files = loaded(tmp_path / "data")
+    node = open_node(Config(appendfsync="always"), files=files)
+    with connect(node=node) as client:
+        for number in range(50):
+            client.xadd("more", {"number": number})
+    written = state_of(node)
+    (image,) = files.crash_images(seed=0, count=1)
+    # When it is opened again, then it holds what it was given
+    again = open_node(Config(), files=image)
+    assert state_of(again) == written
+    assert again.journal is not None
+    assert again.journal.recovery.report().cuts == ()
+    again.close()
 
 
 @pytest.mark.parametrize("version", FORMATS)

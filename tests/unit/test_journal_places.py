@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import struct
 
+import google_crc32c
 import pytest
 
 from headwater.errors import JournalDamaged
@@ -192,6 +194,34 @@ def outcome_is_honest(files: CrashableFiles, whole: Written, at: int) -> None:
         return
     assert facts == whole.facts[: len(facts)]
     assert [(cut.file, cut.offset) for cut in journal.recovery.cuts] == [(FIRST, at)]
+
+
+def test_a_tail_is_read_in_proportion_to_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many records that vouch for something seem to begin in it."""
+    hashed = 0
+    real = google_crc32c.extend
+
+    def counted(crc: int, data: bytes) -> int:
+        nonlocal hashed
+        hashed += len(data)
+        found: int = real(crc, data)
+        return found
+
+    bait = struct.pack("<I", 17) + bytes([0, 0, 0, 0, *([0xFF] * 16), 2])
+    costs = []
+    for count in (1000, 2000, 4000):
+        written = Written(3, file_bytes=FILE_BYTES * 1024)
+        written.files.corrupt(FIRST, written.ends[-1][1], bait * count)
+        with monkeypatch.context() as patched:
+            patched.setattr("google_crc32c.extend", counted)
+            hashed = 0
+            journal, facts = open_journal(written.files, file_bytes=FILE_BYTES * 1024)
+        assert facts == written.facts
+        assert journal.recovery.cuts[0].length >= len(bait) * count - 1
+        costs.append(hashed)
+    assert costs[0] > 1000 * 33
+    assert costs[1] < 2.1 * costs[0]
+    assert costs[2] < 2.1 * costs[1]
 
 
 # --- format 1 -----------------------------------------------------------------------------------

@@ -181,39 +181,44 @@ def synced_group(synced: Synced, turn: int, now_ms: int, seed: int) -> bytearray
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_group(
-    data: memoryview, offset: int, *, seed: int, turn: int = 0, mask: int = 0
-) -> Group | None:
-    """The whole group at ``offset``, None when none stands there; ``mask`` is that of its place.
-
-    Turns do not fall: a group with a turn before ``turn`` is none.
-    """
-    if offset + GROUP_HEADER_BYTES >= len(data):
-        return None
-    length, checksum, group_turn, now_ms = _GROUP.unpack_from(data, offset)
-    end = offset + GROUP_HEADER_BYTES + length
-    if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data) or group_turn < turn:
-        return None
-    if google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) != checksum ^ mask:
-        return None
-    return Group(group_turn, now_ms, data[offset + GROUP_HEADER_BYTES : end], offset, end)
-
-
 def read_groups(
     data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | None = None
 ) -> Iterator[Group]:
     """The whole groups that follow one another from ``offset`` on; ends where none stands.
 
     ``data`` is a file from its start, and ``key`` its `file_key`; None when the groups are not bound
-    to places: in a file of version 1, or in a turn's buffer. What stands at the end of the last
-    group, `flaw` says.
+    to places: in a file of version 1, or in a turn's buffer. Turns do not fall: a group with a turn
+    before ``turn`` or before its predecessor's is none. What stands at the end of the last group,
+    `flaw` says.
     """
-    while True:
-        group = read_group(data, offset, seed=seed, turn=turn, mask=_mask(key, offset))
-        if group is None:
+    unpack = _GROUP.unpack_from
+    while offset + GROUP_HEADER_BYTES < len(data):
+        header = unpack(data, offset)
+        end = _whole(data, offset, header, seed, turn, _mask(key, offset))
+        if not end:
             return
-        yield group
-        offset, turn = group.end, group.turn
+        _length, _checksum, turn, now_ms = header
+        yield Group(turn, now_ms, data[offset + GROUP_HEADER_BYTES : end], offset, end)
+        offset = end
+
+
+def _whole(
+    data: memoryview,
+    offset: int,
+    header: tuple[int, int, int, int],
+    seed: int,
+    turn: int,
+    mask: int,
+) -> int:
+    """Where the group with this header ends, if a whole one stands there at a place with that mask and
+    its turn is not before ``turn``; else 0."""
+    length, checksum, group_turn, _now_ms = header
+    end = offset + GROUP_HEADER_BYTES + length
+    if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data) or group_turn < turn:
+        return 0
+    if google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) != checksum ^ mask:
+        return 0
+    return end
 
 
 def _mask(key: int | None, offset: int) -> int:
@@ -281,8 +286,9 @@ def find_synced(
         synced = read_synced(data[start + GROUP_HEADER_BYTES : start + SYNCED_GROUP_BYTES])
         if synced is None:
             continue
+        header = _GROUP.unpack_from(data, start)
         for place in {start} if key is None else {start, synced.offset}:
-            if read_group(data, start, seed=seed, turn=turn, mask=_mask(key, place)) is not None:
+            if _whole(data, start, header, seed, turn, _mask(key, place)):
                 yield synced
                 break
 
