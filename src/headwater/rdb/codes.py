@@ -17,8 +17,20 @@ Sources: Redis, crc64.c, whose check value is that of the example; LibLZF, lzf_d
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
 
 from headwater.rdb.errors import BadPayload
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import cut, put_part
 
 _REFLECTED = 0x95AC9329AC4BC9B5
 """The polynomial, bit 0 first."""
@@ -54,50 +66,56 @@ MOST_GROWTH = 88
 """Three bytes give at most 264."""
 
 
-def decompress(data: bytes, size: int) -> bytes:
-    """The ``size`` bytes that ``data`` stands for.
+def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
+    """The ``size`` bytes that the bytes of ``data`` from ``start`` to ``end``-1 stand for.
 
-    >>> decompress(bytes.fromhex("01 61 61 c0 01"), 10)
+    >>> decompress(bytearray.fromhex("01 61 61 c0 01"), 0, 5, 10)
     b'aaaaaaaaaa'
 
     Raises `BadPayload` when they are more or fewer, or refer to what is not there; no more than
     ``size`` bytes are ever made, and ``size`` is believed only within `MOST_GROWTH`.
     """
-    if size > MOST_GROWTH * len(data):
-        raise BadPayload(f"{len(data)} compressed bytes cannot be {size}")
-    made = bytearray()
-    at, end = 0, len(data)
+    if size > MOST_GROWTH * (end - start):
+        raise BadPayload(f"{end - start} compressed bytes cannot be {size}")
+    made = bytearray(size)
+    at, done = start, 0
     while at < end:
         control = data[at]
         at += 1
         if control < 32:
-            run = data[at : at + control + 1]
-            if len(run) <= control:
+            length = control + 1
+            if length > end - at:
                 raise BadPayload("a compressed string ends within a literal")
-            made += run
-            at += control + 1
+            if length > size - done:
+                raise BadPayload(f"a compressed string is longer than its {size} bytes")
+            put_part(made, done, data, at, at + length)
+            at += length
         else:
             length = control >> 5
-            needed = 2 if length == 7 else 1
-            if at + needed > end:
+            if at + (2 if length == 7 else 1) > end:
                 raise BadPayload("a compressed string ends within a reference")
             if length == 7:
                 length += data[at]
                 at += 1
-            back = ((control & 31) << 8 | data[at]) + 1
+            length += 2
+            first = done - ((control & 31) << 8 | data[at]) - 1
             at += 1
-            _repeat(made, back, length + 2)
-        if len(made) > size:
-            raise BadPayload(f"a compressed string is longer than its {size} bytes")
-    if len(made) != size:
-        raise BadPayload(f"a compressed string is {len(made)} bytes, not {size}")
-    return bytes(made)
+            if first < 0:
+                raise BadPayload("a compressed string refers to what lies before it")
+            if length > size - done:
+                raise BadPayload(f"a compressed string is longer than its {size} bytes")
+            _repeat(made, first, done, length)
+        done += length
+    if done != size:
+        raise BadPayload(f"a compressed string is {done} bytes, not {size}")
+    return cut(made, 0, size)
 
 
-def _repeat(made: bytearray, back: int, length: int) -> None:
-    """Append ``length`` bytes that begin ``back`` bytes before the end; they may overlap it."""
-    start = len(made) - back
-    if start < 0:
-        raise BadPayload("a compressed string refers to what lies before it")
-    run = made[start : start + length]
-    made += run * (length // len(run)) + run[: length % len(run)]
+def _repeat(made: bytearray, first: int, at: int, length: int) -> None:
+    """Put at ``at`` the ``length`` bytes that begin at ``first``, before it; they may overlap it."""
+    run = at - first
+    while length > 0:
+        run = min(run, length)
+        put_part(made, at, made, first, first + run)
+        at += run
+        length -= run

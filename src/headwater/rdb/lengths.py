@@ -57,10 +57,15 @@ class Reader:
 
     def take(self, size: int) -> bytes:
         """The next ``size`` bytes."""
+        start = self.pass_over(size)
+        return self._view[start : self.at].tobytes()
+
+    def pass_over(self, size: int) -> int:
+        """Stand behind the next ``size`` bytes; where they begin."""
         if size > self.end - self.at:
             raise BadPayload(f"{size} bytes are promised, {self.left()} are left")
         self.at += size
-        return self._view[self.at - size : self.at].tobytes()
+        return self.at - size
 
     def length(self) -> int:
         """A length; any number of 64 bits without a sign."""
@@ -123,7 +128,8 @@ class Reader:
         packed, plain = self.length(), self.length()
         if plain > self.room:
             raise BadPayload(f"a string of {plain} bytes is more than may be")
-        return decompress(self.take(packed), plain)
+        start = self.pass_over(packed)
+        return decompress(self.data, start, self.at, plain)
 
     def time(self) -> int:
         """Unix ms, signed."""

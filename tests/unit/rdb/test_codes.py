@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.rdb.codes import MOST_GROWTH, crc64, decompress
+from headwater.rdb import codes
+from headwater.rdb.codes import MOST_GROWTH, crc64
 from headwater.rdb.errors import BadPayload
 from tests.unit.rdb.old_payloads import bitwise_crc64, lzf
 
 REPETITIVE = st.lists(st.sampled_from([b"a", b"bc", b"abcabc", b"x" * 300]), max_size=12)
+
+
+def decompress(data: bytes, size: int) -> bytes:
+    return codes.decompress(bytearray(b"--" + data + b"--"), 2, 2 + len(data), size)
 
 
 def checksum(data: bytes) -> int:
