@@ -28,6 +28,10 @@ log = logging.getLogger("headwater.scripts")
 
 _LEVELS = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
 
+_GARBAGE_BYTES = 4 << 20
+"""What Lua may hold beyond twice of what it held after the last whole collection. Its own collector
+goes on in small steps while scripts run; a whole one after each run would cost more than the run."""
+
 _JSON_BYTES, _JSON_VALUE_BYTES = 4, 200
 """What a byte and a value of JSON take, in Python and Lua together."""
 
@@ -62,6 +66,7 @@ class Interpreter:
         self._type = lua51.lua_type
         self._null: Any = None
         self._deadline = 0.0
+        self._collect_above = 0
         self._broken: BaseException | None = None
         self._box = self._list([b"", b""])
         self.call: Callable[[Sequence[Any]], Any] = _nothing
@@ -114,7 +119,7 @@ class Interpreter:
             return Problem(text.partition(b"\n")[0], None)
         finally:
             self._unbound()
-            self._lua.gccollect()
+            self._collect()
             if self._broken is not None:
                 raise self._broken
         if not isinstance(outcome, tuple):
@@ -125,6 +130,13 @@ class Interpreter:
         if isinstance(value, bytes):  # there was no room to tell it properly
             return Problem(b"ERR " + value, None)
         return Problem(_text(value[b"err"]), value[b"line"])
+
+    def _collect(self) -> None:
+        """Free what scripts have left, when that may be most of what Lua holds."""
+        if self._lua.get_memory_used() > self._collect_above:
+            self._lua.gccollect()
+            held = int(self._lua.get_memory_used())
+            self._collect_above = min(2 * held + _GARBAGE_BYTES, MAX_SCRIPT_MEMORY_BYTES // 4)
 
     def _list(self, values: Sequence[bytes]) -> Any:
         made = self.table()

@@ -15,7 +15,8 @@ local error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetat
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall =
     error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall
-local sethook, getinfo, strip = debug.sethook, debug.getinfo, debug.setmetatable
+local sethook, getinfo = debug.sethook, debug.getinfo
+local metatable_of, strip = debug.getmetatable, debug.setmetatable
 local coroutine_create, coroutine_resume = coroutine.create, coroutine.resume
 local sub, dump = string.sub, string.dump
 
@@ -247,7 +248,7 @@ end
 local plain = {
     _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, next = next,
     rawequal = rawequal, select = select, setmetatable = setmetatable, tonumber = tonumber,
-    tostring = tostring, type = type, gcinfo = gcinfo, rawget = rawget, rawset = rawset,
+    tostring = tostring, type = type, gcinfo = gcinfo, rawget = rawget,
     unpack = bounded.unpack,
 }
 
@@ -285,56 +286,72 @@ getmetatable("").__index = libraries.string
 
 -- Scripts ---------------------------------------------------------------------------------------
 
-local contents = setmetatable({}, { __mode = "k" }) -- of the read-only tables
+-- A script gets empty tables, made for its run alone. Their metatables are made once, lead to what a
+-- script may read, and are never reached by one. No table here refers to a run by a weak key: Lua 5.1
+-- keeps a weak key for as long as its value refers to it.
+local content_of = {} -- by metatable
 
-local function read_only(content, index)
-    local made = setmetatable({}, {
-        __index = index or content,
-        __newindex = function() error(READ_ONLY, 2) end,
-        __metatable = false,
-    })
-    contents[made] = content
-    return made
+local function modified()
+    error(READ_ONLY, 2)
+end
+
+local function read_only(content)
+    local meta = { __index = content, __newindex = modified, __metatable = false }
+    content_of[meta] = content
+    return meta
+end
+
+local function read_only_content(value)
+    local meta = type(value) == "table" and metatable_of(value)
+    return meta and content_of[meta]
 end
 
 function plain.pairs(target)
-    local content = contents[target]
+    local content = read_only_content(target)
     if not content then
         return pairs(target)
     end
     return function(_, name) return next(content, name) end, target, nil
 end
 
+function plain.rawset(target, name, value)
+    if read_only_content(target) then
+        error({ err = "ERR " .. READ_ONLY }, 0)
+    end
+    return rawset(target, name, value)
+end
+
+local library_metas = {}
+for name, library in pairs(libraries) do
+    library_metas[name] = read_only(library)
+end
+
+local globals = setmetatable({}, {
+    __index = function(_, name)
+        error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+    end,
+})
+local globals_meta = read_only(globals)
+
+function plain.loadstring(text)
+    if type(text) ~= "string" or sub(text, 1, 1) == "\27" then
+        return nil, "attempt to load a precompiled chunk"
+    end
+    local chunk, problem = loadstring(text, "=loadstring")
+    return chunk and setfenv(chunk, globals._G), problem
+end
+
+for name, value in pairs(plain) do
+    globals[name] = value
+end
+
+-- The environment of one run.
 local function environment(keys, argv)
-    local content = { KEYS = keys, ARGV = argv }
-    for name, value in pairs(plain) do
-        content[name] = value
+    local made = setmetatable({}, globals_meta)
+    for name, meta in next, library_metas do
+        globals[name] = setmetatable({}, meta)
     end
-    for name, library in pairs(libraries) do
-        content[name] = read_only(library)
-    end
-    local made = read_only(content, function(_, name)
-        local value = content[name]
-        if value == nil then
-            error("Script attempted to access nonexistent global variable '"
-                .. tostring(name) .. "'", 2)
-        end
-        return value
-    end)
-    content._G = made
-    function content.loadstring(text)
-        if type(text) ~= "string" or sub(text, 1, 1) == "\27" then
-            return nil, "attempt to load a precompiled chunk"
-        end
-        local chunk, problem = loadstring(text, "=loadstring")
-        return chunk and setfenv(chunk, made), problem
-    end
-    function content.rawset(target, name, value)
-        if contents[target] then
-            error({ err = "ERR " .. READ_ONLY }, 0)
-        end
-        return rawset(target, name, value)
-    end
+    globals._G, globals.KEYS, globals.ARGV = made, keys, argv
     return made
 end
 
@@ -381,6 +398,8 @@ local function run(script, keys, argv)
     sethook(watch_time, "", INSTRUCTIONS)
     local ok, value = xpcall(function() return bare((script())) end, describe)
     sethook()
+    -- The latest environment stays until the next run; what a client sent does not.
+    globals.KEYS, globals.ARGV = false, false
     host.unbound()
     return ok, value
 end
