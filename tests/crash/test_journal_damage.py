@@ -42,12 +42,12 @@ def test_records_that_are_not_bound_to_their_places_are_caught(
 @pytest.mark.timeout(600)
 def test_many_damages_to_many_histories() -> None:
     """Writes artifacts/journal_damage.json."""
-    seeds = range(200, 206)
+    seeds = range(200, 204)
     outcomes: Counter[str] = Counter()
     failures: list[str] = []
     for policy in POLICIES:
         for seed in seeds:
-            campaign = Campaign(policy, seed=seed, trials=100).run()
+            campaign = Campaign(policy, seed=seed, trials=60).run()
             outcomes += campaign.outcomes
             failures += campaign.failures
     ARTIFACTS.mkdir(exist_ok=True)
