@@ -154,10 +154,11 @@ class PendingMachine(IdempotencyMachine):
         idle = random.choice((None, None, 0, 1000, 7000))
         retrycount = random.choice((None, None, None, 5, 2**63 - 1))
         words: list[Word] = ["XCLAIM", key, name, who, min_idle, *map(spell, ids)]
+        time = None
         if idle is not None and random.random() < 0.5:
-            words += ["TIME", self.model.wall - idle]
-        else:
-            words += [] if idle is None else ["IDLE", idle]
+            idle, time = None, self.model.wall - random.choice((-3000, 0, 1000, 7000))
+        words += [] if idle is None else ["IDLE", idle]
+        words += [] if time is None else ["TIME", time]
         words += [] if retrycount is None else ["RETRYCOUNT", retrycount]
         words += ["FORCE"] if force else []
         words += ["JUSTID"] if justid else []
@@ -165,7 +166,7 @@ class PendingMachine(IdempotencyMachine):
             *words,
             to=lambda: self.model.xclaim(
                 key, name, who, min_idle, ids,
-                idle=idle or 0, retrycount=retrycount, force=force, justid=justid,
+                idle=idle or 0, time=time, retrycount=retrycount, force=force, justid=justid,
             ),
         )  # fmt: skip
 

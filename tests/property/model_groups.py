@@ -136,12 +136,14 @@ class Model(ReadingModel):
         ids: list[ID],
         *,
         idle: int = 0,
+        time: int | None = None,
         retrycount: int | None = None,
         force: bool = False,
         justid: bool = False,
     ) -> Reply:
         stream, group = self._group(key, name)
         consumer = self._meet(group, who)
+        at = self.now - idle if time is None else min(self.now - (self.wall - time), self.now)
         given: list[Reply] = []
         for entry_id in ids:
             record = group.pending.get(entry_id)
@@ -156,7 +158,7 @@ class Model(ReadingModel):
                 count = retrycount
             elif not justid:
                 count = min(count + 1, MOST)
-            group.own(entry_id, who, self.now - idle, count)
+            group.own(entry_id, who, at, count)
             consumer.active = self.now
             given.append(spell(entry_id) if justid else self._entry(key, entry_id))
         return given
