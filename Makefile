@@ -62,7 +62,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt setup.py
 
 # Verified each time: what was allowed without CI_PEERS_REQUIRED may not be with it.
 build: build/stamp
-	@$(PY) tools/built.py
+	@$(PY) tools/built.py || { rm -f build/stamp; exit 1; }
 
 build/stamp: $(VENV)/.installed $(SOURCES) setup.py
 	@mkdir -p build

@@ -167,14 +167,16 @@ def test_uptime_is_elapsed_time(stand: Stand, seconds: int) -> None:
 
 @pytest.mark.parametrize("seconds", JUMPS)
 def test_a_refusal_is_as_old_as_it_is(stand: Stand, seconds: int) -> None:
-    # Given a refused login
-    with pytest.raises(redis.AuthenticationError):
-        stand.run("AUTH", "nobody", "wrong")
+    # Given a command that was refused
+    stand.run("ACL", "SETUSER", "eve", "on", ">secret", "allkeys", "+@all", "-get")
+    stand.run("AUTH", "eve", "secret")
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        stand.run("GET", "k")
     # When the wall clock jumps and it is refused again within a minute
     stand.clock.jump(seconds)
     stand.pass_time(30)
-    with pytest.raises(redis.AuthenticationError):
-        stand.run("AUTH", "nobody", "wrong")
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        stand.run("GET", "k")
     stand.pass_time(5)
     # Then both are one entry, and its times are those of the wall clock
     (entry,) = stand.client.acl_log()

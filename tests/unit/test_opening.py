@@ -66,7 +66,7 @@ def test_what_says_nothing_of_the_record_is_not_called_damage(
 ) -> None:
     files, _ends = journal_of(FACTS["string_set"])
 
-    def fail(keyspace: Keyspace, facts: memoryview) -> None:
+    def fail(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
         raise error()
 
     monkeypatch.setattr("headwater.server.opening.apply", fail)

@@ -25,7 +25,8 @@ from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.moving import notify_overwritten
 from headwater.commands.stream_images import Restoration, retime
 from headwater.commands.wall_time import WallOffset
-from headwater.engine.facts import HEADROOM, PREFIX_BYTES, FactBuffer
+from headwater.engine.copying import PREFIX_BYTES
+from headwater.engine.facts import HEADROOM, FactBuffer
 from headwater.engine.garbage import FREED_AT_ONCE, dismantle, free
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import CommandError

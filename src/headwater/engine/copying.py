@@ -15,6 +15,10 @@ from headwater.engine.stream import Stream
 
 if TYPE_CHECKING:
     from headwater.engine.database import Database
+    from headwater.engine.facts import FactBuffer
+
+PREFIX_BYTES = 256
+"""What stands before facts that `adopt_facts` takes over: room for the header of their group."""
 
 
 def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[int, int]) -> Stream:
@@ -49,6 +53,20 @@ def adopt_stream(stream: Stream, db: Database, key: bytes, *, now_ms: int) -> No
             keyspace.delaying[group.gid] = group
             keyspace.note_due(group.due_order[0][0], group.gid)
     stream.idempotency.adopt(keyspace, now_ms)
+
+
+def adopt_facts(buffer: FactBuffer, facts: bytearray) -> None:
+    """Add facts that were written in another keyspace, behind `PREFIX_BYTES` of anything. They are not
+    copied where ``buffer`` has room there; ``facts`` belongs to it then."""
+    held = len(buffer.data)
+    if buffer.muted:
+        return
+    if held > PREFIX_BYTES:
+        buffer.data += memoryview(facts)[PREFIX_BYTES:]
+    else:
+        del facts[: PREFIX_BYTES - held]  # which moves nothing
+        facts[:held] = buffer.data
+        buffer.data = facts
 
 
 def _copy_group(source: ConsumerGroup, stream: Stream, gid: int) -> ConsumerGroup:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from headwater.engine.copying import adopt_stream, copy_stream
+from headwater.engine.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.key_order import KeyOrder
 from headwater.engine.stream import Stream
 
@@ -170,18 +170,16 @@ class Database:
         return stream
 
     def set_string(self, key: bytes, value: bytes) -> None:
-        """``value`` at ``key``, over whatever was there."""
+        """``value`` at ``key``, over whatever was there; a string's key keeps its place among the keys."""
         old = self.values.get(key)
         if isinstance(old, bytes):
-            # The key keeps its place among the others.
             self.values[key] = value
             self.expiries.pop(key, None)
             self.used.pop(key, None)
             self.touch(key)
         else:
-            new = old is None
             self._drop(key)
-            self._place(key, value, new=new)
+            self._place(key, value, new=old is None)
         self.keyspace.facts.string_set(self.index, key, value)
         self.signal(key)
 
@@ -283,16 +281,10 @@ class Database:
         target.changed(name)
 
     def copy(
-        self,
-        key: bytes,
-        target: Database,
-        name: bytes,
-        sid: int,
-        gids: Sequence[tuple[int, int]],
+        self, key: bytes, target: Database, name: bytes, sid: int, gids: Sequence[tuple[int, int]]
     ) -> None:
-        """Put a copy of the value at ``key``, with its expiry, at ``name`` of ``target``, over
-        whatever was there. The copy of a stream is number ``sid``; ``gids`` are (group's number, its
-        copy's number)."""
+        """Put a copy of the value at ``key``, with its expiry, at ``name`` of ``target``, over what was
+        there. The copy of a stream is number ``sid``; ``gids`` are numbers of a group and its copy."""
         assert target is not self or key != name
         value, at_ms = self.values[key], self.expiries.get(key)
         target._drop(name)
@@ -314,7 +306,7 @@ class Database:
         elif key in self.values:
             self.delete(key)
         self._place(key, value)
-        self.keyspace.facts.add(facts)
+        adopt_facts(self.keyspace.facts, facts)
         self.signal(key)
 
     def flush(self) -> None:

@@ -64,9 +64,6 @@ ID_BYTES = 16
 HEADROOM = 96
 """An upper bound for the fixed part of any one fact; `Call.admit` adds what is variable."""
 
-PREFIX_BYTES = 256
-"""What stands before facts that `FactBuffer.add` takes over: room for the header of their group."""
-
 ALL_DATABASES = 255
 
 KEY = Struct("<BB")
@@ -109,19 +106,6 @@ class FactBuffer:
     def __init__(self, *, muted: bool = False) -> None:
         self.data = bytearray()
         self.muted = muted
-
-    def add(self, facts: bytearray) -> None:
-        """Facts that were written elsewhere, behind `PREFIX_BYTES` of anything. They are not copied where
-        what is here already has room there; ``facts`` belongs to this buffer then."""
-        held = len(self.data)
-        if self.muted:
-            return
-        if held > PREFIX_BYTES:
-            self.data += memoryview(facts)[PREFIX_BYTES:]
-        else:
-            del facts[: PREFIX_BYTES - held]  # which moves nothing
-            facts[:held] = self.data
-            self.data = facts
 
     # --- keys -----------------------------------------------------------------------------------
 

@@ -18,12 +18,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from headwater.limits import (
-    MAX_HANDSHAKE_SECONDS,
-    MAX_INPUT_BYTES_BEFORE_AUTH,
-    MAX_OUTPUT_BYTES_BEFORE_AUTH,
-    RECEIVE_BYTES,
-)
+from headwater import limits
 from headwater.server.client_log import client_log_of
 from headwater.server.node import Node
 from headwater.server.session import Session
@@ -66,7 +61,7 @@ class Driver:
         self._stopped = False
         self._turning = False
         """What is put in line now is sent when this turn is over, whoever puts it there."""
-        self._space = bytearray(RECEIVE_BYTES)
+        self._space = bytearray(limits.RECEIVE_BYTES)
         self._in_line: list[Connection] = []
         self._unstalled: dict[Session, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -242,7 +237,8 @@ class Driver:
             return
         hard, soft, seconds = self.node.config.output_limit(listening=session.subscribed)
         if not session.let_in and not connection.handshaking:
-            hard = min(hard or MAX_OUTPUT_BYTES_BEFORE_AUTH, MAX_OUTPUT_BYTES_BEFORE_AUTH)
+            most = limits.MAX_OUTPUT_BYTES_BEFORE_AUTH
+            hard = min(hard or most, most)
         if soft and connection.unsent > soft:
             now = self._asyncio.time()
             connection.over_soft_since = connection.over_soft_since or now
@@ -287,12 +283,10 @@ class Driver:
         if session.closing:
             return False
         session.scanner.feed_part(self._space, count)
-        waiting = session.input_bytes()
-        if waiting > self.node.query_buffer_limit or (
-            session.blocked is not None
-            and not session.let_in
-            and waiting > MAX_INPUT_BYTES_BEFORE_AUTH
-        ):
+        most = self.node.query_buffer_limit
+        if session.blocked is not None and not session.let_in:
+            most = min(most, limits.MAX_INPUT_BYTES_BEFORE_AUTH)
+        if session.input_bytes() > most:
             self._cut_off(session, connection)
             return False
         return True
@@ -379,7 +373,7 @@ class Driver:
             if (
                 ((session.closing or connection.ended) and idle > patience)
                 or (timeout and idle > timeout and not session.blocked and not session.subscribed)
-                or (connection.handshaking and now - session.created > MAX_HANDSHAKE_SECONDS)
+                or (connection.handshaking and now - session.created > limits.MAX_HANDSHAKE_SECONDS)
             ):
                 self.close(connection)
             elif connection.unsent:

@@ -19,6 +19,7 @@ from headwater.resp.scanner import Scanner
 from headwater.server.acl.access import SUPERUSER
 from headwater.server.client_log import client_log_of
 from headwater.server.commands.monitor import stop_monitoring
+from headwater.server.log import escaped
 from headwater.server.pubsub import Subscriptions
 from headwater.server.transaction_queue import TransactionQueue
 
@@ -253,7 +254,7 @@ class Session:
         self.reply.error(f"ERR {error}")
         self.closing = True
         client_log_of(self.node).warning(
-            "client %d (%s) is disconnected: %s", self.id, self.address, error
+            "client %d (%s) is disconnected: %s", self.id, self.address, escaped(str(error))
         )
 
     def leave_transaction(self) -> None:
