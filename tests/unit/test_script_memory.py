@@ -6,7 +6,7 @@ import pytest
 
 from headwater.server.config import Config
 from headwater.testing.node import LocalClient, LocalStore, Word, request
-from headwater.testing.replies import Failure
+from headwater.testing.replies import Failure, Nil
 
 pytest.importorskip("lupa")
 
@@ -122,6 +122,76 @@ def test_a_run_sees_nothing_of_the_run_before(client: LocalClient, script: str) 
     return found
     """
     assert client("EVAL", seen, 0) == [b"functionfunctionuserdata"]
+
+
+def test_no_function_writes_past_the_metatable_of_a_library(client: LocalClient) -> None:
+    # When a script calls every function that it has with every library, in many ways
+    script = """
+    local tables, functions = {_G}, {}
+    for _, value in pairs(_G) do
+        if type(value) == 'function' then functions[#functions + 1] = value end
+        if type(value) == 'table' and value ~= KEYS and value ~= ARGV and value ~= _G then
+            tables[#tables + 1] = value
+            for _, inner in pairs(value) do
+                if type(inner) == 'function' then functions[#functions + 1] = inner end
+            end
+        end
+    end
+    local tried = 0
+    for _, call in ipairs(functions) do
+        for _, target in ipairs(tables) do
+            for _, given in ipairs({1, 'x', function() return 1 end, {}}) do
+                pcall(call, target)
+                pcall(call, target, given)
+                pcall(call, target, given, given)
+                pcall(call, target, 1, given)
+                pcall(call, given, target)
+                pcall(call, given, given, target)
+                tried = tried + 6
+            end
+        end
+    end
+    for _, target in ipairs(tables) do
+        if next(target) ~= nil or getmetatable(target) then return 'written to' end
+    end
+    return tried
+    """
+    # Then nothing is written to any
+    tried = client("EVAL", script, 0)
+    assert isinstance(tried, int), tried
+    assert tried > 10_000
+    assert client("EVAL", "return {type(redis.call), #KEYS, ('x'):rep(2)}", 0) == [
+        *(b"function", 0, b"xx"),
+    ]
+
+
+def test_answers_of_any_length_and_depth_cross_both_ways(store: LocalStore) -> None:
+    client = store.client(resp=3)
+    # Given answers of a few values and of many, flat and nested
+    for number in range(600):
+        client("XADD", "s", f"{number + 1}-1", "field", number, "", "x" * number)
+        client("RPUSH", "l", number)
+    client("HSET", "h", "a", 1, "b", 2)
+    for command in ("'XRANGE', 's', '-', '+'", "'LRANGE', 'l', 0, -1", "'LRANGE', 'l', 0, 3"):
+        words = [word.strip("' ") for word in command.split(",")]
+        # Then a script gives them back as they came
+        expected = client(*words)
+        assert client("EVAL", f"return redis.call({command})", 0) == expected
+        inner = f"return #redis.call({command})"
+        assert client("EVAL", inner, 0) == len(expected)  # type: ignore[arg-type]
+    script = "redis.setresp(3) return redis.call('HGETALL', 'h')"
+    assert client("EVAL", script, 0) == client("HGETALL", "h")
+    script = "local t = {} for i = 1, 5000 do t[i] = {i, {tostring(i)}, false} end return t"
+    answer = store.client()("EVAL", script, 0)
+    assert answer == [[number, [b"%d" % number], Nil.BULK] for number in range(1, 5001)]
+
+
+def test_many_and_large_keys_and_arguments_reach_a_script(client: LocalClient) -> None:
+    script = "return {#KEYS, #ARGV, KEYS[#KEYS], #ARGV[#ARGV], select('#', unpack(ARGV, 1, 5))}"
+    for keys, large in ((1, 10), (999, 10), (1000, 10), (5000, 10), (2, 100_000_000)):
+        names = [f"k{number}" for number in range(1, keys + 1)]
+        answer = client("EVAL", script, keys, *names, "a", b"b" * large)
+        assert answer == [keys, 2, b"k%d" % keys, large, 5]
 
 
 def test_keys_and_arguments_are_those_of_the_run_everywhere(client: LocalClient) -> None:

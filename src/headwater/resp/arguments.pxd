@@ -1,12 +1,13 @@
 cimport cython
 from cpython cimport array
 from headwater.memory_c cimport (
-    append_header, append_part, cut, new_words, push_id, read_id, read_integer, set_word, spells, u64, word_at,
+    append_bytes, append_header, append_part, cut, new_words, push_id, read_id, read_integer, set_word, spells, u64, word_at,
 )
 
 
 cdef Py_ssize_t _ROOM
 cdef int _DOLLAR, _STAR
+cdef bytes _CRLF
 cdef array.array _WORDS
 
 
@@ -33,6 +34,10 @@ cdef class Arguments:
     @cython.locals(start=Py_ssize_t, count=Py_ssize_t, begin=Py_ssize_t)
     cpdef Py_ssize_t append_to(self, bytearray target) except -1
 
+    @cython.locals(
+        buffer=bytearray, count=Py_ssize_t, index=Py_ssize_t, value=object
+    )
+    cpdef encode(self, list values)
     cpdef bytes bytes(self, Py_ssize_t index)
     cpdef bytes token(self, Py_ssize_t index)
     cpdef bint is_word(self, Py_ssize_t index, bytes word) except -1

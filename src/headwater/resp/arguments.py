@@ -26,6 +26,7 @@ else:
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import (
+        append_bytes,
         append_header,
         append_part,
         cut,
@@ -46,6 +47,7 @@ _ROOM = 16
 
 _WORDS: array[int] = array("Q")
 _DOLLAR, _STAR = b"$*"
+_CRLF = b"\r\n"
 _MAX_U64 = 2**64 - 1
 _MIN_I64 = -(2**63)
 _MAX_I64 = 2**63 - 1
@@ -92,16 +94,17 @@ class Arguments:
     def encode(self, values: list[builtins.bytes]) -> None:
         """Hold exactly these values, in a buffer of our own."""
         buffer = bytearray()
-        buffer += b"*%d\r\n" % len(values)
         count = len(values)
+        append_header(buffer, _STAR, count)
         if count > len(self.starts):
             self.starts, self.ends = array("Q", bytes(8 * count)), array("Q", bytes(8 * count))
         for index in range(count):
-            buffer += b"$%d\r\n" % len(values[index])
+            value = values[index]
+            append_header(buffer, _DOLLAR, len(value))
             set_word(self.starts, index, len(buffer))
-            buffer += values[index]
+            append_bytes(buffer, value)
             set_word(self.ends, index, len(buffer))
-            buffer += b"\r\n"
+            append_bytes(buffer, _CRLF)
         self.buffer, self.count, self.canonical = buffer, count, True
 
     def copy(self) -> Arguments:

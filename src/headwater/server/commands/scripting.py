@@ -24,28 +24,26 @@ _UNKNOWN = "NOSCRIPT No matching script. Please use EVAL."
 
 def eval_(call: Call, session: Session, node: Node) -> None:
     """EVAL script numkeys [key …] [arg …]."""
-    _check_keys(call)
-    _run(call, session, node, _taken(call, node), read_only=False)
+    count = _key_count(call)
+    _run(call, session, node, _taken(call, node), count, False)
 
 
 def eval_ro(call: Call, session: Session, node: Node) -> None:
     """EVAL_RO script numkeys [key …] [arg …]: a script that writes fails."""
-    _check_keys(call)
-    _run(call, session, node, _taken(call, node), read_only=True)
+    count = _key_count(call)
+    _run(call, session, node, _taken(call, node), count, True)
 
 
 def evalsha(call: Call, session: Session, node: Node) -> None:
     """EVALSHA sha1 numkeys [key …] [arg …]."""
     script = _known(call, node)
-    _check_keys(call)
-    _run(call, session, node, script, read_only=False)
+    _run(call, session, node, script, _key_count(call), False)
 
 
 def evalsha_ro(call: Call, session: Session, node: Node) -> None:
     """EVALSHA_RO sha1 numkeys [key …] [arg …]."""
     script = _known(call, node)
-    _check_keys(call)
-    _run(call, session, node, script, read_only=True)
+    _run(call, session, node, script, _key_count(call), True)
 
 
 def script_load(call: Call, session: Session, node: Node) -> None:
@@ -83,12 +81,14 @@ def script_help(call: Call, session: Session, node: Node) -> None:
     )
 
 
-def _check_keys(call: Call) -> None:
+def _key_count(call: Call) -> int:
+    """numkeys. Raises `CommandError`."""
     count = call.arguments.integer(2)
     if count > call.arguments.count - 3:
         raise CommandError("ERR Number of keys can't be greater than number of args")
     if count < 0:
         raise CommandError("ERR Number of keys can't be negative")
+    return count
 
 
 def _taken(call: Call, node: Node) -> Script:
@@ -103,9 +103,9 @@ def _known(call: Call, node: Node) -> Script:
     return script
 
 
-def _run(call: Call, session: Session, node: Node, script: Script, *, read_only: bool) -> None:
+def _run(
+    call: Call, session: Session, node: Node, script: Script, key_count: int, read_only: bool
+) -> None:
     arguments = call.arguments
-    first = 3 + arguments.integer(2)
-    keys = [arguments.bytes(index) for index in range(3, first)]
-    argv = [arguments.bytes(index) for index in range(first, arguments.count)]
-    Run(node, session, script, read_only=read_only).answer(keys, argv)
+    words = [arguments.bytes(index) for index in range(3, arguments.count)]
+    Run(node, session, script, read_only).answer(tuple(words), key_count)

@@ -1,14 +1,21 @@
--- Functions of Lua's own that C would not end: it would go on for ever, where no hook is called that
--- looks at the clock, or until its stack ends, and the server with it. Here they are refused before.
+-- Functions of Lua's own that C might not end in time: it goes on where no hook is called that
+-- looks at the clock, or until its stack ends, and the server with it. Here such a call is refused before,
+-- or done step by step: matching whose steps may be too many (patterns.lua).
 --
 -- Errors are told as Lua's own functions tell them: with the line of the script that called.
 
-local error, pcall, select, tonumber, type = error, pcall, select, tonumber, type
-local gsub, match = string.gsub, string.match
+local slow, coarse_growth, steps, charge = ...
+
+local error, pcall, select, tonumber, tostring, type = error, pcall, select, tonumber, tostring, type
+local find, gsub, match, sub = string.find, string.gsub, string.match, string.sub
 
 local QUANTIFIERS = 1000 -- of a pattern: C's stack grows with each. Lua 5.2 allows 200 in each other.
+local STEPS = 30000000 -- of C in one call, a tenth of a second; more are made in steps
+local FREE = 10000 -- of C in one call, below which they are not counted
+local PATTERNS = 500 -- whose growth is known at a time
 local RESULTS = 8000 -- of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it adds up to too late.
 local MOVES = 10000000 -- of table.insert, which moves what stands behind an item.
+
 local function passed_on(name, ok, ...)
     if ok then
         return ...
@@ -31,18 +38,159 @@ local function bounded(name, native, problem_of)
     end
 end
 
-local function pattern_problem(_, pattern)
-    if type(pattern) == "string" and #pattern > QUANTIFIERS then
+-- Patterns --------------------------------------------------------------------------------------
+
+local known, known_count = {}, 0
+
+-- How many steps C may need for a pattern, by the length of the subject.
+local function plan_of(pattern, anchors)
+    local plan = { length = #pattern }
+    plan.power, plan.doubles = coarse_growth(pattern)
+    if not anchors or sub(pattern, 1, 1) ~= "^" then
+        plan.power = plan.power + 1
+    end
+    plan.free = 0
+    local longer = 16
+    while longer < 2 ^ 31 and steps(plan.length, plan.power, plan.doubles, longer) <= FREE do
+        plan.free, longer = longer, longer * 2
+    end
+    return plan
+end
+
+local function known_plan(pattern, anchors)
+    local plan = anchors and known[pattern]
+    if not plan then
+        plan = plan_of(pattern, anchors)
+        if anchors and #pattern <= 200 then
+            if known_count >= PATTERNS then
+                known, known_count = {}, 0
+            end
+            known[pattern], known_count = plan, known_count + 1
+        end
+    end
+    return plan
+end
+
+-- Whether C may do it at once. It is not asked when the arguments are not what C takes: it says so.
+local function is_short(subject, pattern, anchors)
+    local plan = known_plan(pattern, anchors)
+    if #subject <= plan.free then
+        return true
+    end
+    local count = steps(plan.length, plan.power, plan.doubles, #subject)
+    if count <= STEPS then
+        charge(count)
+        return true
+    end
+    return false
+end
+
+local function is_too_complex(pattern)
+    if #pattern > QUANTIFIERS then
         local _, count = gsub(pattern, "[*+?-]", "")
-        return count > QUANTIFIERS and "malformed pattern (too complex)" or nil
+        return count > QUANTIFIERS
     end
 end
 
-local function find_problem(text, pattern, _, plain)
-    return not plain and pattern_problem(text, pattern) or nil
+-- A text as C takes it: a number is one too.
+local function text_of(value)
+    if type(value) == "number" then
+        return tostring(value)
+    end
+    return type(value) == "string" and value or nil
+end
+
+local function optional_number(value)
+    return value == nil or tonumber(value)
+end
+
+-- What pcall of `native` gives, or of what does the same step by step when C might take too long.
+-- Arguments that C does not take are for C, which tells what is wrong with them.
+local function matching(name, native, takes)
+    local anchors = name ~= "gmatch" -- there a ^ is a letter
+    return function(...)
+        local subject, pattern = text_of((...)), text_of((select(2, ...)))
+        if not subject or not pattern or not takes(select(3, ...)) then
+            return pcall(native, ...)
+        elseif is_too_complex(pattern) then
+            return false, "malformed pattern (too complex)"
+        elseif is_short(subject, pattern, anchors) then
+            return pcall(native, ...)
+        end
+        return pcall(slow[name], subject, pattern, select(3, ...))
+    end
+end
+
+local function takes_replacement(...)
+    local kind = type((...))
+    local known_kind = kind == "string" or kind == "number" or kind == "table" or kind == "function"
+    return known_kind and optional_number((select(2, ...)))
+end
+
+local find_pattern = matching("find", find, optional_number)
+local match_pattern = matching("match", match, optional_number)
+local gmatch_pattern = matching("gmatch", string.gmatch, optional_number)
+local gsub_pattern = matching("gsub", gsub, takes_replacement)
+
+local function find_text(subject, text, init)
+    local count = #subject * #text / 16
+    if count <= STEPS then
+        charge(count)
+        return pcall(find, subject, text, init, true)
+    end
+    return pcall(slow.find_text, subject, text, init, STEPS * 16)
+end
+
+local function find_any(...)
+    local subject, pattern, init, plain = ...
+    subject, pattern = text_of(subject), text_of(pattern)
+    if plain and not (subject and pattern and optional_number(init)) then
+        return pcall(find, ...)
+    elseif plain or (pattern and not match(pattern, "^[^%z]*[%^%$%*%+%?%.%(%[%%%-]")) then
+        if subject and optional_number(init) then
+            return find_text(subject, pattern, tonumber(init))
+        end
+    end
+    return find_pattern(...)
+end
+
+-- The functions for scripts. None ends with a tail call but to `passed_on`, which counts on it.
+local functions = {}
+
+function functions.find(...)
+    return passed_on("find", find_any(...))
+end
+
+function functions.match(...)
+    return passed_on("match", match_pattern(...))
+end
+
+function functions.gsub(...)
+    return passed_on("gsub", gsub_pattern(...))
+end
+
+function functions.gmatch(...)
+    local ok, following = gmatch_pattern(...)
+    if not ok then
+        return passed_on("gmatch", false, following)
+    end
+    return function()
+        return passed_on("gmatch", pcall(following))
+    end
+end
+
+local problem_of_read_only
+
+-- What tells whether a table may not be written to: `insert` writes past its metatable.
+function functions.set_read_only(problem_of)
+    problem_of_read_only = problem_of
 end
 
 local function insert_problem(list, position, ...)
+    local problem = problem_of_read_only(list)
+    if problem then
+        return problem
+    end
     position = select("#", ...) > 0 and tonumber(position)
     if position and type(list) == "table" and not (#list - position < MOVES) then
         return "bad argument #2 to 'insert' (position out of bounds)"
@@ -58,11 +206,6 @@ local function unpack_problem(list, first, last)
     end
 end
 
-return {
-    find = bounded("find", string.find, find_problem),
-    match = bounded("match", string.match, pattern_problem),
-    gmatch = bounded("gmatch", string.gmatch, pattern_problem),
-    gsub = bounded("gsub", string.gsub, pattern_problem),
-    insert = bounded("insert", table.insert, insert_problem),
-    unpack = bounded("unpack", unpack, unpack_problem),
-}
+functions.insert = bounded("insert", table.insert, insert_problem)
+functions.unpack = bounded("unpack", unpack, unpack_problem)
+return functions

@@ -8,93 +8,106 @@ Rule 3. An inner command that fails changes nothing; what the script wrote befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from headwater.commands.dispatch import find_row
+from headwater.commands.dispatch import KnownCommand, find_command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
-from headwater.resp.replies import ReplyWriter
 from headwater.server.acl import permissions
 from headwater.server.scripting.cache import Script
-from headwater.server.scripting.interpreter import Problem
-from headwater.server.scripting.values import ReplyDecoder, ReplyEncoder, ScriptFailed
+from headwater.server.scripting.interpreter import Interpreter, Problem
+from headwater.server.scripting.values import ScriptFailed, reply_words, write_word, write_words
 
 if TYPE_CHECKING:
+    from headwater import _cython as cython
     from headwater.server.node import Node
     from headwater.server.session import Session
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
 
+if not cython.compiled:  # clock.pxd asks the system
+    from time import monotonic_ns as passed_ns
 
 _VALUE_BYTES = 64
-"""What each line of a reply takes in Lua beside its text."""
+"""What each line of a reply takes in Lua besides its text."""
+
+_NOTHING = bytearray()
+"""Of what no command writes: what one has written is not kept."""
+
+_SMALL_BYTES = 512
+"""A reply for which there is always room: what Python does with it is not bounded (interpreter.py)."""
 
 
 class Run:
     """One run of one script for one session."""
 
-    def __init__(self, node: Node, session: Session, script: Script, *, read_only: bool) -> None:
+    def __init__(self, node: Node, session: Session, script: Script, read_only: bool) -> None:
         self._node = node
         self._session = session
         self._script = script
         self._read_only = read_only or script.read_only
         self._resp = 2
+        self._interpreter: Interpreter = node.scripts.interpreter
+        self._arguments = self._interpreter.arguments
+        self._invoke = _invoke()
 
-    def answer(self, keys: Sequence[bytes], argv: Sequence[bytes]) -> None:
-        """Run the script and write its reply. Raises `CommandError` with what ended it."""
-        call, interpreter = self._session.call, self._node.scripts.interpreter
+    def answer(self, words: tuple[bytes, ...], key_count: int) -> None:
+        """Run the script for its keys and the arguments behind them, and write its reply. Raises
+        `CommandError` with what ended it."""
+        call, interpreter = self._session.call, self._interpreter
         arguments, db, may_block = call.arguments, call.db, call.may_block
         call.may_block = False
-        interpreter.call, interpreter.setresp = self._call, self._set_resp
-        interpreter.may_run = self._may_run
+        interpreter.current = self
         try:
             seconds = self._node.config.lua_time_limit / 1000
-            value = interpreter.run(self._script.function, keys, argv, seconds=seconds)
+            value = interpreter.run(self._script.function, words, key_count, seconds)
         finally:
+            interpreter.current = None
             call.arguments, call.db, call.may_block = arguments, db, may_block
         if isinstance(value, Problem):
             raise CommandError(self._told(value))
-        ReplyEncoder(
-            call.reply, interpreter.kind, expired=interpreter.expired, chosen_resp=self._resp
-        ).write(value)
+        if isinstance(value, list | tuple):
+            write_words(call.reply, value, says_false=self._resp == 3)
+        else:
+            write_word(call.reply, value, says_false=self._resp == 3)
 
     def _told(self, problem: Problem) -> str:
         where = f", on @user_script:{problem.line}" if problem.line is not None else ""
         text = problem.text.decode("utf-8", "surrogateescape")
         return f"{text} script: {self._script.sha.decode()}{where}."
 
-    def _set_resp(self, version: int) -> None:
+    def set_resp(self, version: int) -> None:
+        """redis.setresp."""
         self._resp = version
 
-    def _call(self, values: Sequence[Any]) -> Any:
+    def call(self, values: tuple[Any, ...]) -> Any:
         """One redis.call. Raises `ScriptFailed` with the text of its error."""
-        from headwater.server.execution import invoke  # which imports every command
-
-        arguments = _arguments(values)
-        session, call, answer = self._session, self._session.call, bytearray()
-        reply, call.reply = call.reply, ReplyWriter(answer, self._resp)
+        arguments = self._arguments
+        arguments.encode(_words(values))
+        call, answer = self._session.call, bytearray()
+        reply, inner = call.reply, self._interpreter.reply
+        inner.out, inner.resp = answer, self._resp
+        call.reply = inner
         try:
-            self._check(arguments)
-            if invoke(self._node, session, arguments) is not None:
-                call.reply.nil_array()
+            known = _found(arguments)
+            self._check(known, arguments)
+            if self._invoke(self._node, self._session, known, arguments, passed_ns()) is not None:
+                inner.nil_array()
         except CommandError as error:
             raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
         finally:
-            call.reply = reply
-        interpreter = self._node.scripts.interpreter
-        if len(answer) + _VALUE_BYTES * answer.count(b"\n") > interpreter.room:
-            raise ScriptFailed(b"ERR not enough memory for the command's reply")
-        return ReplyDecoder(interpreter.table, answer).value()
+            call.reply, inner.out = reply, _NOTHING
+        if len(answer) > _SMALL_BYTES:
+            self._interpreter.make_room(len(answer) + _VALUE_BYTES * answer.count(b"\n"))
+        return reply_words(answer)
 
-    def _check(self, arguments: Arguments) -> None:
+    def _check(self, known: KnownCommand, arguments: Arguments) -> None:
         """Refuse what a script may not have. Raises `CommandError`."""
-        try:
-            _, row = find_row(arguments)
-        except CommandError as error:
-            if "wrong number of arguments" in str(error):
-                text = "ERR Wrong number of args calling Redis command from script"
-            else:
-                text = "ERR Unknown Redis command called from script"
-            raise CommandError(text) from None
+        row = known.row
         if "noscript" in row.flags:
             raise CommandError("ERR This Redis command is not allowed from script")
         if self._read_only and row.writes:
@@ -106,18 +119,39 @@ class Run:
                 reason = str(error).partition(" ")[2]
                 raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
 
-    def _may_run(self, values: Sequence[Any]) -> bool:
+    def may_run(self, values: tuple[Any, ...]) -> bool:
         """redis.acl_check_cmd."""
-        arguments = _arguments(values)
+        arguments = Arguments.of(*_words(values))
         try:
-            _, row = find_row(arguments)
+            row = find_command(arguments).row
         except CommandError:
             raise ScriptFailed(b"ERR Invalid command passed to redis.acl_check_cmd()") from None
         user = self._session.user
         return user.unrestricted or permissions.denial(user, row, arguments) is None
 
 
-def _arguments(values: Sequence[Any]) -> Arguments:
+@cache
+def _invoke() -> Any:
+    """What runs a command; its module imports every command, and so this one."""
+    from headwater.server.execution import run
+
+    return run
+
+
+def _found(arguments: Arguments) -> KnownCommand:
+    """The command that a script asks for. Raises `CommandError` with the text for scripts."""
+    try:
+        return find_command(arguments)
+    except CommandError as error:
+        if "wrong number of arguments" in str(error):
+            text = "ERR Wrong number of args calling Redis command from script"
+        else:
+            text = "ERR Unknown Redis command called from script"
+        raise CommandError(text) from None
+
+
+def _words(values: tuple[Any, ...]) -> list[bytes]:
+    """The arguments of a command, of Lua values."""
     if not values:
         raise ScriptFailed(b"ERR Please specify at least one argument for this redis lib call")
     words = []
@@ -129,4 +163,4 @@ def _arguments(values: Sequence[Any]) -> Arguments:
             words.append(b"%d" % int(value) if whole else b"%.17g" % value)
         else:
             raise ScriptFailed(b"ERR Lua redis lib command arguments must be strings or integers")
-    return Arguments.of(*words)
+    return words

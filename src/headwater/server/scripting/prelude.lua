@@ -1,42 +1,47 @@
 -- What a script sees. Runs once in each interpreter, before any script; `host` are functions of the
 -- server, which no script ever holds itself: it gets Lua functions around them.
 --
--- Rule 1. Every script runs in an environment of its own, made of read-only tables over what stands
---         here, so that nothing outlives it but what it writes to the store.
+-- Rule 1. Every script runs in an environment of read-only tables over what is here, so that nothing
+--         outlives it but what it writes to the store.
 -- Rule 2. Nothing here leads to the real globals, to the debug library or to an object of the server.
--- Rule 3. A function of the server is given text, numbers and booleans only, and answers in `box`:
---         anything else would make room in Lua outside of Lua, where nothing catches that there is none.
--- Rule 4. What C would do for ever, or until its stack ends, is refused before it begins
+-- Rule 3. What C would do for ever, or until its stack ends, is refused before it begins
 --         (bounded.lua).
 
-local host, box, bounded = ...
+local host, bounded, words_of, NAME, redis, cjson, answer, line_of_script = ...
 
 local error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall =
     error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall
 local sethook, getinfo = debug.sethook, debug.getinfo
-local metatable_of, strip = debug.getmetatable, debug.setmetatable
+local metatable_of = debug.getmetatable
 local coroutine_create, coroutine_resume = coroutine.create, coroutine.resume
 local sub, dump = string.sub, string.dump
 
 local READ_ONLY = "Attempt to modify a readonly table"
-local NAME, PRELUDE = "@user_script", "@prelude"
-local INSTRUCTIONS = 100000 -- between two looks at the clock
-local TABLES = 1000 -- of a script's answer, likewise
+local OURS = { ["@prelude"] = true, ["@calls"] = true }
+local INSTRUCTIONS = 10000 -- between two looks at the clock
+local ROOMY_KILOBYTES = host.roomy_kilobytes -- in use, below which the server gives values freely
+local DIRECT_WORDS = 1000 -- of an answer; more are given in a table
 
 -- Time ------------------------------------------------------------------------------------------
 
+local ending = false -- whether the run has had its time
+
+-- Outside of a run, time does not end (interpreter.py).
 local function watch_time()
     if host.expired() then
         -- From here on at every instruction: a script that catches the error gets it again. What
         -- stands in this file goes on, so that it can tell the error.
+        ending = true
         sethook(watch_time, "", 1)
-        if getinfo(2, "S").source ~= PRELUDE then
+        if OURS[getinfo(2, "S").source] == nil then
             error({ err = host.timeout }, 0)
         end
     end
 end
+
+sethook(watch_time, "", INSTRUCTIONS)
 
 local function create(body)
     local made = coroutine_create(body)
@@ -45,19 +50,6 @@ local function create(body)
 end
 
 -- Errors ----------------------------------------------------------------------------------------
-
--- The innermost line of the script, where an error is looked for.
-local function line_of_script()
-    for level = 3, 200 do
-        local info = getinfo(level, "Sl")
-        if not info then
-            return nil
-        end
-        if info.source == NAME then
-            return info.currentline
-        end
-    end
-end
 
 -- Nothing of the script's own is called by it: this runs where no clock is looked at.
 local function describe(problem)
@@ -71,137 +63,15 @@ local function describe(problem)
     return { err = tostring(err), line = type(line) == "number" and line or line_of_script() }
 end
 
--- What the server answered.
-local function answer(ok)
-    local value = box[1]
-    box[1], box[2] = false, false
-    return ok, value
-end
-
--- An error that a server function has returned is thrown, as a table: Redis's convention.
-local function thrown(ok, value)
-    if ok then
-        return value
-    end
-    error({ err = value, line = line_of_script() }, 0)
-end
-
 local function message(ok, ...)
     if ok then
         return ok, ...
     end
     local problem = ...
-    if type(problem) == "table" and problem.err then
-        return ok, problem.err
+    if type(problem) == "table" and rawget(problem, "err") then
+        return ok, rawget(problem, "err")
     end
     return ok, problem
-end
-
--- redis -----------------------------------------------------------------------------------------
-
-local redis = {
-    LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
-    REPL_NONE = 0, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_ALL = 3,
-    REDIS_VERSION = host.version, REDIS_VERSION_NUM = host.version_number,
-}
-
-local function ask(command, ...)
-    local words = { ... }
-    for index = 1, select("#", ...) do
-        local kind = type(words[index])
-        if kind ~= "string" and kind ~= "number" then
-            return answer(command(false))
-        end
-    end
-    return answer(command(...))
-end
-
-function redis.call(...)
-    return thrown(ask(host.call, ...))
-end
-
-function redis.pcall(...)
-    local ok, value = ask(host.call, ...)
-    if ok then
-        return value
-    end
-    return { err = value }
-end
-
-function redis.error_reply(text)
-    if type(text) ~= "string" then
-        return { err = "ERR wrong number or type of arguments" }
-    end
-    return { err = sub(text, 1, 1) == "-" and sub(text, 2) or "ERR " .. text }
-end
-
-function redis.status_reply(text)
-    if type(text) ~= "string" then
-        return { err = "ERR wrong number or type of arguments" }
-    end
-    return { ok = text }
-end
-
-function redis.sha1hex(...)
-    if select("#", ...) ~= 1 then
-        error({ err = "ERR wrong number of arguments" }, 0)
-    end
-    return thrown(ask(host.sha1hex, tostring((...))))
-end
-
-function redis.log(level, ...)
-    if select("#", ...) == 0 or type(level) ~= "number" then
-        error({ err = "ERR redis.log() requires two arguments or more." }, 0)
-    end
-    local words = {}
-    for index = 1, select("#", ...) do
-        words[index] = tostring((select(index, ...)))
-    end
-    thrown(ask(host.log, level, unpack(words)))
-end
-
-function redis.setresp(version)
-    thrown(ask(host.setresp, version))
-end
-
-function redis.acl_check_cmd(...)
-    return thrown(ask(host.acl_check_cmd, ...))
-end
-
--- A script has always been replicated by its effects: the journal holds what it did.
-function redis.replicate_commands()
-    return true
-end
-
-function redis.set_repl() end
-
--- cjson -----------------------------------------------------------------------------------------
-
-local null = newproxy() -- the only userdata that a script ever holds
-host.set_null(null)
-local cjson = { null = null }
-
-function cjson.encode(...)
-    if select("#", ...) ~= 1 then
-        error("bad argument #1 to 'encode' (expected 1 argument)", 2)
-    end
-    box[2] = (...)
-    local ok, value = answer(host.json_encode())
-    if not ok then
-        error(value, 2)
-    end
-    return value
-end
-
-function cjson.decode(text)
-    if type(text) ~= "string" then
-        error("bad argument #1 to 'decode' (string expected, got " .. type(text) .. ")", 2)
-    end
-    local ok, value = ask(host.json_decode, text)
-    if not ok then
-        error(value, 2)
-    end
-    return value
 end
 
 -- The standard library --------------------------------------------------------------------------
@@ -286,9 +156,12 @@ getmetatable("").__index = libraries.string
 
 -- Scripts ---------------------------------------------------------------------------------------
 
--- A script gets empty tables, made for its run alone. Their metatables are made once, lead to what a
--- script may read, and are never reached by one. No table here refers to a run by a weak key: Lua 5.1
--- keeps a weak key for as long as its value refers to it.
+-- A script gets empty tables, whose metatables lead to what it may read. They are the same in every run,
+-- as in Redis: nothing that a script can call writes to them. What writes past a metatable asks first
+-- (rawset, insert), and what else there is in Lua writes only where a table already has items.
+--
+-- No table refers to what belongs to a run by a weak key: Lua 5.1 keeps a weak key for as long as its
+-- value refers to it.
 local content_of = {} -- by metatable
 
 local function modified()
@@ -321,39 +194,32 @@ function plain.rawset(target, name, value)
     return rawset(target, name, value)
 end
 
-local library_metas = {}
-for name, library in pairs(libraries) do
-    library_metas[name] = read_only(library)
-end
+bounded.set_read_only(function(value)
+    return read_only_content(value) and READ_ONLY
+end)
 
 local globals = setmetatable({}, {
     __index = function(_, name)
         error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
     end,
 })
-local globals_meta = read_only(globals)
+local environment = setmetatable({}, read_only(globals))
 
 function plain.loadstring(text)
     if type(text) ~= "string" or sub(text, 1, 1) == "\27" then
         return nil, "attempt to load a precompiled chunk"
     end
     local chunk, problem = loadstring(text, "=loadstring")
-    return chunk and setfenv(chunk, globals._G), problem
+    return chunk and setfenv(chunk, environment), problem
 end
 
 for name, value in pairs(plain) do
     globals[name] = value
 end
-
--- The environment of one run.
-local function environment(keys, argv)
-    local made = setmetatable({}, globals_meta)
-    for name, meta in next, library_metas do
-        globals[name] = setmetatable({}, meta)
-    end
-    globals._G, globals.KEYS, globals.ARGV = made, keys, argv
-    return made
+for name, library in pairs(libraries) do
+    globals[name] = setmetatable({}, read_only(library))
 end
+globals._G, globals.KEYS, globals.ARGV = environment, false, false
 
 local function compile(text)
     host.bound()
@@ -365,43 +231,73 @@ local function compile(text)
         return nil, problem
     end
     local _, chunk = answer(host.without_tail_calls(dump(script)))
-    return loadstring(chunk)
+    return setfenv(loadstring(chunk), environment)
 end
 
--- A script's answer, for the server to read without running anything of the script's by it.
-local function bare(value)
-    local found, seen, at = {}, {}, 1
-    local function find(one)
-        if type(one) == "table" and not seen[one] then
-            seen[one] = true
-            strip(one, nil)
-            found[#found + 1] = one
-        end
+local function finish(ok, value)
+    if ending then
+        ending = false
+        sethook(watch_time, "", INSTRUCTIONS)
     end
-    find(value)
-    while found[at] do
-        if at % TABLES == 1 and host.expired() then
-            error({ err = host.timeout }, 0)
-        end
-        for name, inner in next, found[at] do
-            find(name)
-            find(inner)
-        end
-        at = at + 1
-    end
-    return value
-end
-
-local function run(script, keys, argv)
-    host.bound()
-    setfenv(script, environment(keys, argv))
-    sethook(watch_time, "", INSTRUCTIONS)
-    local ok, value = xpcall(function() return bare((script())) end, describe)
-    sethook()
-    -- The latest environment stays until the next run; what a client sent does not.
     globals.KEYS, globals.ARGV = false, false
-    host.unbound()
+    if gcinfo() > ROOMY_KILOBYTES then
+        host.unbound()
+    end
+    if not ok and type(value) ~= "table" then -- there was no room to tell it properly
+        value = { err = "ERR " .. tostring(value) }
+    end
     return ok, value
 end
 
-return compile, run
+local current, words, count -- of the run that goes on
+
+local function body()
+    local value = current()
+    local kind = type(value)
+    if kind == "string" or kind == "number" or kind == "boolean" then
+        return value
+    elseif kind == "table" then
+        words, count = words_of(value)
+    end
+    return nil
+end
+
+-- Runs a script. Its answer: a word; the words of a table, the first of which is true, or when they are
+-- many nil, their table and their number; false, the text of an error and its line.
+local function run(script, keys, argv)
+    globals.KEYS, globals.ARGV = keys, argv
+    current, words, count = script, nil, 0
+    local ok, value = finish(xpcall(body, describe))
+    if not ok then
+        return false, value.err, value.line
+    elseif not words then
+        return value
+    elseif count > DIRECT_WORDS then
+        return nil, words, count
+    end
+    return unpack(words, 1, count)
+end
+
+-- The same, for a few short keys and arguments.
+local function run_words(script, count, ...)
+    local keys, argv = {}, { ... }
+    if count > 0 then
+        keys = argv
+        if select("#", ...) > count then
+            argv = { select(count + 1, ...) }
+            for index = #keys, count + 1, -1 do
+                keys[index] = nil
+            end
+        else
+            argv = {}
+        end
+    end
+    return run(script, keys, argv)
+end
+
+local function run_bounded(script, keys, argv)
+    host.bound()
+    return run(script, keys, argv)
+end
+
+return compile, run_words, run_bounded

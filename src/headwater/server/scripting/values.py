@@ -10,107 +10,105 @@
     map, set          {map = {…}}, {set = {…}}        likewise
     double, boolean   {double = n}, true or false     likewise; true is 1 for a RESP2 client
 
+Between Python and Lua a value is a list of words, because each table that one makes for the other
+costs more than a word. replies.lua has the other side. A word is text, a number, False or None, and
+stands for itself; True begins what is more than that:
+
+    True, 2, WORDS, WORDS             an array of two values
+    True, b"true"                     true
+    True, b"ok", TEXT                 a status; likewise err, double and big_number
+    True, b"map", 1, WORDS, WORDS     a map of one pair
+    True, b"set", 1, WORDS            a set of one member
+    True, b"verbatim_string", FORMAT, TEXT
+
 Source: redis.io, Redis Lua API reference, data type conversion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from headwater.errors import CommandError
-from headwater.limits import MAX_SCRIPT_MEMORY_BYTES
 from headwater.resp.replies import ReplyWriter
-
-MAX_DEPTH = 200
-"""Tables in tables that become a reply. Precedent: Redis, the Lua C stack (LUAI_MAXCSTACK 8000)."""
 
 _EXACT = 2**52
 """Whole numbers below are written without a fraction. Precedent: Redis, util.c, double2ll."""
-
-Table = Any
-"""A table of Lua; lupa has no annotations."""
 
 
 class ScriptFailed(Exception):
     """An error reply to a command that a script has called."""
 
 
-class ReplyDecoder:
-    """Turns one whole reply into a Lua value; ``table`` makes an empty table of Lua."""
+def reply_words(data: bytearray) -> Any:
+    """One whole reply: a word, or a list of words. Raises `ScriptFailed` with the text of an error."""
+    kind = data[0]
+    if kind == _INTEGER:
+        return int(data[1:-2])
+    if kind == _BULK:
+        end = data.index(b"\r\n", 1)
+        return bytes(data[end + 2 : -2]) if data[1] != _MINUS else False
+    if kind == _ERROR:
+        raise ScriptFailed(bytes(data[1:-2]))
+    decoder = _ReplyDecoder(data)
+    decoder.value()
+    return decoder.words if len(decoder.words) > 1 else decoder.words[0]
 
-    def __init__(self, table: Any, data: bytearray) -> None:
-        self._table = table
+
+_INTEGER, _BULK, _ERROR, _ARRAY, _STATUS, _MINUS = b":$-*+-"
+
+
+class _ReplyDecoder:
+    """Appends the words of a reply to ``words``."""
+
+    def __init__(self, data: bytearray) -> None:
         self._data = data
         self._at = 0
+        self.words: list[Any] = []
 
-    def value(self) -> Any:
-        """The reply's value. Raises `ScriptFailed` with the text of an error reply."""
-        line = self._line()
-        kind, rest = line[:1], line[1:]
-        if kind == b"$":
-            return False if rest == b"-1" else self._text(int(rest))
-        if kind == b":":
-            return int(rest)
-        if kind == b"*":
-            return False if rest == b"-1" else self._items(int(rest))
-        if kind == b"+":
-            return self._named(b"ok", rest)
-        if kind == b"-":
-            raise ScriptFailed(rest)
-        return self._resp3(kind, rest)
-
-    def _resp3(self, kind: bytes, rest: bytes) -> Any:
-        if kind == b"_":
-            return None
-        if kind == b"#":
-            return rest == b"t"
-        if kind == b",":
-            return self._named(b"double", float(rest))
-        if kind == b"%":
-            return self._named(b"map", self._pairs(int(rest)))
-        if kind == b"~":
-            members = self._table()
-            for _ in range(int(rest)):
-                members[self._inner()] = True
-            return self._named(b"set", members)
-        if kind == b"=":
-            text = self._text(int(rest))
-            verbatim = self._table()
-            verbatim[b"format"], verbatim[b"string"] = text[:3], text[4:]
-            return self._named(b"verbatim_string", verbatim)
-        raise AssertionError(f"no reply begins with {kind!r}")
-
-    def _inner(self) -> Any:
-        """A value within another: an error there is a value as well (EXEC's replies have them)."""
-        try:
-            return self.value()
-        except ScriptFailed as failed:
-            return self._named(b"err", failed.args[0])
-
-    def _items(self, count: int) -> Table:
-        items = self._table()
-        for index in range(1, count + 1):
-            items[index] = self._inner()
-        return items
-
-    def _pairs(self, count: int) -> Table:
-        pairs = self._table()
-        for _ in range(count):
-            name = self._inner()
-            pairs[name] = self._inner()
-        return pairs
-
-    def _named(self, name: bytes, value: Any) -> Table:
-        made = self._table()
-        made[name] = value
-        return made
-
-    def _line(self) -> bytes:
-        end = self._data.index(b"\r\n", self._at)
-        line = bytes(self._data[self._at : end])
+    def value(self) -> None:
+        data, start, words = self._data, self._at, self.words
+        kind = data[start]
+        end = data.index(b"\r\n", start)
+        rest = data[start + 1 : end]
         self._at = end + 2
-        return line
+        if kind == _BULK:
+            words.append(False if rest == b"-1" else self._text(int(rest)))
+        elif kind == _INTEGER:
+            words.append(int(rest))
+        elif kind == _ARRAY:
+            self._items(rest)
+        elif kind == _STATUS:
+            words += (True, b"ok", bytes(rest))
+        elif kind == _ERROR:  # within another: EXEC's replies have them
+            words += (True, b"err", bytes(rest))
+        else:
+            self._resp3(kind, rest)
+
+    def _items(self, count: bytearray) -> None:
+        if count == b"-1":
+            self.words.append(False)
+            return
+        self.words += (True, int(count))
+        for _ in range(int(count)):
+            self.value()
+
+    def _resp3(self, kind: int, rest: bytearray) -> None:
+        words = self.words
+        if kind == ord("_"):
+            words.append(None)
+        elif kind == ord("#"):
+            words += (True, b"true") if rest == b"t" else (False,)
+        elif kind == ord(","):
+            words += (True, b"double", float(rest))
+        elif kind in b"%~":
+            words += (True, b"map" if kind == ord("%") else b"set", int(rest))
+            for _ in range(int(rest) * (2 if kind == ord("%") else 1)):
+                self.value()
+        elif kind == ord("="):
+            text = self._text(int(rest))
+            words += (True, b"verbatim_string", text[:3], text[4:])
+        else:
+            raise AssertionError(f"no reply begins with {kind!r}")
 
     def _text(self, length: int) -> bytes:
         text = bytes(self._data[self._at : self._at + length])
@@ -118,135 +116,88 @@ class ReplyDecoder:
         return text
 
 
-class ReplyEncoder:
-    """Writes what a script returned; ``kind`` tells Lua's tables from its other values. Only a script
-    that has chosen RESP3 itself (redis.setresp) can say false rather than nil. ``expired`` tells when
-    the script has had its time: small tables in each other can be a reply of any length."""
+def write_word(reply: ReplyWriter, word: Any, *, says_false: bool) -> None:
+    """Write a value that is one word. Only a script that has chosen RESP3 itself (redis.setresp) can
+    say false rather than nil."""
+    if isinstance(word, bytes):
+        reply.bulk(word)
+    elif word is None or (word is False and not says_false):
+        reply.nil()
+    elif isinstance(word, bool):
+        _write_boolean(reply, word)
+    else:
+        reply.integer(_integer(word))
 
-    def __init__(
-        self,
-        reply: ReplyWriter,
-        kind: Any,
-        *,
-        expired: Callable[[], bool],
-        chosen_resp: int = 2,
-    ) -> None:
-        self._reply = reply
-        self._kind = kind
-        self._expired = expired
-        self._most = len(reply.out) + MAX_SCRIPT_MEMORY_BYTES
-        self._says_false = chosen_resp == 3
 
-    def write(self, value: Any, *, depth: int = 0) -> None:
-        """Write one value. Raises `CommandError` when tables stand too deep in each other, or the
-        reply is too long or takes too long."""
-        reply = self._reply
-        if len(reply.out) > self._most:
-            raise CommandError("ERR the script's reply is too long; let it answer less at a time")
-        if depth > MAX_DEPTH:
-            raise CommandError("ERR reached lua stack limit")
-        if value is None or (value is False and not self._says_false):
-            reply.nil()
-        elif isinstance(value, bool):
-            if reply.resp == 3:
-                reply.raw(b"#t\r\n" if value else b"#f\r\n")
-            else:
-                reply.integer(int(value))
-        elif isinstance(value, bytes):
-            reply.bulk(value)
-        elif isinstance(value, int | float):
-            reply.integer(_integer(value))
-        elif self._kind(value) == "table":
-            self._table(value, depth)
+def write_words(reply: ReplyWriter, words: Sequence[Any], *, says_false: bool) -> None:
+    """Write what a script returned, in the order of its words."""
+    following = iter(words)
+    for word in following:
+        if word is not True:
+            write_word(reply, word, says_false=says_false)
+            continue
+        kind = next(following)
+        if isinstance(kind, bytes):
+            _WRITERS[kind](reply, following)
         else:
-            reply.nil()  # a function, a coroutine: there is nothing of the kind on the wire
+            reply.array(kind)
 
-    def _table(self, table: Table, depth: int) -> None:
-        reply = self._reply
-        if self._expired():
-            raise CommandError(
-                "ERR the script ran longer than lua-time-limit; what it wrote stands"
-            )
-        for name, write in (
-            (b"err", self._error),
-            (b"ok", self._status),
-            (b"double", self._double),
-            (b"map", self._map),
-            (b"set", self._set),
-            (b"big_number", self._big_number),
-            (b"verbatim_string", self._verbatim),
-        ):
-            found = table[name]
-            if found is not None and write(found, depth):
-                return
-        items: list[Any] = []
-        while (item := table[len(items) + 1]) is not None:
-            items.append(item)
-        reply.array(len(items))
-        for item in items:
-            self.write(item, depth=depth + 1)
 
-    def _error(self, text: Any, _depth: int) -> bool:
-        if isinstance(text, bytes):
-            self._reply.error(text.decode("utf-8", "surrogateescape"))
-        return isinstance(text, bytes)
+def _write_boolean(reply: ReplyWriter, value: bool) -> None:
+    if reply.resp == 3:
+        reply.raw(b"#t\r\n" if value else b"#f\r\n")
+    else:
+        reply.integer(int(value))
 
-    def _status(self, text: Any, _depth: int) -> bool:
-        if isinstance(text, bytes):
-            self._reply.simple(text.replace(b"\r", b" ").replace(b"\n", b" "))
-        return isinstance(text, bytes)
 
-    def _double(self, number: Any, _depth: int) -> bool:
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            return False
-        whole = abs(number) < _EXACT and number == int(number)
-        text = b"%d" % int(number) if whole else repr(float(number)).encode()
-        if self._reply.resp == 3:
-            self._reply.raw(b",%b\r\n" % text)
-        else:
-            self._reply.bulk(text)
-        return True
+def _write_error(reply: ReplyWriter, words: Any) -> None:
+    reply.error(next(words).decode("utf-8", "surrogateescape"))
 
-    def _map(self, pairs: Any, depth: int) -> bool:
-        if self._kind(pairs) != "table":
-            return False
-        content = list(pairs.items())
-        self._reply.map(len(content))
-        for name, value in content:
-            self.write(name, depth=depth + 1)
-            self.write(value, depth=depth + 1)
-        return True
 
-    def _set(self, members: Any, depth: int) -> bool:
-        if self._kind(members) != "table":
-            return False
-        content = list(members.keys())
-        self._reply.set(len(content))
-        for member in content:
-            self.write(member, depth=depth + 1)
-        return True
+def _write_status(reply: ReplyWriter, words: Any) -> None:
+    reply.simple(_one_line(next(words)))
 
-    def _big_number(self, text: Any, _depth: int) -> bool:
-        if not isinstance(text, bytes):
-            return False
-        cleaned = text.replace(b"\r", b" ").replace(b"\n", b" ")
-        if self._reply.resp == 3:
-            self._reply.raw(b"(%b\r\n" % cleaned)
-        else:
-            self._reply.bulk(cleaned)
-        return True
 
-    def _verbatim(self, parts: Any, _depth: int) -> bool:
-        if self._kind(parts) != "table" or not isinstance(text := parts[b"string"], bytes):
-            return False
-        form = parts[b"format"]
-        if not isinstance(form, bytes):
-            return False
-        if self._reply.resp == 3:
-            self._reply.raw(b"=%d\r\n%b:%b\r\n" % (len(text) + 4, form[:3].ljust(3), text))
-        else:
-            self._reply.bulk(text)
-        return True
+def _write_double(reply: ReplyWriter, words: Any) -> None:
+    number = next(words)
+    whole = abs(number) < _EXACT and number == int(number)
+    text = b"%d" % int(number) if whole else repr(float(number)).encode()
+    if reply.resp == 3:
+        reply.raw(b",%b\r\n" % text)
+    else:
+        reply.bulk(text)
+
+
+def _write_big_number(reply: ReplyWriter, words: Any) -> None:
+    text = _one_line(next(words))
+    if reply.resp == 3:
+        reply.raw(b"(%b\r\n" % text)
+    else:
+        reply.bulk(text)
+
+
+def _write_verbatim(reply: ReplyWriter, words: Any) -> None:
+    form, text = next(words), next(words)
+    if reply.resp == 3:
+        reply.raw(b"=%d\r\n%b:%b\r\n" % (len(text) + 4, form[:3].ljust(3), text))
+    else:
+        reply.bulk(text)
+
+
+_WRITERS: dict[bytes, Callable[[ReplyWriter, Any], None]] = {
+    b"true": lambda reply, _words: _write_boolean(reply, True),
+    b"err": _write_error,
+    b"ok": _write_status,
+    b"double": _write_double,
+    b"big_number": _write_big_number,
+    b"verbatim_string": _write_verbatim,
+    b"map": lambda reply, words: reply.map(next(words)),
+    b"set": lambda reply, words: reply.set(next(words)),
+}
+
+
+def _one_line(text: bytes) -> bytes:
+    return text.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 def _integer(number: int | float) -> int:

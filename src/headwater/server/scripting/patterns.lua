@@ -1,0 +1,248 @@
+-- Patterns of Lua 5.1, taken apart: what a pattern consists of, and how many steps C may need for it.
+--
+-- C's matcher backtracks: a quantifier tries each length, and each of them everything behind it, so
+-- that a pattern of k quantifiers takes up to n^k steps over n bytes, and no hook looks at the clock
+-- meanwhile. A bound of the steps is known before. matcher.lua runs what has none that is good enough.
+--
+-- Source: Lua 5.1.5, lstrlib.c.
+
+local byte, char, find, gsub, match, sub = string.byte, string.char, string.find, string.gsub,
+    string.match, string.sub
+local error, next, pairs, select = error, next, pairs, select
+
+local CAPTURES = 32 -- Precedent: LUA_MAXCAPTURES
+local CLASSES = 200 -- that are known at a time
+local AT_END = -1 -- among bytes that may follow: the end of the subject
+
+local QUANTIFIERS = { ["*"] = "*", ["+"] = "+", ["-"] = "-", ["?"] = "?" }
+
+-- The bytes that a class has, by number; `text` is a class of one byte in a pattern: a letter, %a, [^x].
+local classes, class_count = {}, 0
+
+local function class_of(text)
+    local set = classes[text]
+    if set then
+        return set
+    end
+    set = {}
+    if #text == 1 and text ~= "." then
+        set[byte(text)] = true
+    else
+        for number = 0, 255 do
+            if find(char(number), "^" .. text) then
+                set[number] = true
+            end
+        end
+    end
+    if #text <= 100 then
+        if class_count >= CLASSES then
+            classes, class_count = {}, 0
+        end
+        classes[text], class_count = set, class_count + 1
+    end
+    return set
+end
+
+-- Where a class that begins at `at` ends, or nil and what is wrong with it.
+local function class_end(pattern, at)
+    local first = sub(pattern, at, at)
+    if first == "%" then
+        if at == #pattern then
+            return nil, "malformed pattern (ends with '%')"
+        end
+        return at + 1
+    elseif first ~= "[" then
+        return at
+    end
+    at = at + 1
+    if sub(pattern, at, at) == "^" then
+        at = at + 1
+    end
+    repeat -- the first byte is of the class even if it is a bracket
+        local one = sub(pattern, at, at)
+        if one == "" then
+            return nil, "malformed pattern (missing ']')"
+        end
+        at = at + 1
+        if one == "%" and at <= #pattern then
+            at = at + 1
+        end
+    until sub(pattern, at, at) == "]"
+    return at
+end
+
+local function problem(items, text)
+    items[#items + 1] = { kind = "problem", text = text }
+end
+
+-- Takes apart what is no class of one byte, at `at`; where it ends, false after a problem, nil when it
+-- is a class.
+local function special(items, pattern, at)
+    local one = sub(pattern, at, at)
+    local open = items.open
+    if one == "(" then
+        if items.captures == CAPTURES then
+            return problem(items, "too many captures") or false
+        end
+        items.captures = items.captures + 1
+        local position = sub(pattern, at + 1, at + 1) == ")"
+        items[#items + 1] = { kind = position and "position" or "open", index = items.captures }
+        if not position then
+            open[#open + 1] = items.captures
+        end
+        items.closed[items.captures] = position
+        return position and at + 1 or at
+    elseif one == ")" then
+        local index = open[#open]
+        if not index then
+            return problem(items, "invalid pattern capture") or false
+        end
+        open[#open], items.closed[index] = nil, true
+        items[#items + 1] = { kind = "close", index = index }
+        return at
+    elseif one == "$" and at == #pattern then
+        items[#items + 1] = { kind = "end" }
+        return at
+    elseif one ~= "%" then
+        return nil
+    end
+    local two = sub(pattern, at + 1, at + 1)
+    if two == "b" then
+        if at + 3 > #pattern then
+            return problem(items, "unbalanced pattern") or false
+        end
+        items[#items + 1] = { kind = "balance", text = sub(pattern, at, at + 3) }
+        return at + 3
+    elseif two == "f" then
+        if sub(pattern, at + 2, at + 2) ~= "[" then
+            return problem(items, "missing '[' after '%f' in pattern") or false
+        end
+        local last, text = class_end(pattern, at + 2)
+        if not last then
+            return problem(items, text) or false
+        end
+        items[#items + 1] = { kind = "frontier", text = sub(pattern, at + 2, last) }
+        return last
+    elseif match(two, "^%d") then
+        local index = byte(two) - 48
+        if not items.closed[index] then
+            return problem(items, "invalid capture index") or false
+        end
+        items[#items + 1] = { kind = "back", index = index }
+        return at + 1
+    end
+end
+
+-- What a pattern consists of, without the ^ that anchors it. An item that C would refuse when it comes
+-- to it is a problem, and the last one: C refuses nothing that it does not come to.
+local function parse(pattern)
+    local items = { captures = 0, closed = {}, open = {} }
+    pattern = match(pattern, "^[^%z]*") -- which ends at its first NUL, as in C
+    local at = 1
+    while at <= #pattern do
+        local last = special(items, pattern, at)
+        if last == false then
+            break
+        elseif last == nil then
+            local text
+            last, text = class_end(pattern, at)
+            if not last then
+                problem(items, text)
+                break
+            end
+            local item = { kind = "single", text = sub(pattern, at, last) }
+            item.quantifier = QUANTIFIERS[sub(pattern, last + 1, last + 1)]
+            if item.quantifier then
+                last = last + 1
+            end
+            items[#items + 1] = item
+        end
+        at = last + 1
+    end
+    return items
+end
+
+-- For each item the bytes (`AT_END` too) one of which must come where it begins, if that is known.
+local function set_first_bytes(items)
+    local follow = nil
+    for index = #items, 1, -1 do
+        local item = items[index]
+        item.follow = follow
+        if item.kind == "single" then
+            local set = class_of(item.text)
+            item.set = set
+            if item.quantifier == nil or item.quantifier == "+" then
+                follow = set
+            elseif follow then
+                local both = {}
+                for one in pairs(set) do both[one] = true end
+                for one in pairs(follow) do both[one] = true end
+                follow = both
+            end
+        elseif item.kind == "balance" then
+            follow = { [byte(item.text, 3)] = true }
+        elseif item.kind == "end" then
+            follow = { [AT_END] = true }
+        elseif item.kind == "frontier" then
+            item.set = class_of(item.text)
+            follow = nil
+        elseif item.kind == "back" or item.kind == "problem" then
+            follow = nil
+        end
+        item.first = follow
+    end
+    return items
+end
+
+local function overlap(set, follow)
+    if not follow then
+        return true
+    end
+    for one in next, set do
+        if follow[one] then
+            return true
+        end
+    end
+    return false
+end
+
+-- How often lengths multiply: `power` of the subject's length, `doubles` of two. A quantifier whose
+-- bytes cannot be followed by any of them has one length only that can lead anywhere.
+local function growth(items)
+    local power, doubles, scans = 0, 0, 0
+    for index = 1, #items do
+        local item = items[index]
+        if item.kind == "balance" or item.kind == "back" then
+            scans = 1
+        elseif item.quantifier == "?" then
+            doubles = doubles + (overlap(item.set, item.follow) and 1 or 0)
+        elseif item.quantifier then
+            scans = 1
+            power = power + (overlap(item.set, item.follow) and 1 or 0)
+        end
+    end
+    return power + scans, doubles
+end
+
+-- The same of a pattern that was not taken apart, at most.
+local function coarse_growth(pattern)
+    local power, doubles = select(2, gsub(pattern, "[*+-]", "")), select(2, gsub(pattern, "?", ""))
+    if find(pattern, "%%[b%d]") then
+        power = power + select(2, gsub(pattern, "%%[b%d]", ""))
+    end
+    return power, doubles
+end
+
+-- At most so many steps of C over `length` bytes: each choice of `power` places in them.
+local function steps(weight, power, doubles, length)
+    local count = weight * 2 ^ doubles
+    for index = 1, power do
+        count = count * (length + index) / index
+        if count > 1e18 then
+            break
+        end
+    end
+    return count
+end
+
+return parse, set_first_bytes, growth, coarse_growth, steps
