@@ -209,3 +209,26 @@ def test_a_failed_run_leaves_the_next_one_whole(client: LocalClient) -> None:
     for script in ("error('x')", "return nothing", "redis = 1", "local t = nil; t.x = 1"):
         assert isinstance(client("EVAL", script, 1, "theirs", "secret"), Failure)
         assert client("EVAL", "return {#KEYS, #ARGV, type(redis.call)}", 0) == [0, 0, b"function"]
+
+
+def test_info_tells_what_lua_holds(client: LocalClient) -> None:
+    def memory() -> dict[str, str]:
+        text = client("INFO", "memory")
+        assert isinstance(text, bytes)
+        return dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+
+    # Given no script yet, Lua holds nothing
+    fresh = memory()
+    assert fresh["used_memory_vm_eval"] == fresh["used_memory_lua"] == "0"
+    assert fresh["number_of_cached_scripts"] == fresh["used_memory_scripts"] == "0"
+    # When scripts are loaded, then Lua's memory and that of their table are told
+    for number in range(100):
+        client("SCRIPT", "LOAD", f"return '{number:010}{'x' * 20_000}'")
+    loaded = memory()
+    assert int(loaded["used_memory_vm_eval"]) > 1_000_000
+    assert loaded["used_memory_vm_total"] == loaded["used_memory_vm_eval"]
+    assert loaded["used_memory_scripts_eval"] == loaded["used_memory_scripts"] != "0"
+    assert loaded["number_of_cached_scripts"] == "100"
+    # And SCRIPT FLUSH gives it back
+    client("SCRIPT", "FLUSH")
+    assert memory()["used_memory_vm_eval"] == "0"

@@ -127,6 +127,7 @@ def _memory(node: Node) -> Facts:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     sealing = node.keyspace.sealing
     buffers = client_bytes(node) + len(node.records.facts.data)
+    lua, scripts = node.scripts.vm_bytes(), node.scripts.table_bytes()
     dataset = max(0, rss - STARTUP_BYTES - buffers)
     return {
         "used_memory": rss,
@@ -146,9 +147,19 @@ def _memory(node: Node) -> Facts:
         "stream_sealed_blocks": sealing.sealed_count,
         "stream_opened_blocks": sealing.opened_count,
         "stream_compression": sealing.codec,
+        "used_memory_vm_eval": lua,
+        "used_memory_lua": lua,
+        "used_memory_lua_human": human(lua),
+        "used_memory_scripts_eval": scripts,
         "number_of_cached_scripts": len(node.scripts),
         "number_of_functions": 0,
         "number_of_libraries": 0,
+        "used_memory_vm_functions": 0,
+        "used_memory_vm_total": lua,
+        "used_memory_vm_total_human": human(lua),
+        "used_memory_functions": 0,
+        "used_memory_scripts": scripts,
+        "used_memory_scripts_human": human(scripts),
         "total_system_memory": total,
         "total_system_memory_human": human(total),
         "maxmemory": node.config.get("maxmemory"),

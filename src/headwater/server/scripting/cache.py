@@ -18,6 +18,9 @@ from headwater.server.scripting.interpreter import Interpreter
 
 MOST_FROM_EVAL = 500
 
+_SCRIPT_BYTES = 400
+"""A `Script`, its SHA-1, its place in a dictionary and lupa's object for its function."""
+
 _FLAGS = {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 
 
@@ -44,6 +47,14 @@ class Scripts:
         if self._interpreter is None:
             self._interpreter = Interpreter()
         return self._interpreter
+
+    def vm_bytes(self) -> int:
+        """What Lua holds; 0 before the first script."""
+        return self._interpreter.memory_bytes() if self._interpreter is not None else 0
+
+    def table_bytes(self) -> int:
+        """What the tables of scripts take besides, estimated."""
+        return len(self) * _SCRIPT_BYTES
 
     def __len__(self) -> int:
         return len(self._loaded) + len(self._evaluated)
