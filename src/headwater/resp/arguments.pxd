@@ -34,10 +34,9 @@ cdef class Arguments:
     @cython.locals(start=Py_ssize_t, count=Py_ssize_t, begin=Py_ssize_t)
     cpdef Py_ssize_t append_to(self, bytearray target) except -1
 
-    @cython.locals(
-        buffer=bytearray, count=Py_ssize_t, index=Py_ssize_t, value=object
-    )
+    @cython.locals(buffer=bytearray, count=Py_ssize_t, index=Py_ssize_t, value=object)
     cpdef encode(self, list values)
+
     cpdef bytes bytes(self, Py_ssize_t index)
     cpdef bytes token(self, Py_ssize_t index)
     cpdef bint is_word(self, Py_ssize_t index, bytes word) except -1
