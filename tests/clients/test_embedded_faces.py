@@ -12,10 +12,11 @@ from tests.clients.faces import Place, entries
 pytestmark = pytest.mark.slow
 
 
-async def test_the_client_is_redis_pys_own(place: Place) -> None:
+async def test_the_client_is_redis_pys_own_with_one_property_more(place: Place) -> None:
     face = place.face()
-    kind = redis.asyncio.Redis if place.asynchronous else redis.Redis
-    assert type(face.client) is kind
+    kind = type(face.client)
+    assert kind.__bases__ == ((redis.asyncio.Redis if place.asynchronous else redis.Redis),)
+    assert [name for name in vars(kind) if not name.startswith("_")] == ["recovery"]
     assert await face("ping") is True
 
 
