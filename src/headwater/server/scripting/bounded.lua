@@ -4,14 +4,15 @@
 --
 -- Errors are told as Lua's own functions tell them: with the line of the script that called.
 
-local slow, coarse_growth, steps, charge = ...
+local slow, parse, coarse_growth, steps, charge = ...
 
 local error, pcall, select, tonumber, tostring, type = error, pcall, select, tonumber, tostring, type
-local find, gsub, match, sub = string.find, string.gsub, string.match, string.sub
+local byte, find, gmatch, gsub, match, sub = string.byte, string.find, string.gmatch, string.gsub,
+    string.match, string.sub
 
 local QUANTIFIERS = 1000 -- of a pattern: C's stack grows with each. Lua 5.2 allows 200 in each other.
 local STEPS = 30000000 -- of C in one call, a tenth of a second; more are made in steps
-local FREE = 10000 -- of C in one call, below which they are not counted
+local FREE = 100000 -- of C in one call, below which they are not counted
 local PATTERNS = 500 -- whose growth is known at a time
 local RESULTS = 8000 -- of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it adds up to too late.
 local MOVES = 10000000 -- of table.insert, which moves what stands behind an item.
@@ -41,6 +42,7 @@ end
 -- Patterns --------------------------------------------------------------------------------------
 
 local known, known_count = {}, 0
+local quick = {} -- patterns of which C refuses nothing, and the length up to which it may do them at once
 
 -- How many steps C may need for a pattern, by the length of the subject.
 local function plan_of(pattern, anchors)
@@ -57,14 +59,27 @@ local function plan_of(pattern, anchors)
     return plan
 end
 
+-- Whether C refuses nothing of a pattern, whatever it is matched with.
+local function is_sound(pattern)
+    local items = parse(sub(pattern, 1, 1) == "^" and sub(pattern, 2) or pattern)
+    for index = 1, items.captures do
+        if not items.closed[index] then
+            return false
+        end
+    end
+    return #items == 0 or items[#items].kind ~= "problem"
+end
+
 local function known_plan(pattern, anchors)
+    anchors = anchors or byte(pattern) ~= 94 -- gmatch's ^ is a letter: its plan is another
     local plan = anchors and known[pattern]
     if not plan then
         plan = plan_of(pattern, anchors)
         if anchors and #pattern <= 200 then
             if known_count >= PATTERNS then
-                known, known_count = {}, 0
+                known, known_count, quick = {}, 0, {}
             end
+            quick[pattern] = is_sound(pattern) and plan.free or nil
             known[pattern], known_count = plan, known_count + 1
         end
     end
@@ -129,7 +144,7 @@ end
 
 local find_pattern = matching("find", find, optional_number)
 local match_pattern = matching("match", match, optional_number)
-local gmatch_pattern = matching("gmatch", string.gmatch, optional_number)
+local gmatch_pattern = matching("gmatch", gmatch, optional_number)
 local gsub_pattern = matching("gsub", gsub, takes_replacement)
 
 local function find_text(subject, text, init)
@@ -154,22 +169,49 @@ local function find_any(...)
     return find_pattern(...)
 end
 
--- The functions for scripts. None ends with a tail call but to `passed_on`, which counts on it.
+-- The functions for scripts. What is common and short goes to C without ado: there is nothing that it
+-- could refuse. Otherwise none ends with a tail call but to `passed_on`, which counts on it.
 local functions = {}
 
 function functions.find(...)
+    local subject, pattern, init, plain = ...
+    if type(subject) == "string" and (init == nil or type(init) == "number") then
+        local length = quick[pattern]
+        if plain then
+            if type(pattern) == "string" and #subject * #pattern <= FREE then
+                return find(...)
+            end
+        elseif length and #subject <= length then
+            return find(...)
+        end
+    end
     return passed_on("find", find_any(...))
 end
 
 function functions.match(...)
+    local subject, pattern, init = ...
+    local length = quick[pattern]
+    if length and init == nil and type(subject) == "string" and #subject <= length then
+        return match(subject, pattern)
+    end
     return passed_on("match", match_pattern(...))
 end
 
 function functions.gsub(...)
+    local subject, pattern = ...
+    local length = quick[pattern]
+    if length and type(subject) == "string" and #subject <= length then
+        return passed_on("gsub", pcall(gsub, ...))
+    end
     return passed_on("gsub", gsub_pattern(...))
 end
 
 function functions.gmatch(...)
+    local subject, pattern = ...
+    local length = quick[pattern]
+    if length and type(subject) == "string" and #subject <= length and byte(pattern) ~= 94 then
+        return gmatch(subject, pattern)
+    end
     local ok, following = gmatch_pattern(...)
     if not ok then
         return passed_on("gmatch", false, following)

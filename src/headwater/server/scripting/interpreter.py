@@ -101,7 +101,7 @@ class Interpreter:
         parse, set_first_bytes, growth, coarse_growth, steps = chunk("patterns")
         matcher, charge, unfinished = chunk("matcher", host)
         slow = chunk("matching", parse, set_first_bytes, growth, steps, matcher, charge, unfinished)
-        bounded = chunk("bounded", slow, coarse_growth, steps, charge)
+        bounded = chunk("bounded", slow, parse, coarse_growth, steps, charge)
         value_of, words_of = chunk("replies", host)
         calls = chunk("calls", host, self._box, value_of, _CHUNK)
         self._compile, self._run, self._run_bounded = chunk(
