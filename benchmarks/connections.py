@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -95,15 +95,16 @@ def pinned(server: Server) -> Server:
 
 
 def asking(port: int, ends: Connection) -> None:
-    """A process that asks PING all the time and tells at the end how long each answer took."""
-    control, latencies = Control(port), list[tuple[float, float]]()
-    ends.send("asking")
-    while not ends.poll():
-        begun = time.monotonic()
-        control.ask("PING")
-        latencies.append((begun, time.monotonic() - begun))
-        time.sleep(0.0005)
-    control.go()
+    """A process that asks PING all the time, at least once, and tells at the end how many seconds each
+    answer took."""
+    latencies: list[float] = []
+    with closing(Control(port)) as control:
+        ends.send("asking")
+        while not latencies or not ends.poll():
+            begun = time.monotonic()
+            control.ask("PING")
+            latencies.append(time.monotonic() - begun)
+            time.sleep(0.0005)
     ends.send(latencies)
 
 
@@ -119,7 +120,7 @@ def another_client(port: int, waits: list[float]) -> Iterator[None]:
         yield
     finally:
         here.send("end")
-        waits += [took * 1000 for _, took in here.recv()]
+        waits += [took * 1000 for took in here.recv()]
         child.join()
         child.close()
         here.close()
@@ -183,11 +184,13 @@ class Scene:
 
 def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
     """All figures of one store."""
-    with running(name, connections) as server:
-        control = Control(server.port)
+    with (
+        running(name, connections) as server,
+        closing(Control(server.port)) as control,
+        closing(Crowd(server.port)) as crowd,
+    ):
         control.ask("PING")
         empty = server.rss_mb()
-        crowd = Crowd(server.port)
         begun = time.monotonic()
         crowd.come(connections)
         connected = time.monotonic() - begun
@@ -199,8 +202,6 @@ def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
         with another_client(server.port, waits):
             time.sleep(1.0)
         scenes = scenes_of(Scene(server, crowd, control), connections, rounds)
-        crowd.go()
-        control.go()
     return {
         "store": name,
         "connections": connections,

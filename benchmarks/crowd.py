@@ -59,7 +59,7 @@ class Crowd:
                     parts[descriptor] = answer
         return found, times
 
-    def go(self) -> None:
+    def close(self) -> None:
         """Hang up at once: a reset leaves no port waiting."""
         for one in self.sockets.values():
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
@@ -86,7 +86,7 @@ class Control:
         assert found is not None, f"INFO {section} has no {name}"
         return int(found[1])
 
-    def go(self) -> None:
+    def close(self) -> None:
         """Hang up."""
         self.file.close()
         self.socket.close()
