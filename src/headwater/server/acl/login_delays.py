@@ -9,8 +9,8 @@ Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one
         the others), or all clients of unix sockets. An embedded client is not delayed.
 Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES` are
         known; the one that failed longest ago goes first.
-Rule 5. Refused logins are logged with address and user, never with a password; at most
-        `LINES_A_MINUTE` lines, and then how many were left out.
+Rule 5. Refused logins are logged with address and user, never with a password, as often as
+        `headwater.log_limit` lets them.
 
 Time is the node's monotonic clock; nothing sleeps.
 """
@@ -18,23 +18,20 @@ Time is the node's monotonic clock; nothing sleeps.
 from __future__ import annotations
 
 import ipaddress
-import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
 from headwater.limits import MAX_LOGIN_ADDRESSES
+from headwater.server.client_log import client_log_of
 
 if TYPE_CHECKING:
     from headwater.resp.arguments import Arguments
     from headwater.server.session import Session
 
-log = logging.getLogger("headwater.server")
-
 FIRST_DELAY_MS = 100
 MOST_DELAY_MS = 2_000
 FORGET_SECONDS = 300.0
-LINES_A_MINUTE = 10
 _SHOWN_BYTES = 64
 """How much of a user's name is logged."""
 _IPV6_NETWORK_BITS = 64
@@ -57,8 +54,6 @@ class LoginDelays:
         """Sessions whose reply waits, and whether the command itself failed."""
         self._owed_ms = 0
         """The longest delay of the logins that the EXEC under way was refused."""
-        self._minute = -1.0
-        self._lines = self._left_out = 0
 
     def __contains__(self, session: object) -> bool:
         return session in self._held
@@ -82,7 +77,9 @@ class LoginDelays:
             return None
         now = session.node.clock.monotonic()
         delay_ms = self.failed(address_of(session), now)
-        self._log(session, user, now)
+        client_log_of(session.node).warning(
+            "login refused: user %s from %s", shown_name(user), session.address or session.kind
+        )
         if not session.call.may_block:
             self._owed_ms = max(self._owed_ms, delay_ms)
             return None
@@ -119,19 +116,6 @@ class LoginDelays:
             if now - last < FORGET_SECONDS:
                 return
             del self._failures[address]
-
-    def _log(self, session: Session, user: bytes, now: float) -> None:
-        if not 0 <= now - self._minute < 60:
-            if self._left_out:
-                log.warning("%d more refused logins were not logged", self._left_out)
-            self._minute, self._lines, self._left_out = now, 0, 0
-        if self._lines == LINES_A_MINUTE:
-            self._left_out += 1
-            return
-        self._lines += 1
-        log.warning(
-            "login refused: user %s from %s", shown_name(user), session.address or session.kind
-        )
 
 
 def address_of(session: Session) -> str:
