@@ -75,12 +75,7 @@ SUITES = {
         *("tests/conformance/test_stream_histories.py", "-k", "not thousand_commands"),
     ],
     "payloads of DUMP, sound and spoilt, and jobs off the loop": [
-        *(
-            "tests/unit/rdb",
-            "tests/unit/test_offloading.py",
-            "tests/unit/test_offloading_meanwhile.py",
-        ),
-        *("-m", "not slice"),
+        *("tests/unit/rdb", "tests/unit/offloading", "-m", "not slice"),
     ],
     "cases and transcripts": [
         *("tests/conformance/test_cases.py", "tests/conformance/test_transcripts.py"),

@@ -35,7 +35,7 @@ from headwater.commands import (
 from headwater.commands.call import Call, Missing, Wait, shown
 from headwater.commands.jobs import Job
 from headwater.commands.table import COMMANDS, CommandRow
-from headwater.commands.values import counters, hashes, lists, sets, strings
+from headwater.commands.values import hashes, lists, sets, strings
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
@@ -130,10 +130,10 @@ FUNCTIONS: dict[bytes, Command] = {
     b"MGET": strings.mget,
     b"APPEND": strings.append,
     b"STRLEN": strings.strlen,
-    b"INCR": counters.incr,
-    b"INCRBY": counters.incrby,
-    b"DECR": counters.decr,
-    b"DECRBY": counters.decrby,
+    b"INCR": strings.incr,
+    b"INCRBY": strings.incrby,
+    b"DECR": strings.decr,
+    b"DECRBY": strings.decrby,
     b"LPUSH": lists.lpush,
     b"RPUSH": lists.rpush,
     b"LRANGE": lists.lrange,

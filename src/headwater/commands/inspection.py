@@ -8,7 +8,7 @@ from __future__ import annotations
 from headwater.commands.call import NO_SUCH_KEY, Call
 from headwater.commands.groups import no_group
 from headwater.commands.help import write_lines, wrong_arguments
-from headwater.commands.pending_rows import (
+from headwater.commands.pending import (
     positions_by_owner,
     write_consumer_rows,
     write_group_rows,

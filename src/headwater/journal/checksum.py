@@ -23,6 +23,13 @@ def extend(crc: int, source: bytearray, start: int, end: int) -> int:
     return found
 
 
+def extend_view(crc: int, source: memoryview, start: int, end: int) -> int:
+    """The same for the bytes of a file that was read."""
+    assert 0 <= start <= end <= len(source)
+    found: int = google_crc32c.extend(crc, bytes(source[start:end]))
+    return found
+
+
 def place_mask(key: int, offset: int) -> int:
     """The 32 bits that go into the checksum of a group at ``offset`` of the file with this key.
 

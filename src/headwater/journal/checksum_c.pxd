@@ -1,5 +1,6 @@
 # The functions of checksum.py in C: the processor's own instruction where there is one.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 from headwater.memory_c cimport beyond, u32, u64
 
 
@@ -74,6 +75,15 @@ cdef inline u32 extend(u32 crc, bytearray source, Py_ssize_t start, Py_ssize_t e
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
         beyond(b"beyond the buffer")
     return _crc(crc, PyByteArray_AS_STRING(source) + start, end - start)
+
+
+cdef inline u32 extend_view(u32 crc, source, Py_ssize_t start, Py_ssize_t end) except? 0:
+    if not PyMemoryView_Check(source):
+        raise TypeError("not a memoryview")
+    view = PyMemoryView_GET_BUFFER(source)
+    if not 0 <= start <= end <= view.len:
+        beyond(b"beyond the view")
+    return _crc(crc, <const char *>view.buf + start, end - start)
 
 
 cdef inline int bind_groups(

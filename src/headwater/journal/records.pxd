@@ -1,5 +1,5 @@
 cimport cython
-from headwater.journal.checksum_c cimport extend, place_mask
+from headwater.journal.checksum_c cimport extend, extend_view, place_mask
 from headwater.memory_c cimport append_bytes, resize, set_u32, set_u64, u32, u64
 
 cdef long long MAX_RECORD_GROUP_BYTES

@@ -40,8 +40,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-import google_crc32c
-
 from headwater.limits import MAX_RECORD_GROUP_BYTES
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
-    from headwater.journal.checksum import extend, place_mask
+    from headwater.journal.checksum import extend, extend_view, place_mask
     from headwater.memory import append_bytes, resize, set_u32, set_u64
 
 FORMAT_VERSION = 2
@@ -216,7 +214,7 @@ def _whole(
     end = offset + GROUP_HEADER_BYTES + length
     if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data) or group_turn < turn:
         return 0
-    if google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) != checksum ^ mask:
+    if extend_view(seed ^ length, data, offset + 8, end) != checksum ^ mask:
         return 0
     return end
 
@@ -238,7 +236,7 @@ def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | 
         return f"a record of length {length}, more than the limit of {MAX_RECORD_GROUP_BYTES}"
     if end > size:
         return f"a record of length {length}, which runs past the end of the file at {size}"
-    found = google_crc32c.extend(seed ^ length, bytes(data[offset + 8 : end])) ^ _mask(key, offset)
+    found = extend_view(seed ^ length, data, offset + 8, end) ^ _mask(key, offset)
     if found != checksum:
         return f"a record with checksum {checksum:08x} whose bytes have {found:08x} at this place"
     return f"a record of turn {group_turn} after one of turn {turn}"
@@ -312,7 +310,7 @@ def holds_group(
         allowed -= length
         if allowed < 0:
             return False
-        found = google_crc32c.extend(seed ^ length, bytes(data[start + 8 : end]))
+        found = extend_view(seed ^ length, data, start + 8, end)
         if found == checksum ^ _mask(key, start):
             return True
     return False

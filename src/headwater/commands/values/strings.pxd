@@ -16,3 +16,10 @@ cdef _put(Call call, bytes key, bytes value, current, at_ms, kept_ms)
 cpdef get(Call call)
 
 cpdef change_string(Call call, bytes key, bytes value, bytes event)
+
+cpdef incr(Call call)
+
+cpdef decr(Call call)
+
+@cython.locals(key=bytes, current=bytes)
+cdef _add(Call call, difference)

@@ -1,4 +1,4 @@
-"""Strings: SET and its short forms, GET and its variants, MSET, MGET, APPEND, STRLEN.
+"""Strings: SET and its short forms, GET and its variants, MSET, MGET, APPEND, STRLEN; INCR and DECR.
 
 Source: Redis's command pages and t_string.c.
 """
@@ -15,11 +15,12 @@ from headwater.engine.database import Value
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 from headwater.limits import MAX_BULK_BYTES
-from headwater.resp.arguments import Arguments
+from headwater.resp.arguments import INTEGER_ERROR, Arguments, parse_integer
 
 _UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
 """Milliseconds of a unit, and whether the time is absolute."""
 
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 
 
@@ -255,3 +256,42 @@ def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
 def strlen(call: Call) -> None:
     """STRLEN key → the length of the string, 0 without one."""
     call.reply.integer(len(reading(call, call.arguments.bytes(1), bytes) or b""))
+
+
+# --- numbers -----------------------------------------------------------------------------------
+
+
+def incr(call: Call) -> None:
+    """INCR key → the number, one more than before; without a key it was 0."""
+    _add(call, 1)
+
+
+def decr(call: Call) -> None:
+    """DECR key → the number, one less than before."""
+    _add(call, -1)
+
+
+def incrby(call: Call) -> None:
+    """INCRBY key increment → the sum."""
+    _add(call, call.arguments.integer(2))
+
+
+def decrby(call: Call) -> None:
+    """DECRBY key decrement → the difference."""
+    decrement = call.arguments.integer(2)
+    if decrement == _LEAST:
+        raise CommandError("ERR decrement would overflow")
+    _add(call, -decrement)
+
+
+def _add(call: Call, difference: int) -> None:
+    key = call.key(1)
+    current = writing(call, key, bytes)
+    number = 0 if current is None else parse_integer(current)
+    if number is None:
+        raise CommandError(INTEGER_ERROR)
+    number += difference
+    if not _LEAST <= number <= _MOST:
+        raise CommandError("ERR increment or decrement would overflow")
+    change_string(call, key, b"%d" % number, b"incrby")
+    call.reply.integer(number)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from headwater.commands import dumping, restoring
@@ -11,24 +9,17 @@ from headwater.engine.check import broken_invariants
 from headwater.server.reloading import reload_from_journal
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil
-from tests.unit.jobs import BUSY, ENTRIES, OK, dumped, fill, held, join, reach_build, settled
-
-
-@pytest.fixture
-def store() -> Iterator[LocalStore]:
-    made = LocalStore()
-    yield made
-    made.node.blocked.offloading.stop()
-
-
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client(kind="tcp")
-
-
-@pytest.fixture
-def other(store: LocalStore) -> LocalClient:
-    return store.client(kind="tcp")
+from tests.unit.offloading.jobs import (
+    BUSY,
+    ENTRIES,
+    OK,
+    dumped,
+    fill,
+    held,
+    join,
+    reach_build,
+    settled,
+)
 
 
 @pytest.mark.parametrize(

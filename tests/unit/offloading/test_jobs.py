@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,25 +14,17 @@ from headwater.errors import ForkedStore, NodePoisoned
 from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
-from tests.unit.jobs import ENTRIES, OK, dumped, fill, held, join, reach_build, settled, shown
-
-
-@pytest.fixture
-def store() -> Iterator[LocalStore]:
-    made = LocalStore()
-    yield made
-    made.node.blocked.offloading.stop()
-
-
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client(kind="tcp")
-
-
-@pytest.fixture
-def other(store: LocalStore) -> LocalClient:
-    return store.client(kind="tcp")
-
+from tests.unit.offloading.jobs import (
+    ENTRIES,
+    OK,
+    dumped,
+    fill,
+    held,
+    join,
+    reach_build,
+    settled,
+    shown,
+)
 
 # --- the same as on the spot ------------------------------------------------------------------------
 
