@@ -216,7 +216,7 @@ def xadd_of(mib: int, fsync: str | None) -> Subject:
 
 def subjects(*, short: bool) -> Iterator[Callable[[], Subject]]:
     """What is measured; ``short`` is what `make slice` can wait for."""
-    for name in ("XADD", "SET", "mixed"):
+    for name in ("XADD", "SET", "INCR", "mixed"):
         yield lambda name=name: exec_of(name, 40_000 if short else 100_000)  # type: ignore[misc]
     yield lambda: xinfo_full_of(200_000 if short else 1_000_000)
     for fsync in (None, "everysec"):

@@ -119,6 +119,19 @@ def read_integer(source: bytearray, start: int, end: int, words: array[int]) -> 
     return True
 
 
+def short_integer(text: bytes) -> int | None:
+    """The number that `read_integer` would read, None for anything else, which may be a number."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 18 or (digits[0] == 0x30 and len(text) > 1):
+        return None
+    return int(text)
+
+
+def decimal_text(value: int) -> bytes:
+    """A number of 64 bits as text."""
+    return b"%d" % value
+
+
 # --- RESP ---------------------------------------------------------------------------------------
 
 

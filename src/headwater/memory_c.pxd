@@ -249,26 +249,34 @@ cdef inline bint read_id(
     return second > 0 and first + 1 + second == length
 
 
-cdef inline bint read_integer(
-    bytearray source, Py_ssize_t start, Py_ssize_t end, array.array words
-) except -1:
-    cdef const char *text
-    cdef Py_ssize_t length = end - start
-    cdef bint negative
-    cdef u64 *found
-    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
-        beyond(b"beyond the buffer")
-    if len(words) < 2:
-        beyond(b"beyond the words")
-    text = PyByteArray_AS_STRING(source) + start
-    found = <u64 *>words.data.as_voidptr
-    negative = length > 0 and text[0] == 45
+cdef inline bint _integer(const char *text, Py_ssize_t length, u64 *found) noexcept:
+    # Magnitude and sign of a decimal, as `read_integer` says.
+    cdef bint negative = length > 0 and text[0] == 45
     if length == negative or (text[negative] == 48 and length > 1):
         return False
     if _decimal(text + negative, length - negative, found) != length - negative:
         return False
     found[1] = negative
     return True
+
+
+cdef inline bint read_integer(
+    bytearray source, Py_ssize_t start, Py_ssize_t end, array.array words
+) except -1:
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        beyond(b"beyond the buffer")
+    if len(words) < 2:
+        beyond(b"beyond the words")
+    return _integer(
+        PyByteArray_AS_STRING(source) + start, end - start, <u64 *>words.data.as_voidptr
+    )
+
+
+cdef inline short_integer(bytes text):
+    cdef u64 found[2]
+    if not _integer(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), found):
+        return None
+    return -<long long>found[0] if found[1] else <long long>found[0]
 
 
 cdef extern from *:
@@ -327,6 +335,16 @@ cdef inline char *_id_before(char *end, u64 ms, u64 seq) noexcept:
     begin -= _digits(begin, length) + 1
     begin[0] = 36
     return begin
+
+
+cdef inline bytes decimal_text(long long value):
+    cdef char text[24]
+    cdef bint negative = value < 0
+    cdef Py_ssize_t count = _digits(text + 24, -<u64>value if negative else <u64>value)
+    if negative:
+        count += 1
+        text[24 - count] = 45
+    return PyBytes_FromStringAndSize(text + 24 - count, count)
 
 
 cdef inline int append_id(bytearray target, u64 ms, u64 seq) except -1:

@@ -146,21 +146,24 @@ def test_further_requests_wait_and_replies_keep_their_order(store: LocalStore) -
 
 
 def test_a_transaction_with_a_refused_login_waits_as_a_whole(store: LocalStore) -> None:
-    # Given a user who may run commands, and guesses within MULTI
-    client = store.client(kind="tcp")
+    # Given a user who may run commands, and guesses within MULTI, the last of them right
+    client, admin = store.client(kind="tcp"), store.client()
+    admin("ACL", "SETUSER", "alice", "on", ">secret", "+@all", "~*")
     client("AUTH", "secret")
     client("MULTI")
-    for word in ("a", "b", "c"):
-        client("AUTH", word)
+    client("AUTH", "alice", "a")
+    client("AUTH", "alice", "secret")
+    client("HELLO", "3", "AUTH", "alice", "secret")
     client("SET", "k", "v")
     client.send("EXEC")
-    # Then it was done, and its reply waits for as long as the last of them would
+    # Then it was done, its reply waits, and one guess was judged: others would have cost no time
     assert client.reply() is None
     assert store.client()("GET", "k") == b"v"
-    store.advance(0.399)
+    store.advance(0.099)
     assert client.reply() is None
     store.advance(0.001)
     assert client.reply() == [WRONG, WRONG, WRONG, OK]
+    assert client("ACL", "WHOAMI") == b"default"
     # And the next one does not
     client("MULTI")
     client("PING")

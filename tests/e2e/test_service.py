@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +77,65 @@ def test_a_signal_opens_the_log_file_again_and_nothing_else_happens(
     assert messages(old.read_text())[0].startswith(
         f"INFO started as process {server.pid}: headwater "
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM])
+def test_a_signal_does_not_end_a_server_that_starts(tmp_path: Path, number: signal.Signals) -> None:
+    # Given a server whose first import is slow
+    begun = tmp_path / "begun"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'headwater.server.config':\n"
+        f"            open({str(begun)!r}, 'w').close()\n"
+        "            time.sleep(0.3)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "headwater", "serve", "--port", "0", "--dir", str(tmp_path)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        # When it gets the signal meanwhile
+        eventually(begun.exists)
+        os.kill(process.pid, number)
+        # Then it becomes ready
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("headwater ")
+        process.terminate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("output", ["full", "closed"])
+def test_a_ready_line_that_nobody_can_read_ends_no_server(tmp_path: Path, output: str) -> None:
+    # Given a standard output that takes nothing
+    log, socket = tmp_path / "headwater.log", tmp_path / "socket"
+    if output == "full":
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, descriptor = os.pipe()
+        os.close(reader)
+    # When a server starts, in a directory whose name is no text
+    directory = tmp_path / os.fsdecode(b"\xff")
+    directory.mkdir()
+    words = ["--port", "0", "--unixsocket", str(socket), "--logfile", str(log)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "headwater", "serve", "--dir", str(directory), *words],
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        stdout=descriptor,
+    ) as process:
+        os.close(descriptor)
+        eventually(lambda: log.exists() and "cannot be written" in log.read_text())
+        # Then it serves, says so in its log, and ends as others do
+        with redis.Redis(unix_socket_path=str(socket)) as client:
+            assert client.ping()
+        process.terminate()
+    assert process.returncode == 0
+    assert messages(log.read_text())[-1] == "INFO stopped with exit status 0"
 
 
 def test_a_log_that_cannot_be_opened_again_goes_on_in_the_old_file(tmp_path: Path) -> None:

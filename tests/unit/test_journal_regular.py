@@ -49,6 +49,14 @@ def refusal(data: Path) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("name", [*DATA_FILES, "journal-000009.new"])
+def test_a_directory_in_the_place_of_a_data_file_is_refused_by_name(data: Path, name: str) -> None:
+    open_journal(data)
+    (data / name).unlink(missing_ok=True)
+    (data / name).mkdir()
+    assert refusal(data).startswith(f"{data / name} is a directory; ")
+
+
 # --- links ------------------------------------------------------------------------------------------
 
 

@@ -111,6 +111,20 @@ def test_bytecode_is_not_taken(client: LocalClient) -> None:
 
 # --- what they cannot use up ----------------------------------------------------------------------
 
+RESUMED = ("coroutine.wrap(inner)", "coroutine.resume, coroutine.create(inner)")
+NESTED = """
+local function level(number)
+    while true do
+        local function inner()
+            if number == 0 then while true do end end
+            level(number - 1)
+        end
+        pcall(%s)
+    end
+end
+level(%d)
+"""
+
 
 @pytest.mark.parametrize(
     "script",
@@ -118,6 +132,10 @@ def test_bytecode_is_not_taken(client: LocalClient) -> None:
         "while true do end",
         "while true do pcall(function() while true do end end) end",
         "coroutine.wrap(function() while true do end end)()",
+        "local s = ('x'):rep(8e6) while true do pcall(string.upper, s) end",
+        "local t = {} for i = 1, 1e5 do t[i] = '' end while true do pcall(table.concat, t) end",
+        "local s, t = ('x'):rep(1e6), {} for i = 1, 1e5 do t[i] = s end table.sort(t)",
+        *(NESTED % (resumed, depth) for resumed in RESUMED for depth in (1, 2, 4, 8)),
         "local f f = function() return f() end f()",
         "while true do redis.call('incr', 'n') end",
     ],
@@ -202,6 +220,9 @@ def test_bounded_functions_do_what_they_do_in_lua(client: LocalClient) -> None:
         *(2, b"a", b"aabb", [b"a", b"b"], [0, 1, 2, 3], [1, 2], []),
     ]
     for script, said in (
+        ("return ('x'):rep()", "bad argument #2 to 'rep' (number expected, got no value)"),
+        ("return table.concat()", "bad argument #1 to 'concat' (table expected, got no value)"),
+        ("return table.sort()", "bad argument #1 to 'sort' (table expected, got no value)"),
         ("return ('x'):match()", "bad argument #2 to 'match' (string expected, got no value)"),
         ("return ('x'):match('(')", "unfinished capture"),
         ("table.insert(1, 2)", "bad argument #1 to 'insert' (table expected, got number)"),

@@ -9,12 +9,18 @@ standard output says when and where clients are answered; SIGTERM and SIGINT end
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwater.cli.main import SETTINGS
+
+log = logging.getLogger("headwater.server")
 
 app = typer.Typer(**SETTINGS)
 
@@ -58,6 +64,10 @@ def serve(
     Every setting of redis.conf that Headwater has can be given as --name value; flags are stronger
     than the environment (HEADWATER_PORT), and that is stronger than the file.
     """
+    # Their handlers come with the server (signals.py); until then they would end this process.
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
+
     from headwater.server.config import flag_pairs, load
     from headwater.server.log import configure_logging
     from headwater.server.running import run
@@ -73,4 +83,15 @@ def serve(
     flags = [(name, value) for name, value in named.items() if value is not None]
     settings = load(flags=[*flags, *flag_pairs(context.args)], file=config)
     configure_logging(settings)
-    raise typer.Exit(run(settings, on_ready=lambda line: print(line, flush=True)))
+    raise typer.Exit(run(settings, on_ready=announce))
+
+
+def announce(line: str) -> None:
+    """Print the ready line. That nobody can read it ends no store: the log has it as well."""
+    try:
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        print(line, flush=True)
+    except OSError as error:
+        log.warning("the ready line cannot be written to standard output: %s", error.strerror)
+        # What is still in its buffer would be an error again when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())

@@ -24,7 +24,12 @@ from weakref import WeakSet
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
-from headwater.journal.regular import check_directory, create_regular, open_regular
+from headwater.journal.regular import (
+    check_directory,
+    create_regular,
+    open_regular,
+    remove_regular,
+)
 from headwater.log_limit import LimitedLog
 
 LOCK_NAME = "headwater.lock"
@@ -262,7 +267,7 @@ class DiskFiles:
     def remove(self, name: str) -> None:
         self._refuse_after_fork()
         self.close(name)
-        (self.directory / name).unlink()
+        remove_regular(self.path(name))
 
     def close(self, name: str) -> None:
         descriptor = self._open.pop(name, None)

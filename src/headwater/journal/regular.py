@@ -54,8 +54,16 @@ def open_regular(path: str, flags: int) -> int:
 
 def create_regular(path: str) -> int:
     """A descriptor of a new file, in place of whatever has that name. Raises `OSError`."""
-    Path(path).unlink(missing_ok=True)
+    remove_regular(path, missing_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _ALWAYS, 0o600)
+
+
+def remove_regular(path: str, *, missing_ok: bool = False) -> None:
+    """Remove what has that name. Raises `StoreUnusable` for a directory, `OSError` as the system does."""
+    try:
+        Path(path).unlink(missing_ok=missing_ok)
+    except IsADirectoryError:
+        _refuse(path, stat.S_IFDIR, links=1)
 
 
 def check_directory(directory: Path) -> None:

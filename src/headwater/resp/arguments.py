@@ -35,6 +35,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
         read_id,
         read_integer,
         set_word,
+        short_integer,
         spells,
         word_at,
     )
@@ -233,6 +234,9 @@ def parse_integer(text: bytes) -> int | None:
     >>> parse_integer(b"-17"), parse_integer(b"+17"), parse_integer(b"017")
     (-17, None, None)
     """
+    short = short_integer(text)
+    if short is not None:
+        return short
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 19:
         return None

@@ -11,9 +11,10 @@ Rule 2. A job ends in a turn of the node as a woken command does (blocking.py): 
         are asked again, its record group is its own. While CLIENT PAUSE holds its command it waits.
 Rule 3. A client that has gone takes its job along: the steps end, and nothing is done with what they
         have made. So does the end of the node.
-Rule 4. Jobs are done one after the other, first come first: what they make is large, and is in memory
-        once. After each two milliseconds the thread sleeps for a moment: whoever waits for Python's lock gets
-        it at once.
+Rule 4. Jobs are done one after the other, first come first; the second job of a command goes before the
+        first of another's. So what is being made of two commands is in memory at most, beside what the
+        commands in line hold themselves: a request, a snapshot. After each two milliseconds the thread
+        sleeps for a moment: whoever waits for Python's lock gets it at once.
 Rule 5. What a job raises is its client's error. What is not meant for clients is logged, and the client
         is told so.
 """
@@ -103,6 +104,8 @@ class Offloading:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._line: _Line = SimpleQueue()
+        self._following: deque[Work] = deque()
+        """Second jobs, which go before the line; with each, an event in the line wakes the thread."""
         self._done: deque[Work] = deque()
         self._under_way: dict[Session, Work] = {}
         self._thread: threading.Thread | None = None
@@ -120,7 +123,14 @@ class Offloading:
         assert session.last is not None
         waits = Wait([], 0, job.arguments)
         session.blocked = Waiter(session, session.call.db, waits, inf)
-        self._put(Work(session, session.last, job))
+        work = self._under_way[session] = Work(session, session.last, job)
+        self._line.put(work)
+        if self._thread is None:
+            arguments = (self._line, self._following, self._done, ref(self))
+            self._thread = threading.Thread(
+                target=_do_all, args=arguments, name="headwater-jobs", daemon=True
+            )
+            self._thread.start()
 
     def cancel(self, session: Session) -> None:
         """The client has gone."""
@@ -148,7 +158,9 @@ class Offloading:
             if following is not None:
                 again = Work(session, work.known, following)
                 again.silent = work.silent
-                self._put(again)
+                self._under_way[session] = again
+                self._following.append(again)
+                self._line.put(threading.Event())
                 continue
             session.blocked = None
             served.append(session)
@@ -172,16 +184,6 @@ class Offloading:
 
     def __del__(self) -> None:
         self._line.put(None)
-
-    def _put(self, work: Work) -> None:
-        self._under_way[work.session] = work
-        self._line.put(work)
-        if self._thread is None:
-            arguments = (self._line, self._done, ref(self))
-            self._thread = threading.Thread(
-                target=_do_all, args=arguments, name="headwater-jobs", daemon=True
-            )
-            self._thread.start()
 
     def _finish(self, work: Work) -> Job | None:
         """What the command does with what its job has made: another job, or its reply and facts."""
@@ -238,18 +240,25 @@ def _told(work: Work) -> CommandError:
     return CommandError(FAULT)
 
 
-def _do_all(line: _Line, done: deque[Work], offloading: ref[Offloading]) -> None:
+def _do_all(
+    line: _Line, following: deque[Work], done: deque[Work], offloading: ref[Offloading]
+) -> None:
     """The thread. It holds on to no node: one that is let go of ends it."""
-    while (work := line.get()) is not None:
-        if isinstance(work, threading.Event):
-            work.set()
-            continue
-        work.do()
-        done.append(work)
-        del work
-        owner = offloading()
-        if owner is None:
+    while (item := line.get()) is not None:
+        while following:
+            _do(following.popleft(), done, offloading)
+        if isinstance(item, Work):
+            _do(item, done, offloading)
+        else:
+            item.set()
+        del item
+        if offloading() is None:
             return
-        if owner.wake is not None:
-            owner.wake()
-        del owner
+
+
+def _do(work: Work, done: deque[Work], offloading: ref[Offloading]) -> None:
+    work.do()
+    done.append(work)
+    owner = offloading()
+    if owner is not None and owner.wake is not None:
+        owner.wake()

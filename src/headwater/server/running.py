@@ -199,12 +199,14 @@ async def _serve(
     traffic_of(server.node).supervised = supervisor.name
     ready = server.ready_line()
     log.info("started as process %d: %s", os.getpid(), ready)
-    on_ready(ready)
-    supervisor.ready(ready)
-    supervisor.watch(loop)
-    await server.stopped()
-    supervisor.stopping("stopping")
-    status = server.stop()
+    try:
+        on_ready(ready)
+        supervisor.ready(ready)
+        supervisor.watch(loop)
+        await server.stopped()
+        supervisor.stopping("stopping")
+    finally:
+        status = server.stop()
     log.info("stopped with exit status %d", status)
     signals.finish(loop)
     supervisor.close()

@@ -59,9 +59,11 @@ class Signals:
 
     def finish(self, loop: asyncio.AbstractEventLoop) -> None:
         """The server has ended: what does not end a process must not do so in its last moments."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, REOPENING)
         for number in REOPENING:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, REOPENING)
 
     def _on_reopen(self, number: int, _frame: FrameType | None) -> None:
         self._reopen(signal.Signals(number).name)

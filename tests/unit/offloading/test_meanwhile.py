@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import Any
+
 import pytest
 
 from headwater.commands import dumping, restoring
 from headwater.engine.check import broken_invariants
 from headwater.server.reloading import reload_from_journal
+from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil
 from tests.unit.offloading.jobs import (
@@ -247,3 +252,42 @@ def test_streams_restored_at_the_same_time_have_numbers_of_their_own(
     assert broken_invariants(store.node.keyspace) == []
     store.crash()
     assert broken_invariants(store.node.keyspace) == []
+
+
+def test_a_value_is_built_before_further_payloads_are_read(
+    store: LocalStore,
+    client: LocalClient,
+    other: LocalClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given three RESTOREs in line, the first of which is to be built
+    fill(client)
+    payload = dumped(store)
+    third = store.client(kind="tcp")
+    done: list[str] = []
+    go_on = threading.Event()
+    read, build = restoring._read, restoring._build
+
+    def reading(*values: Any) -> Steps[Any]:
+        done.append("read")
+        if len(done) == 2:
+            go_on.wait()
+        return (yield from read(*values))
+
+    def building(*values: Any) -> Steps[Any]:
+        done.append("build")
+        return (yield from build(*values))
+
+    monkeypatch.setattr(restoring, "_read", reading)
+    monkeypatch.setattr(restoring, "_build", building)
+    for number, one in enumerate((client, other, third)):
+        one.send("RESTORE", f"t{number}", 0, payload)
+    while done != ["read", "read"]:
+        time.sleep(0.001)
+    store.node.tick()
+
+    # When the thread goes on, then it builds that value before it reads the third payload
+    go_on.set()
+    assert [settled(store, one) for one in (client, other, third)] == [OK, OK, OK]
+    assert done[:3] == ["read", "read", "build"]
+    assert sorted(done) == ["build"] * 3 + ["read"] * 3

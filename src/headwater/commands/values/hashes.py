@@ -24,7 +24,7 @@ def hset(call: Call) -> None:
     key, values = arguments.bytes(1), arguments.values(2)
     current = writing(call, key, dict) or {}
     pairs = list(zip(values[0::2], values[1::2], strict=True))
-    new = len({field for field, _ in pairs} - current.keys())
+    new = sum(field not in current for field in {field for field, _ in pairs})
     _set_fields(call, key, pairs)
     call.reply.integer(new)
 

@@ -1,8 +1,11 @@
 cimport cython
 from headwater.commands.call cimport Call
 from headwater.commands.values.typed cimport changed, prepare_text, reading, writing
-from headwater.resp.arguments cimport Arguments
+from headwater.memory_c cimport decimal_text
+from headwater.resp.arguments cimport Arguments, parse_integer
 from headwater.resp.replies cimport ReplyWriter
+
+cdef long long _LEAST, _MOST
 
 
 @cython.locals(arguments=Arguments, reply=ReplyWriter)
@@ -21,5 +24,5 @@ cpdef incr(Call call)
 
 cpdef decr(Call call)
 
-@cython.locals(key=bytes, current=bytes)
-cdef _add(Call call, difference)
+@cython.locals(key=bytes, current=bytes, number="long long")
+cdef _add(Call call, long long difference)

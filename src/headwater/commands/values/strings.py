@@ -5,6 +5,8 @@ Source: Redis's command pages and t_string.c.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.events import GENERIC, STRING
 from headwater.commands.expiry import let_expire, let_live, moment
@@ -16,6 +18,17 @@ from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 from headwater.limits import MAX_BULK_BYTES
 from headwater.resp.arguments import INTEGER_ERROR, Arguments, parse_integer
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has it in C
+    from headwater.memory import decimal_text
 
 _UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
 """Milliseconds of a unit, and whether the time is absolute."""
@@ -287,11 +300,12 @@ def decrby(call: Call) -> None:
 def _add(call: Call, difference: int) -> None:
     key = call.key(1)
     current = writing(call, key, bytes)
-    number = 0 if current is None else parse_integer(current)
-    if number is None:
+    found = 0 if current is None else parse_integer(current)
+    if found is None:
         raise CommandError(INTEGER_ERROR)
-    number += difference
-    if not _LEAST <= number <= _MOST:
+    number = found
+    if number > _MOST - difference if difference > 0 else number < _LEAST - difference:
         raise CommandError("ERR increment or decrement would overflow")
-    change_string(call, key, b"%d" % number, b"incrby")
+    number += difference
+    change_string(call, key, decimal_text(number), b"incrby")
     call.reply.integer(number)

@@ -4,7 +4,8 @@ Rule 1. The reply to a refused AUTH or HELLO AUTH waits 100 ms after the first f
         and twice as long after each further one, 2 s at most. A login that succeeds does not wait, and
         does not shorten the delay of the next failure: whoever has one password could guess others.
 Rule 2. Meanwhile the client's further requests wait. It does not count as blocked, and CLIENT UNBLOCK
-        does not touch it. An EXEC in which a login was refused waits as a whole.
+        does not touch it. An EXEC in which a login was refused waits as a whole, and no further login
+        in it is judged: it would be a guess that costs no time.
 Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one machine usually has all
         the others), or all clients of unix sockets. An embedded client is not delayed.
 Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES` are
@@ -53,7 +54,7 @@ class LoginDelays:
         self._held: dict[Session, bool] = {}
         """Sessions whose reply waits, and whether the command itself failed."""
         self._owed_ms = 0
-        """The longest delay of the logins that the EXEC under way was refused."""
+        """The delay of the login that the EXEC under way was refused."""
 
     def __contains__(self, session: object) -> bool:
         return session in self._held
@@ -81,9 +82,14 @@ class LoginDelays:
             "login refused: user %s from %s", shown_name(user), session.address or session.kind
         )
         if not session.call.may_block:
-            self._owed_ms = max(self._owed_ms, delay_ms)
+            self._owed_ms = delay_ms
             return None
         return self._hold(session, delay_ms, reply, failed=True)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the EXEC under way had a login refused, so that it has no more."""
+        return self._owed_ms > 0
 
     def hold_transaction(self, session: Session, start: int) -> Wait | None:
         """What holds the reply of an EXEC back, which begins at ``start`` of the outbox and is taken out

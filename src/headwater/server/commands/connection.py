@@ -119,9 +119,11 @@ def auth(call: Call, session: Session, node: Node) -> Wait | None:
 def _authenticate(session: Session, node: Node, user: bytes, password: bytes) -> Wait | None:
     """Log the session in. When these are nobody's credentials: what holds the reply WRONGPASS back, or
     `CommandError` where it cannot be held back."""
+    error = CommandError(BAD_CREDENTIALS)
+    if node.access.logins.closed:
+        raise error
     if node.access.authenticate(session, user, password):
         return None
-    error = CommandError(BAD_CREDENTIALS)
     held = node.access.logins.refuse(session, user, b"-%b\r\n" % BAD_CREDENTIALS.encode())
     if held is None:
         raise error

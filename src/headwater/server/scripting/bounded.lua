@@ -1,20 +1,26 @@
 -- Functions of Lua's own that C might not end in time: it goes on where no hook is called that
 -- looks at the clock, or until its stack ends, and the server with it. Here such a call is refused before,
--- or done step by step: matching whose steps may be too many (patterns.lua).
+-- or done step by step: matching whose steps may be too many (patterns.lua). What takes time in proportion to
+-- the bytes that it reads or makes is done, and then counted: a script overruns its limit by one such call.
 --
 -- Errors are told as Lua's own functions tell them: with the line of the script that called.
 
 local slow, parse, coarse_growth, steps, charge = ...
 
-local error, pcall, select, tonumber, tostring, type = error, pcall, select, tonumber, tostring, type
+local error, ipairs, pcall, select, tonumber, tostring, type = error, ipairs, pcall, select, tonumber,
+    tostring, type
+local concat, rep, sort = table.concat, string.rep, table.sort
 local byte, find, gmatch, gsub, match, sub = string.byte, string.find, string.gmatch, string.gsub,
     string.match, string.sub
+local min, rawget = math.min, rawget
 
 local QUANTIFIERS = 1000 -- of a pattern: C's stack grows with each. Lua 5.2 allows 200 in each other.
 local STEPS = 30000000 -- of C in one call, a tenth of a second; more are made in steps
 local FREE = 100000 -- of C in one call, below which they are not counted
 local PATTERNS = 500 -- whose growth is known at a time
 local RESULTS = 8000 -- of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it adds up to too late.
+local LONG_TEXT = 1000 -- bytes: comparing two of them is counted
+local BYTES = 16 -- that C reads or writes in the time of a step
 local MOVES = 10000000 -- of table.insert, which moves what stands behind an item.
 
 local function passed_on(name, ok, ...)
@@ -246,6 +252,66 @@ local function unpack_problem(list, first, last)
     if not whole or last - first >= RESULTS then
         return "too many results to unpack"
     end
+end
+
+-- Counts the bytes of a text that C has made, if it has, and `more` that it has looked at.
+local function count(ok, text, more)
+    if ok then
+        more = more + #text / BYTES
+    end
+    if more > FREE / BYTES then
+        charge(more)
+    end
+end
+
+for _, name in ipairs({ "format", "lower", "reverse", "upper" }) do
+    local native = string[name]
+    functions[name] = function(...)
+        local ok, text = pcall(native, ...)
+        count(ok, text, 0)
+        return passed_on(name, ok, text)
+    end
+end
+
+function functions.concat(...)
+    local ok, text = pcall(concat, ...)
+    count(ok, text, ok and #(...) or 0)
+    return passed_on("concat", ok, text)
+end
+
+function functions.rep(...)
+    local text, times = ...
+    if text == "" and type(times) == "number" then -- C would repeat it as often as it is told
+        return text
+    end
+    local ok, made = pcall(rep, ...)
+    count(ok, made, 0)
+    return passed_on("rep", ok, made)
+end
+
+local function is_less(one, other)
+    if type(one) == "string" and type(other) == "string" then
+        charge(min(#one, #other) / BYTES)
+    end
+    return one < other
+end
+
+local function has_long_text(list)
+    for index = 1, type(list) == "table" and #list or 0 do
+        local item = rawget(list, index)
+        if type(item) == "string" and #item > LONG_TEXT then
+            return true
+        end
+    end
+    return false
+end
+
+function functions.sort(...)
+    local list, comparator = ...
+    if comparator == nil and has_long_text(list) then
+        return passed_on("sort", pcall(sort, list, is_less))
+    end
+    return passed_on("sort", pcall(sort, ...))
 end
 
 functions.insert = bounded("insert", table.insert, insert_problem)

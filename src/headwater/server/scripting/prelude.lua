@@ -43,10 +43,23 @@ end
 
 sethook(watch_time, "", INSTRUCTIONS)
 
+-- A coroutine has a hook of its own, which is all that was set within it. One that is made or resumed
+-- when the time is over gets no time, and whoever resumed one that had no more has none either.
 local function create(body)
     local made = coroutine_create(body)
-    sethook(made, watch_time, "", INSTRUCTIONS)
+    sethook(made, watch_time, "", ending and 1 or INSTRUCTIONS)
     return made
+end
+
+local function resumed(...)
+    if ending then
+        sethook(watch_time, "", 1)
+    end
+    return ...
+end
+
+local function resume(...)
+    return resumed(coroutine_resume(...))
 end
 
 -- Errors ----------------------------------------------------------------------------------------
@@ -93,14 +106,16 @@ local libraries = {
     math = copy(math, [[abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log
         log10 max min modf pi pow rad random randomseed sin sinh sqrt tan tanh]]),
     os = { clock = os.clock },
-    coroutine = copy(coroutine, "resume running status yield"),
+    coroutine = copy(coroutine, "running status yield"),
 }
 
-for _, name in ipairs({ "find", "match", "gmatch", "gsub" }) do
-    libraries.string[name] = bounded[name]
+for _, library in ipairs({ libraries.string, libraries.table }) do
+    for name in pairs(library) do
+        library[name] = bounded[name] or library[name]
+    end
 end
-libraries.table.insert = bounded.insert
 libraries.coroutine.create = create
+libraries.coroutine.resume = resume
 
 function libraries.coroutine.wrap(body)
     local made = create(body)
@@ -111,7 +126,7 @@ function libraries.coroutine.wrap(body)
         error((...), 0)
     end
     return function(...)
-        return passed(coroutine_resume(made, ...))
+        return passed(resume(made, ...))
     end
 end
 
