@@ -2,7 +2,7 @@
 
 A part of ``make bench-scale``; alone: ``python -m benchmarks.scripts``. The figure of a row is the
 median of the rounds' ratios. ``calls`` runs one script so many times, so that what every call leaves
-behind would show as well; it is judged by the last part of them.
+behind would show as well; it is judged by the last parts of them.
 """
 
 from __future__ import annotations
@@ -116,14 +116,15 @@ def measure(stores: list[Store], *, rounds: int = ROUNDS, seconds: float = SECON
 
 
 def measure_calls(stores: list[Store], *, calls: int = CALLS) -> Cost:
-    """The last tenth of so many calls: it costs what the first costs, if no call leaves anything."""
+    """The last of so many calls, the median of their last three tenths: they cost what the first cost, if
+    no call leaves anything."""
     samples: list[list[float]] = [[] for _ in stores]
     for store, found in zip(stores, samples, strict=True):
         call = _call(store, CASES[1])
         part = calls // 10
         parts = [store.load("times", part, 1, 1, requests=[call]).cpu_us for _ in range(10)]
         print(f"     {store.name}: {parts[0]:.2f} µs a call at first, {parts[-1]:.2f} at the end")
-        found.append(parts[-1])
+        found.append(statistics.median(parts[-3:]))
     row = _cost(f"INCR, last of {calls:,} calls", stores, samples)
     print(row, flush=True)
     return row
