@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from headwater.errors import JournalDamaged
+from headwater.journal import records, recovery
 from headwater.journal.checksum import bind_groups
 from headwater.journal.files import Files
 from headwater.journal.journal import Journal, Policy
@@ -15,6 +18,9 @@ from headwater.journal.records import begin_group, file_key, seal_group
 from headwater.journal.recovery import Recovery
 from headwater.limits import JOURNAL_FILE_BYTES
 from headwater.testing.files import CrashableFiles
+
+Checksum = Callable[[int, memoryview, int, int], int]
+"""As `checksum.extend_view`."""
 
 SEED = 0x5EED
 FIRST, SECOND, THIRD = "journal-000001", "journal-000002", "journal-000003"
@@ -144,3 +150,17 @@ def place(text: str) -> tuple[str, int]:
     match = re.match(r"memory:/(\S+) is damaged at offset (\d+): ", text)
     assert match, text
     return match[1], int(match[2])
+
+
+def read_with(monkeypatch: pytest.MonkeyPatch, checksum: Checksum) -> None:
+    """Let journals be read by plain Python, with this function for the checksum of what is read: in
+    compiled modules it cannot be replaced."""
+    source = Path(records.__file__).with_name("records.py")
+    spec = importlib.util.spec_from_file_location("tests.crash.plain_records", source)
+    assert spec is not None
+    assert spec.loader is not None
+    plain = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plain)
+    monkeypatch.setattr(plain, "extend_view", checksum)
+    for name in ("find_synced", "flaw", "holds_group", "read_groups"):
+        monkeypatch.setattr(recovery, name, getattr(plain, name))

@@ -11,7 +11,7 @@ from headwater.testing.files import CrashableFiles
 from tests import campaigns
 from tests.crash import campaign
 from tests.crash.journal_campaign import Campaign, failing
-from tests.crash.journal_tools import fact, facts_in, open_journal, write_turn
+from tests.crash.journal_tools import fact, facts_in, open_journal, read_with, write_turn
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +104,7 @@ def test_a_checksum_that_checks_nothing_is_caught(monkeypatch: pytest.MonkeyPatc
         __eq__ = object.__eq__
         __hash__ = int.__hash__
 
-    monkeypatch.setattr("google_crc32c.extend", lambda seed, data: Anything())
+    read_with(monkeypatch, lambda crc, source, start, end: Anything())
     assert caught()
 
 
