@@ -58,17 +58,19 @@ def test_a_dump_is_of_the_value_as_it_was(
     if sealed:
         sealing.configure(10_000, "zlib")
         while sealing.due():
-            store.node.sealer.step()
+            with store.node.lock:  # its thread makes steps of its own
+                store.node.sealer.step()
     before = dumped(store)
     with held(monkeypatch, dumping, "_payload"):
         client.send("DUMP", "s")
 
         # When it is changed before that has begun, and all its blocks are sealed
         other(*command)
-        sealing.configure(0, "zlib")
-        sealing.help(1000)
-        sealing.lag = 0
-        sealing.help(1000)
+        with store.node.lock:
+            sealing.configure(0, "zlib")
+            sealing.help(1000)
+            sealing.lag = 0
+            sealing.help(1000)
 
     # Then the payload is that of the value as it was
     assert settled(store, client) == before
