@@ -64,8 +64,10 @@ def serve(
     Every setting of redis.conf that Headwater has can be given as --name value; flags are stronger
     than the environment (HEADWATER_PORT), and that is stronger than the file.
     """
-    # Their handlers come with the server (signals.py); until then they would end this process.
-    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+    from headwater.server.signals import IGNORED, REOPENING
+
+    # Their handlers come with the server; until then they would end this process.
+    for number in (*REOPENING, *IGNORED):
         signal.signal(number, signal.SIG_IGN)
 
     from headwater.server.config import flag_pairs, load

@@ -120,7 +120,7 @@ def _authenticate(session: Session, node: Node, user: bytes, password: bytes) ->
     """Log the session in. When these are nobody's credentials: what holds the reply WRONGPASS back, or
     `CommandError` where it cannot be held back."""
     error = CommandError(BAD_CREDENTIALS)
-    if node.access.logins.closed:
+    if not session.call.may_block and node.access.logins.closed:
         raise error
     if node.access.authenticate(session, user, password):
         return None
