@@ -7,9 +7,9 @@ however often the worker that wrote it dies.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from headwater.errors import HeadwaterError
-from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, accepted
 from headwater.groups.settling import Addition, How, Settlement
 from headwater.messages import (
@@ -24,8 +24,19 @@ PAGE = 100
 """Records read at a time."""
 
 
+class Receiver(Protocol):
+    """To whom the entry was delivered: a member of a group, or the delivery itself."""
+
+    @property
+    def stream(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def consumer(self) -> str: ...
+
+
 def bury(
-    member: Member,
+    receiver: Receiver,
     destination: str,
     *,
     id: bytes,
@@ -38,10 +49,10 @@ def bury(
     words, trace = (error, "") if isinstance(error, str) else (error_text(error), trace_text(error))
     record = dead_letter_fields(
         fields,
-        stream=member.stream,
-        group=member.group,
+        stream=receiver.stream,
+        group=receiver.group,
         entry_id=id.decode(),
-        consumer=member.consumer,
+        consumer=receiver.consumer,
         deliveries=deliveries,
         error=words,
         trace=trace,

@@ -51,14 +51,18 @@ def iso_time(now_ms: int) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """``type: message``, cut at 2,000 characters."""
+    """``type: message``, cut at 2,000 characters. An error that cannot be printed says so."""
     kind = type(error)
     name = (
         kind.__qualname__
         if kind.__module__ == "builtins"
         else (f"{kind.__module__}.{kind.__qualname__}")
     )
-    return f"{name}: {error}"[:MAX_ERROR_CHARACTERS]
+    try:
+        words = str(error)
+    except Exception as problem:  # any class may define __str__
+        words = f"(its __str__ raised {type(problem).__name__})"
+    return f"{name}: {words}"[:MAX_ERROR_CHARACTERS]
 
 
 def trace_text(error: BaseException) -> str:
