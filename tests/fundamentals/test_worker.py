@@ -391,7 +391,7 @@ def test_a_mistake_in_a_declaration_is_said_at_once() -> None:
     with pytest.raises(DeclarationError, match="must be shorter than claim_after"):
         app.consumer(orders, group="billing", claim_after="10s", lease="10s")(print_it)
     with pytest.raises(DeclarationError, match="unknown option 'prefech'"):
-        app.consumer(orders, group="billing", prefech=10)(print_it)
+        app.consumer(orders, group="billing", prefech=10)(print_it)  # type: ignore[call-arg]
 
 
 def print_it(order: Order) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -89,6 +89,11 @@ def test_defaults() -> None:
         ({"retry": "1s"}, "retry='1s' must be a Backoff"),
         ({"into": "invoices"}, "into='invoices' is no Stream"),
         ({"group": ""}, "group='' must be the name of the consumer group"),
+        ({"group": "hw.parked"}, "group='hw.parked': names that begin with 'hw.' are Headwater's"),
+        ({"into": orders}, "into='orders' is the stream that the consumer reads"),
+        ({"dead": "orders"}, "dead='orders' is the stream that the consumer reads"),
+        ({"dead": 5}, "dead=5 must be the name of the dead-letter stream"),
+        ({"dead": ""}, "dead='' must be the name of the dead-letter stream"),
         ({"partitions": 8}, "unknown option 'partitions': a consumer has group, claim_after"),
         ({"order_by": None, "linger": "1s"}, "unknown option 'linger', 'order_by'"),
     ],
@@ -215,6 +220,54 @@ def test_a_handler_that_cannot_be_called_is_refused() -> None:
         declared(handle, into=invoices)
 
 
+def test_a_handler_that_expects_several_messages_at_once_is_refused() -> None:
+    def in_a_list(batch: list[Order]) -> None:
+        pass
+
+    def in_a_sequence(batch: Sequence[Order]) -> None:
+        pass
+
+    def of_another_type(order: dict[str, int]) -> None:
+        pass
+
+    for handler, expected in ((in_a_list, r"list\[.*Order\]"), (in_a_sequence, "Sequence")):
+        with pytest.raises(DeclarationError, match=f"expects .*{expected}.*one message at a time"):
+            declared(handler)
+    with pytest.raises(DeclarationError, match=r"expects .*dict.*, its stream holds Order$"):
+        declared(of_another_type)
+
+
+def test_annotations_that_fit_in_other_words_are_taken() -> None:
+    def optional(order: Order | None) -> None:
+        pass
+
+    def annotated(order: Annotated[Order, "by hand"]) -> None:
+        pass
+
+    def base(order: msgspec.Struct) -> None:
+        pass
+
+    def anything(order: Any) -> None:
+        pass
+
+    for handler in (optional, annotated, base, anything, functools.partial(lambda order: None)):
+        assert declared(handler).stream is orders
+    app = App("redis://localhost")
+    numbers: Stream[list[int]] = Stream("numbers", list[int], codec="json")
+
+    @app.consumer(numbers, group="g")
+    def add(numbers: list[int]) -> None:
+        pass
+
+    assert app.consumers[0].handler is add
+
+
+def test_an_unknown_option_is_an_error_for_type_checkers_too() -> None:
+    app = App("redis://localhost")
+    with pytest.raises(DeclarationError, match="unknown option 'prefech': a consumer has group"):
+        app.consumer(stream=orders, group="g", prefech=8)  # type: ignore[call-arg]
+
+
 def test_the_decorator_leaves_the_function_as_it_is() -> None:
     app = App("redis://localhost")
     assert app.consumer(orders, group="g")(blocking) is blocking
@@ -248,5 +301,7 @@ def test_a_backoff_that_makes_no_sense_is_refused(options: dict[str, Any], compl
 def test_again_takes_a_duration() -> None:
     assert Again(after="10s").after_ms == 10_000
     assert Again().after_ms is None
+    assert Again().counted
+    assert not Again(counted=False).counted
     with pytest.raises(DeclarationError, match="after='later' is no duration"):
         Again(after="later")

@@ -153,7 +153,7 @@ async def test_dead_buries_at_once_with_the_reason(store: Store) -> None:
         await orders.send_many([Order(12), Order(13), Order(14)])
         await eventually(store.settled)
     (letter,) = await store.dead()
-    assert letter.error == "headwater.worker.endings.Dead: unknown customer"
+    assert letter.error == "headwater.Dead: unknown customer"
     assert letter.deliveries == 1
     assert sorted(one.order for one in await store.results()) == [12, 14]
 

@@ -2,7 +2,9 @@
 
 app        App: declares consumers, runs them, publishes
 stream     Stream: a name, a message type, a codec
-endings    Dead, Again, Backoff: how a handler says that it did not succeed
+outcome    Dead, Again: how a handler says that it did not succeed; what a run ended as
+retry      Backoff: how long an entry waits after a failed delivery
+decide     how a delivery ends, given the outcome
 delivery   Delivery: what a handler may know
 running    all consumers in one process; loop is one of them, and says how its parts fit
 """
@@ -11,7 +13,8 @@ from __future__ import annotations
 
 from headwater.worker.app import App
 from headwater.worker.delivery import Delivery
-from headwater.worker.endings import Again, Backoff, Dead
+from headwater.worker.outcome import Again, Dead
+from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
 
 __all__ = ["Again", "App", "Backoff", "Dead", "Delivery", "Stream"]

@@ -29,11 +29,11 @@ from headwater.worker.declaration import (
     DEFAULT_RETRY,
     Consumer,
     declare,
-    refuse_unknown,
+    known_options,
 )
 from headwater.worker.durations import milliseconds
-from headwater.worker.endings import Backoff
 from headwater.worker.publishing import Publisher
+from headwater.worker.retry import Backoff
 from headwater.worker.running import Running
 from headwater.worker.stream import Stream
 
@@ -93,6 +93,7 @@ class App:
 
     # --- declaring --------------------------------------------------------------------------------
 
+    @known_options
     def consumer(
         self,
         stream: Stream[Any],
@@ -107,7 +108,6 @@ class App:
         timeout: str | timedelta | None = None,
         into: Stream[Any] | None = None,
         dead: str | None = None,
-        **unknown: object,
     ) -> Callable[[H], H]:
         """Declare that a function handles the entries of ``stream`` for consumer group ``group``.
 
@@ -130,7 +130,6 @@ class App:
 
         Raises `DeclarationError` for whatever contradicts itself.
         """
-        refuse_unknown(unknown)
 
         def decorate(handler: H) -> H:
             found = declare(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from headwater.errors import DeclarationError
-from headwater.messages import dead_letter_stream
+from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.durations import milliseconds
-from headwater.worker.endings import Backoff
 from headwater.worker.handlers import Call, bind
+from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SUSPECT_FROM = 3
 """An entry whose owners fell silent runs alone from this delivery on."""
@@ -31,6 +36,7 @@ OPTIONS = (
     "into",
     "dead",
 )
+"""The options of ``@app.consumer`` besides its stream."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,8 @@ def declare(
     dead: str | None = None,
 ) -> Consumer:
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
-    _check_streams(stream, into)
-    if not group or not isinstance(group, str):
-        raise DeclarationError(f"group={group!r} must be the name of the consumer group")
+    _check_streams(stream, into, dead)
+    _check_group(group)
     if retry is not None and not isinstance(retry, Backoff):
         raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
     bound = bind(handler, stream.type, has_results=into is not None)
@@ -97,8 +102,8 @@ def declare(
     concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries)
     if timeout is not None and not bound.is_async:
         raise DeclarationError(
-            f"timeout={timeout!r}: handler {bound.name} runs in a thread, and a thread cannot be "
-            "stopped. Make it `async def`, or bound what it calls."
+            f"timeout={timeout!r}: handler {bound.name} is not `async def`, so it runs in a thread, "
+            "and a thread cannot be stopped. Make it `async def`, or bound what it calls."
         )
     return Consumer(
         handler=handler,
@@ -119,11 +124,32 @@ def declare(
     )
 
 
-def _check_streams(stream: Any, into: Any) -> None:
+def _check_group(group: Any) -> None:
+    if not isinstance(group, str) or not group:
+        raise DeclarationError(f"group={group!r} must be the name of the consumer group")
+    if group.startswith(RESERVED_PREFIX):
+        raise DeclarationError(
+            f"group={group!r}: names that begin with {RESERVED_PREFIX!r} are Headwater's own; use "
+            "another name"
+        )
+
+
+def _check_streams(stream: Any, into: Any, dead: Any) -> None:
     if not isinstance(stream, Stream):
         raise DeclarationError(f"{stream!r} is no Stream: Stream('orders', Order)")
     if into is not None and not isinstance(into, Stream):
         raise DeclarationError(f"into={into!r} is no Stream: Stream('invoices', Invoice)")
+    if dead is not None and (not isinstance(dead, str) or not dead):
+        raise DeclarationError(
+            f"dead={dead!r} must be the name of the dead-letter stream, as in 'graveyard'; leave it "
+            f"out for {dead_letter_stream(stream.name)!r}"
+        )
+    for option, name in (("into", None if into is None else into.name), ("dead", dead)):
+        if name == stream.name:
+            raise DeclarationError(
+                f"{option}={name!r} is the stream that the consumer reads: it would handle its own "
+                f"{'results' if option == 'into' else 'dead letters'} again and again. Name another"
+            )
 
 
 def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) -> tuple[int, int]:
@@ -155,8 +181,19 @@ def _check_number(name: str, value: object) -> None:
         raise DeclarationError(f"{name}={value!r} must be a whole number from 1 on")
 
 
-def refuse_unknown(options: dict[str, object]) -> None:
-    """An option that does not exist is refused where it is written."""
-    if options:
-        unknown = ", ".join(repr(name) for name in sorted(options))
-        raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(OPTIONS)}")
+def known_options(method: Callable[P, R]) -> Callable[P, R]:
+    """``method``, which refuses an unknown option by `DeclarationError`, with the known ones.
+
+    The signature stays as it is, so that type checkers find an unknown option too.
+    """
+
+    known = inspect.signature(method).parameters.keys()
+
+    @functools.wraps(method)
+    def checked(*arguments: P.args, **options: P.kwargs) -> R:
+        unknown = ", ".join(repr(name) for name in sorted(options.keys() - known))
+        if unknown:
+            raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(OPTIONS)}")
+        return method(*arguments, **options)
+
+    return checked

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from headwater.errors import DeclarationError
+from headwater.messages.codecs import type_name
 from headwater.worker.delivery import Delivery
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -16,7 +18,7 @@ Call = Callable[[Any, Delivery], Any]
 
 
 class Bound(NamedTuple):
-    """``call(message, delivery)`` calls the handler; awaitable if ``is_async``."""
+    """``call(message, delivery)`` calls the handler; a coroutine function if ``is_async``."""
 
     call: Call
     is_async: bool
@@ -29,12 +31,10 @@ def bind(handler: Callable[..., Any], message_type: Any, *, has_results: bool) -
     Raises `DeclarationError` for a handler that cannot be called so.
     """
     name = getattr(handler, "__qualname__", None) or repr(handler)
-    target = handler.func if isinstance(handler, functools.partial) else handler
-    if not inspect.isroutine(target) and callable(target):
-        target = type(target).__call__
+    target = _function(handler)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise DeclarationError(f"handler {name} is a generator: it must return, not yield")
-    parameters, hints = _signature(handler, name)
+    parameters, hints = _signature(handler, target, name)
     wants_delivery = [p.name for p in parameters if hints.get(p.name) is Delivery]
     others = [p for p in parameters if p.name not in wants_delivery]
     if not others or others[0].kind is inspect.Parameter.KEYWORD_ONLY:
@@ -60,32 +60,63 @@ def bind(handler: Callable[..., Any], message_type: Any, *, has_results: bool) -
     )
 
 
+def _function(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """The function behind a partial or a callable object."""
+    target = handler.func if isinstance(handler, functools.partial) else handler
+    if inspect.isroutine(target) or isinstance(target, type):
+        return target
+    return type(target).__call__
+
+
 def _signature(
-    handler: Callable[..., Any], name: str
+    handler: Callable[..., Any], target: Callable[..., Any], name: str
 ) -> tuple[list[inspect.Parameter], dict[str, Any]]:
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"handler {name} has no signature to look at: {error}") from error
     try:
-        hints = get_type_hints(handler)
+        hints = get_type_hints(target)
     except (NameError, TypeError, AttributeError):
         # A name that only a type checker knows. What is annotated with a class counts all the same.
-        hints = {p.name: p.annotation for p in parameters if isinstance(p.annotation, type)}
+        known = [p for p in parameters if p.annotation is not inspect.Parameter.empty]
+        hints = {p.name: p.annotation for p in known if isinstance(p.annotation, type)}
         hints |= {p.name: Delivery for p in parameters if p.annotation == Delivery.__name__}
     return parameters, hints
 
 
 def _check_message(name: str, annotated: Any, message_type: Any) -> None:
-    """A handler that expects another class than its stream holds is a mistake."""
-    if (
-        isinstance(annotated, type)
-        and isinstance(message_type, type)
-        and not issubclass(message_type, annotated)
-    ):
-        raise DeclarationError(
-            f"handler {name} expects {annotated.__name__}, its stream holds {message_type.__name__}"
-        )
+    """A handler that expects another type than its stream holds is a mistake."""
+    if annotated is None or _fits(message_type, annotated):
+        return
+    expected, held = (
+        str(one) if get_origin(one) else type_name(one) for one in (annotated, message_type)
+    )
+    batch = "; a handler gets one message at a time" if _is_batch(annotated, message_type) else ""
+    raise DeclarationError(f"handler {name} expects {expected}, its stream holds {held}{batch}")
+
+
+def _fits(message_type: Any, annotated: Any) -> bool:
+    """Whether a message of ``message_type`` may be given to a parameter with this annotation. True
+    for whatever cannot be told."""
+    origin = get_origin(annotated)
+    if origin is Annotated:
+        return _fits(message_type, get_args(annotated)[0])
+    if origin in (Union, types.UnionType):
+        return any(_fits(message_type, one) for one in get_args(annotated))
+    if annotated is Any or message_type is Any:
+        return True
+    expected, held = origin or annotated, get_origin(message_type) or message_type
+    if not isinstance(expected, type) or not isinstance(held, type):
+        return True
+    try:
+        return issubclass(held, expected)
+    except TypeError:  # a TypedDict, or a Protocol with attributes
+        return not issubclass(expected, dict) or issubclass(held, dict)
+
+
+def _is_batch(annotated: Any, message_type: Any) -> bool:
+    return any(_fits(message_type, one) for one in get_args(annotated))
 
 
 def _call(

@@ -1,8 +1,8 @@
 """One consumer in one process: what is read is handled, what is handled is settled.
 
-    store ──▶ Reading ──▶ accept ──▶ Pool ──▶ Handling ──▶ Custody, Settler ──▶ store
-                 ▲                                              │
-                 └──────────────── room ◀───────────────────────┘
+    store ──▶ Reading ──▶ accept ──▶ Pool ──▶ execute ──▶ decide ──▶ Custody, Settler ──▶ store
+                 ▲                                                        │
+                 └───────────────────── room ◀────────────────────────────┘
 
 Rule 1. It never owns more than ``prefetch`` entries.
 Rule 2. A stop hands back what was not begun, at once and uncounted; what runs may end; the consumer
@@ -24,12 +24,15 @@ from headwater.worker.alone import Gate
 from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
 from headwater.worker.custody import Custody
+from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
-from headwater.worker.handling import Handling
+from headwater.worker.execute import Executor
 from headwater.worker.held import Held, State, Stop
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
+from headwater.worker.outcome import Exhausted, HandlerOutcome, Raised, Stopped, Unrecorded
 from headwater.worker.pool import Pool
 from headwater.worker.reading import Reading
+from headwater.worker.report import report
 from headwater.worker.settler import Ending
 from headwater.worker.signals import Changes
 
@@ -66,7 +69,8 @@ class Loop:
         self.custody = custody = Custody(
             clock=clock, connections=connections, changes=changes, settled=self._settled
         )
-        self.handling = Handling(consumer, clock=clock, chance=chance)
+        self.executor = Executor(consumer, clock=clock)
+        self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
         self.pool = Pool(consumer.concurrency, self._run, custody.settler.hurry, changes)
         keeper = ThreadKeeper if isinstance(clock, LoopClock) else TaskKeeper
         self._keeper = keeper(
@@ -119,10 +123,10 @@ class Loop:
         if interrupted:
             await self._quiet_within(CANCELLED_SECONDS)
         for held in list(self.pool.running):
-            # In a thread, or deaf to cancellation: it is handed back while it runs.
+            # In a thread, or it ignores its cancellation: it is handed back while it runs.
             held.delivery.mark_lost()
             held.stopped = Stop.LOST
-            self.custody.settle(held, Settlement(held.id, How.SILENT))
+            self._end(held, Stopped())
         if self.reading.joined:
             await self._leave_within(max(grace, 1.0))
         await self.close()
@@ -183,6 +187,7 @@ class Loop:
         """Vanish, as a process that was killed does: nothing is settled, handed back or renewed."""
         self._keeper.cancel()
         self.custody.abandon()
+        self.pool.dismiss()
         for task in self._tasks:
             task.cancel()
         if self in self._gate.loops:
@@ -194,7 +199,7 @@ class Loop:
         await self._keeper.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.custody.close()
-        self.handling.close()
+        self.executor.close()
         if not self.failed.cancel() and not self.failed.cancelled():
             self.failed.exception()  # a stop that came first has nobody who asks for it
 
@@ -208,7 +213,7 @@ class Loop:
             if held is None:
                 continue
             if held.count > self.consumer.max_deliveries:
-                self.custody.settle(held, self.handling.exhausted(held, self.custody.the_member()))
+                self._end(held, Exhausted())
             else:
                 fresh.append(held)
         if self.reading.stopping or self.reading.paused:
@@ -266,17 +271,18 @@ class Loop:
     # --- handling and settling --------------------------------------------------------------------
 
     async def _run(self, held: Held) -> None:
-        """What a task of the pool does with one entry."""
+        """What a slot of the pool does with one entry."""
         if self._observe is not None:
             self._observe(held)
-        member = self.custody.the_member()
-        try:
-            settlement = await self.handling.handle(held, member)
-        except Exception as error:
-            log.exception("handling %s went wrong", held.delivery.id)
-            settlement = self.handling.failed(held, member, error)
-        if settlement is not None and self.custody.holds(held):
-            self.custody.settle(held, settlement)
+        self._end(held, await self.executor.run(held))
+
+    def _end(self, held: Held, outcome: HandlerOutcome) -> None:
+        """Settle the delivery as its outcome and the consumer's policy say."""
+        settlement = decide(outcome, self._policy, held.delivery, self._clock.now_ms())
+        if settlement is None or not self.custody.holds(held):
+            return
+        report(outcome, settlement, self.consumer, held.delivery)
+        self.custody.settle(held, settlement)
 
     def _settled(self, ending: Ending, outcome: Outcome) -> None:
         """A settlement's reply has come."""
@@ -296,11 +302,5 @@ class Loop:
             where,
             error,
         )
-        if where == self.consumer.dead:
-            # Nothing is lost: it comes again, is dead again, and the record may be taken then.
-            retry = self.consumer.retry
-            delay = 60_000 if retry is None else retry.ceiling_ms
-            self.custody.settle(held, Settlement(held.id, How.FAIL, delay_ms=delay))
-        else:
-            member = self.custody.the_member()
-            self.custody.settle(held, self.handling.failed(held, member, error))
+        refused_record = where == self.consumer.dead
+        self._end(held, Unrecorded(error) if refused_record else Raised(error))

@@ -1,9 +1,15 @@
-"""A fixed number of tasks that take entries from one buffer: no task is made for a message."""
+"""A fixed number of handler slots: tasks that take entries from one buffer.
+
+Rule 1. No task is made for a message.
+Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's own task, so their code can
+        cancel it; such a cancellation is undone (see `execute`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from headwater.worker.held import Held, State
 from headwater.worker.signals import Changes
@@ -12,9 +18,34 @@ TURNS = 32
 """Messages that one task handles before others get their turn, when no handler ever waits."""
 
 
+class Slot(asyncio.Task[None]):
+    """The task of a handler slot, which knows who cancels it.
+
+    The framework dismisses it; ``asyncio.run`` cancels it after its loop has stopped. Every other
+    cancellation comes from a handler's code.
+    """
+
+    dismissed = False
+
+    def dismiss(self) -> None:
+        """Give up the work at hand, and end."""
+        self.dismissed = True
+        self.cancel()
+
+    def cancel(self, msg: Any = None) -> bool:
+        if not self.get_loop().is_running():
+            self.dismissed = True
+        return super().cancel(msg)
+
+
+def dismissed(task: asyncio.Task[Any]) -> bool:
+    """Whether the task is a slot that has to end."""
+    return isinstance(task, Slot) and task.dismissed
+
+
 class Pool:
-    """``size`` tasks. ``run`` handles one entry and never raises but to be cancelled; ``idle`` is
-    called whenever a task finds nothing to do."""
+    """``size`` slots. ``run`` handles one entry and never raises except when its slot is dismissed;
+    ``idle`` is called whenever a slot finds nothing to do."""
 
     def __init__(
         self,
@@ -28,20 +59,26 @@ class Pool:
         self._idle = idle
         self._changes = changes
         self._buffer: asyncio.Queue[Held] = asyncio.Queue()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._slots: list[Slot] = []
         self.running: set[Held] = set()
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
-        """Make the tasks; the caller watches them."""
-        self._tasks = [
-            asyncio.create_task(self._work(), name=f"{name} handler {number}")
+        """Make the slots; the caller watches their tasks."""
+        loop = asyncio.get_running_loop()
+        self._slots = [
+            Slot(self._work(), loop=loop, name=f"{name} handler slot {number}")
             for number in range(self._size)
         ]
-        return self._tasks
+        return [*self._slots]
+
+    def dismiss(self) -> None:
+        """End all slots. A handler that runs is cancelled, and its outcome dropped."""
+        for slot in self._slots:
+            slot.dismiss()
 
     @property
     def hungry(self) -> bool:
-        """A task has nothing to do and nothing waits for it."""
+        """A slot has nothing to do and no entry waits for one."""
         return self._buffer.empty() and len(self.running) < self._size
 
     def put(self, held: Held) -> None:
@@ -59,7 +96,9 @@ class Pool:
 
     async def _work(self) -> None:
         turns = 0
-        while True:
+        slot = asyncio.current_task()
+        assert isinstance(slot, Slot), "start makes it"
+        while not slot.dismissed:
             if self._buffer.empty():
                 self._idle()
             held = await self._buffer.get()

@@ -185,7 +185,7 @@ class AppTest:
 
     def _threads_busy(self) -> bool:
         return self._running is not None and any(
-            loop.handling.threads_busy for loop in self._loops()
+            loop.executor.threads_busy for loop in self._loops()
         )
 
     def _loops(self) -> Iterable[Loop]:

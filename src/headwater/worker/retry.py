@@ -1,4 +1,4 @@
-"""How a handler says that it did not succeed, and how long the next attempt waits."""
+"""The retry policy: how long an entry waits after a delivery failed."""
 
 from __future__ import annotations
 
@@ -9,27 +9,11 @@ from headwater.errors import DeclarationError
 from headwater.worker.durations import LONGEST_MS, milliseconds
 
 
-class Dead(Exception):
-    """Raised by a handler: this entry can never be handled. It becomes a dead letter at once, with
-    the reason."""
-
-
-class Again(Exception):
-    """Raised by a handler: not now. The entry comes again ``after`` so long; the delivery counts.
-
-    Without ``after`` the consumer's ``retry`` decides.
-    """
-
-    def __init__(self, after: str | timedelta | None = None, *, reason: str = "") -> None:
-        self.after_ms = None if after is None else milliseconds(after, what="after", least_ms=0)
-        super().__init__(reason or (f"again after {after}" if after is not None else "again"))
-
-
 class Backoff:
     """Waits that grow: ``first``, then ``factor`` times as long each time, up to ``ceiling``.
 
     ``jitter`` spreads them: 0.2 means anything from 80 % to 120 %, so that entries that failed
-    together do not come again together.
+    together do not come again together. Raises `DeclarationError` for waits that shrink.
 
     >>> backoff = Backoff("1s", factor=2, ceiling="5m", jitter=0)
     >>> [backoff.delay_ms(deliveries, Random(0)) for deliveries in (1, 2, 3, 20)]

@@ -1,0 +1,110 @@
+"""How a delivery ends, given what its handler did. Every ending goes through `decide`.
+
+outcome                      settlement
+─────────────────────────    ─────────────────────────────────────────────────────────────
+Returned                     acknowledged; results are published in the same step
+Raised Dead, Undecodable     dead letter, now
+Raised Again(counted=False)  delivered again after its delay, not counted
+Raised, TimedOut             delivered again after Again's delay or the retry policy's, counted;
+                             at the last delivery, a dead letter with the error
+Exhausted                    dead letter, without the handler
+Unrecorded                   delivered again after the longest wait, to write its record then
+Stopped                      handed back, not counted
+Lost                         none: another worker owns the entry
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from headwater.groups.dead_letters import bury
+from headwater.groups.settling import How, Settlement
+from headwater.worker.delivery import Delivery
+from headwater.worker.outcome import (
+    Again,
+    Dead,
+    Exhausted,
+    HandlerOutcome,
+    Lost,
+    Raised,
+    Returned,
+    Stopped,
+    TimedOut,
+    Undecodable,
+    Unrecorded,
+)
+from headwater.worker.retry import Backoff
+
+UNRECORDED_MS = 60_000
+"""Wait before a dead letter's record is written again, if the consumer has no retry policy."""
+
+
+class Policy(NamedTuple):
+    """What a consumer declares about failures. ``chance`` is the source of the jitter."""
+
+    max_deliveries: int
+    retry: Backoff | None
+    dead: str
+    """The stream of dead letters."""
+    chance: Random
+
+    def delay_ms(self, error: BaseException, deliveries: int) -> int:
+        """How long the entry waits after ``error``: what `Again` says, else the retry policy."""
+        if isinstance(error, Again) and error.after_ms is not None:
+            return error.after_ms
+        return 0 if self.retry is None else self.retry.delay_ms(deliveries, self.chance)
+
+
+def decide(
+    outcome: HandlerOutcome, policy: Policy, delivery: Delivery, now: int
+) -> Settlement | None:
+    """The settlement that ends this delivery, or None if there is nothing to settle.
+
+    ``now`` is Unix time in milliseconds, for the dead letter's record.
+    """
+    entry_id = delivery.id.encode()
+    match outcome:
+        case Returned(additions):
+            return Settlement(entry_id, How.ACK, additions=additions)
+        case Raised(error) | TimedOut(error):
+            return _failed(error, policy, delivery, now)
+        case Undecodable(error):
+            return _dead(error, policy, delivery, now, deliveries=delivery.count)
+        case Exhausted():
+            before = delivery.count - 1
+            words = (
+                f"MaxDeliveries: delivered {before} times without being settled, max_deliveries is "
+                f"{policy.max_deliveries}"
+            )
+            return _dead(words, policy, delivery, now, deliveries=before)
+        case Unrecorded():
+            delay = UNRECORDED_MS if policy.retry is None else policy.retry.ceiling_ms
+            return Settlement(entry_id, How.FAIL, delay_ms=delay)
+        case Stopped():
+            return Settlement(entry_id, How.SILENT)
+        case Lost():
+            return None
+
+
+def _failed(error: BaseException, policy: Policy, delivery: Delivery, now: int) -> Settlement:
+    counted = not isinstance(error, Again) or error.counted
+    if isinstance(error, Dead) or (counted and delivery.count >= policy.max_deliveries):
+        return _dead(error, policy, delivery, now, deliveries=delivery.count)
+    how = How.FAIL if counted else How.SILENT
+    delay = policy.delay_ms(error, delivery.count)
+    return Settlement(delivery.id.encode(), how, delay_ms=delay)
+
+
+def _dead(
+    error: BaseException | str, policy: Policy, delivery: Delivery, now: int, *, deliveries: int
+) -> Settlement:
+    return bury(
+        delivery,
+        policy.dead,
+        id=delivery.id.encode(),
+        fields=[part for pair in delivery.fields for part in pair],
+        deliveries=deliveries,
+        error=error,
+        at_ms=now,
+    )

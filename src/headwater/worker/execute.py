@@ -1,0 +1,177 @@
+"""Runs the handler of a consumer on one delivery and says what the run ended as.
+
+Rule 1. Whatever the handler does is an outcome: it returns, raises anything, is cancelled by its own
+        code, or returns something that nothing runs. `Executor.run` raises only if the framework
+        cancels the task to give up its work.
+Rule 2. What is awaitable is awaited, before the delivery is acknowledged.
+Rule 3. A handler that is not ``async`` runs in a thread; what it raises comes back as a value,
+        because a future cannot hold every exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from headwater.errors import DecodeError
+from headwater.worker.clocks import Timers
+from headwater.worker.declaration import Consumer
+from headwater.worker.held import Held, Stop
+from headwater.worker.outcome import (
+    HandlerOutcome,
+    Lost,
+    Raised,
+    Returned,
+    Stopped,
+    TimedOut,
+    Undecodable,
+)
+from headwater.worker.pool import dismissed
+from headwater.worker.results import Results
+
+MOST_AWAITED = 8
+"""Awaitables within one another: more is an object that returns itself."""
+
+
+class Executor:
+    """Runs one consumer's handler; has threads if the handler needs them."""
+
+    def __init__(self, consumer: Consumer, *, clock: Timers) -> None:
+        self.consumer = consumer
+        self.clock = clock
+        self.threads_busy = 0
+        self._results = Results(consumer.into, consumer.name)
+        self._threads: ThreadPoolExecutor | None = None
+        if not consumer.is_async:
+            self._threads = ThreadPoolExecutor(consumer.concurrency, "headwater-handler")
+
+    def close(self) -> None:
+        """Let go of the threads; one that still runs ends with its handler."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, held: Held) -> HandlerOutcome:
+        """Run the handler on this entry, in the current task."""
+        try:
+            message = self.consumer.stream.codec.decode_flat(held.delivered.fields)
+        except DecodeError as error:
+            return Undecodable(error)
+        except BaseException as error:
+            return Raised(error)  # from the type's own code: __post_init__, a validator
+        timer = None
+        if self.consumer.timeout_ms is not None:
+            timer = self.clock.call_later(
+                self.consumer.timeout_ms / 1000, lambda: held.stop(Stop.TIMEOUT)
+            )
+        task = asyncio.current_task()
+        assert task is not None, "a handler runs in a task"
+        held.task = task
+        try:
+            outcome = await self._outcome(message, held, task)
+        finally:
+            held.task = None
+            if timer is not None:
+                timer.cancel()
+        if task.cancelling():
+            await _take_back(task)
+        return Lost() if held.delivery.lost else outcome
+
+    async def _outcome(self, message: Any, held: Held, task: asyncio.Task[Any]) -> HandlerOutcome:
+        """What the handler did; the framework's own cancellation is raised."""
+        try:
+            if self._threads is None:
+                result = await self.consumer.call(message, held.delivery)
+            else:
+                result, error = await self._call_in_thread(message, held)
+                if error is not None:
+                    return self._failed(held, error)
+            if result is not None:
+                result = await self._awaited(result)
+            return Returned(self._results.additions(result))
+        except asyncio.CancelledError as error:
+            if dismissed(task) or not _runs(task):
+                raise
+            return self._failed(held, error)
+        except BaseException as error:
+            if not _runs(task):
+                raise  # GeneratorExit: this coroutine is thrown away with its loop
+            return self._failed(held, error)
+
+    async def _awaited(self, result: Any) -> Any:
+        """The value behind what a handler returned. `TypeError` for what nothing would run."""
+        for _ in range(MOST_AWAITED):
+            if not inspect.isawaitable(result):
+                break
+            result = await result
+        else:
+            raise TypeError(f"{self.consumer.name} returned an awaitable that never ends")
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise TypeError(
+                f"{self.consumer.name} returned a generator, which nothing runs: return a value, "
+                "or a list of results"
+            )
+        return result
+
+    async def _call_in_thread(self, message: Any, held: Held) -> tuple[Any, BaseException | None]:
+        assert self._threads is not None, "a handler that is not async has threads"
+        context = contextvars.copy_context()
+        self.threads_busy += 1
+        future = self._threads.submit(context.run, self._caught, message, held)
+        loop = asyncio.get_running_loop()
+        ended = asyncio.wrap_future(future)
+        # Told after the outcome is: when no thread is busy, all of them have reported.
+        future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
+        return await ended
+
+    def _caught(self, message: Any, held: Held) -> tuple[Any, BaseException | None]:
+        try:
+            return self.consumer.call(message, held.delivery), None
+        except BaseException as error:
+            return None, error
+
+    def _thread_ended(self) -> None:
+        self.threads_busy -= 1
+
+    def _failed(self, held: Held, error: BaseException) -> HandlerOutcome:
+        """What an error means: a handler that the framework cancelled may raise any."""
+        if held.stopped is None:
+            return Raised(error)
+        if held.stopped is Stop.LOST:
+            return Lost()
+        if held.stopped is Stop.STOPPING:
+            return Stopped()
+        seconds = (self.consumer.timeout_ms or 0) / 1000
+        timeout = TimeoutError(f"it ran longer than {seconds:g} s")
+        timeout.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
+        timeout.__traceback__ = error.__traceback__
+        return TimedOut(timeout)
+
+
+def _runs(task: asyncio.Task[Any]) -> bool:
+    """Whether this task is the one that runs, rather than being closed from outside."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False
+
+
+async def _take_back(task: asyncio.Task[Any]) -> None:
+    """Undo cancellations that were meant for the handler, one that has not arrived included."""
+    while task.cancelling():
+        task.uncancel()
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        if dismissed(task):
+            raise
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Any) -> None:
+    """Call back into the loop from a thread; a loop that has ended meanwhile needs no telling."""
+    try:
+        loop.call_soon_threadsafe(what)
+    except RuntimeError:
+        pass

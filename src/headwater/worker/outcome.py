@@ -1,0 +1,90 @@
+"""What the run of a handler ended as.
+
+`execute` makes an outcome, `decide` says how the delivery ends. `Dead` and `Again` are how a handler
+names an outcome itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple, TypeAlias
+
+from headwater.groups.settling import Addition
+from headwater.worker.durations import milliseconds
+
+
+class Dead(Exception):
+    """Raised by a handler: this entry can never be handled. It becomes a dead letter at once, with
+    the reason."""
+
+    __module__ = "headwater"
+
+
+class Again(Exception):
+    """Raised by a handler: not now. The entry is delivered again ``after`` this time.
+
+    Without ``after`` the consumer's ``retry`` decides. The delivery counts towards
+    ``max_deliveries``; with ``counted=False`` it does not, and the entry may wait so for as long as
+    it has to. Raises `DeclarationError` if ``after`` is not a duration.
+
+    >>> raise Again(after="10s", counted=False, reason="the gateway is closed at night")
+    Traceback (most recent call last):
+    headwater.Again: the gateway is closed at night
+    """
+
+    __module__ = "headwater"
+
+    def __init__(
+        self, after: str | timedelta | None = None, *, counted: bool = True, reason: str = ""
+    ) -> None:
+        self.after_ms = None if after is None else milliseconds(after, what="after", least_ms=0)
+        self.counted = counted
+        super().__init__(reason or (f"again after {after}" if after is not None else "again"))
+
+
+class Returned(NamedTuple):
+    """The handler returned, and its results fit ``into``."""
+
+    additions: Sequence[Addition] = ()
+
+
+class Raised(NamedTuple):
+    """The handler raised, or its result cannot be published: a failed delivery."""
+
+    error: BaseException
+
+
+class TimedOut(NamedTuple):
+    """The handler ran longer than its ``timeout``, and was cancelled."""
+
+    error: TimeoutError
+
+
+class Undecodable(NamedTuple):
+    """The entry does not fit the stream's type. The handler did not run."""
+
+    error: Exception
+
+
+class Exhausted(NamedTuple):
+    """The entry was delivered ``max_deliveries`` times before. The handler did not run."""
+
+
+class Unrecorded(NamedTuple):
+    """The stream of dead letters did not take the record."""
+
+    error: Exception
+
+
+class Stopped(NamedTuple):
+    """The worker stops, and the handler was cancelled or left behind."""
+
+
+class Lost(NamedTuple):
+    """Another worker owns the entry now."""
+
+
+HandlerOutcome: TypeAlias = (
+    Returned | Raised | TimedOut | Undecodable | Exhausted | Unrecorded | Stopped | Lost
+)
