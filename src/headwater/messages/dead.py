@@ -60,7 +60,7 @@ def error_text(error: BaseException) -> str:
     )
     try:
         words = str(error)
-    except Exception as problem:  # any class may define __str__
+    except BaseException as problem:  # any class may define __str__
         words = f"(its __str__ raised {type(problem).__name__})"
     return f"{name}: {words}"[:MAX_ERROR_CHARACTERS]
 
