@@ -1,8 +1,11 @@
 """An app for worker processes. ``SHOP_URL`` names its store; what it does to itself is in the entry.
 
 kill     SIGKILL to its own process, as the system does when memory is out
-slow     takes half a second
+slow     takes half a second, or ``SHOP_SLOW_SECONDS``
 fail     raises
+leave    raises SystemExit
+break    on its first delivery, ends the worker's settler
+stop     on its first delivery, has the app stop, as if it had been told to
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 
 import msgspec
 
@@ -46,9 +50,17 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
     if order.do == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif order.do == "slow":
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(float(os.environ.get("SHOP_SLOW_SECONDS", "0.5")))
     elif order.do == "fail":
         raise ValueError("as it was told")
+    elif order.do == "leave":
+        sys.exit(0)
+    elif order.do == "break" and delivery.count == 1:
+        (settler,) = [task for task in asyncio.all_tasks() if task.get_name().endswith("settler")]
+        settler.cancel()
+    elif order.do == "stop" and delivery.count == 1:
+        app.stop()
+        raise ValueError("so that it is delivered again")
     elif order.do == "yield":
         await asyncio.sleep(0.001)
     return Invoice(order=order.id, by=os.getpid(), count=delivery.count)

@@ -33,6 +33,7 @@ from headwater.worker.declaration import (
 )
 from headwater.worker.durations import milliseconds
 from headwater.worker.publishing import Publisher
+from headwater.worker.reports import Reports
 from headwater.worker.retry import Backoff
 from headwater.worker.running import Running
 from headwater.worker.stream import Stream
@@ -219,10 +220,11 @@ class App:
 
     # --- working ----------------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def run(self, *, reports: Reports | None = None) -> None:
         """Work until `stop` is called, then end in peace within the grace time.
 
-        Raises what no waiting mends; whatever else happens to the store is waited for.
+        Raises what no waiting mends, and `TaskEnded` if a part of the worker itself fails; whatever
+        else happens to the store is waited for. ``reports`` goes to a supervisor.
         """
         if not self.consumers:
             raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")
@@ -233,6 +235,7 @@ class App:
             connections=self._connections,
             clock=LoopClock(),
             chance=Random(),
+            reports=reports,
         )
         self._running = running
         try:

@@ -160,6 +160,8 @@ def _runs(task: asyncio.Task[Any]) -> bool:
 
 async def _take_back(task: asyncio.Task[Any]) -> None:
     """Undo cancellations that were meant for the handler, one that has not arrived included."""
+    if dismissed(task):
+        raise asyncio.CancelledError
     while task.cancelling():
         task.uncancel()
     try:

@@ -35,13 +35,15 @@ class Stop(Enum):
 class Held:
     """One owned entry."""
 
-    __slots__ = ("delivered", "delivery", "state", "stopped", "suspect", "task")
+    __slots__ = ("began", "delivered", "delivery", "state", "stopped", "suspect", "task")
 
     def __init__(self, delivered: Delivered, delivery: Delivery, *, suspect: bool) -> None:
         self.delivered = delivered
         self.delivery = delivery
         self.suspect = suspect
         self.state = State.BUFFERED
+        self.began = 0.0
+        """When its handler began, by the worker's monotonic clock in seconds."""
         self.task: asyncio.Task[None] | None = None
         """The task that runs the handler, while it runs."""
         self.stopped: Stop | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headwater.groups.member import Member
@@ -28,6 +28,10 @@ log = logging.getLogger("headwater.worker")
 
 CHUNK = 1_000
 """Entries renewed by one command: a fraction of a millisecond of the server's time."""
+
+
+Ended = Callable[[str, BaseException | None], None]
+"""Called in the event loop if the renewer ends although nothing asked it to."""
 
 
 class Tenant(Protocol):
@@ -54,16 +58,23 @@ class ThreadKeeper:
     """Renews from a thread."""
 
     def __init__(
-        self, tenant: Tenant, *, lease_ms: int, clock: Timers, connections: Connections
+        self,
+        tenant: Tenant,
+        *,
+        lease_ms: int,
+        clock: Timers,
+        connections: Connections,
+        ended: Ended,
     ) -> None:
         self._tenant = tenant
         self._seconds = lease_ms / 3000
         self._clock = clock
         self._connections = connections
+        self._ended = ended
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
         self.renewed_at = clock.monotonic()
-        self._thread = threading.Thread(target=self._keep, name="headwater-leases", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headwater-leases", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -77,6 +88,15 @@ class ThreadKeeper:
         self._stop.set()
         if self._thread.ident is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
+
+    def _run(self) -> None:
+        error = None
+        try:
+            self._keep()
+        except BaseException as found:
+            error = found
+        if not self._stop.is_set():
+            self._loop.call_soon_threadsafe(self._ended, "lease renewer", error)
 
     def _keep(self) -> None:
         client = None
@@ -110,19 +130,33 @@ class TaskKeeper:
     """Renews from a task, on a clock that a test advances."""
 
     def __init__(
-        self, tenant: Tenant, *, lease_ms: int, clock: Timers, connections: Connections
+        self,
+        tenant: Tenant,
+        *,
+        lease_ms: int,
+        clock: Timers,
+        connections: Connections,
+        ended: Ended,
     ) -> None:
         self._tenant = tenant
         self._seconds = lease_ms / 3000
         self._clock = clock
         self._connections = connections
+        self._ended = ended
+        self._stopping = False
         self.renewed_at = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._keep(), name="headwater leases")
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not self._stopping:
+            self._ended("lease renewer", None if task.cancelled() else task.exception())
 
     def cancel(self) -> None:
+        self._stopping = True
         if self._task is not None:
             self._task.cancel()
 

@@ -5,8 +5,8 @@
                  └───────────────────── room ◀────────────────────────────┘
 
 Rule 1. It never owns more than ``prefetch`` entries.
-Rule 2. A stop hands back what was not begun, at once and uncounted; what runs may end; the consumer
-        is removed from the group when it owns nothing.
+Rule 2. It never looks alive and does nothing: a task of it that ends unasked is its end, with an
+        error that names the task.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import logging
 from collections.abc import Callable, Sequence
 from random import Random
 
-from headwater.groups.claiming import Delivered, recover
-from headwater.groups.member import retire
-from headwater.groups.operation import Refused, single
+from headwater.errors import HeadwaterError
+from headwater.groups.claiming import Delivered
+from headwater.groups.operation import Refused
 from headwater.groups.settling import How, Outcome, Settlement
+from headwater.messages import error_text
 from headwater.worker.alone import Gate
 from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
@@ -27,19 +28,30 @@ from headwater.worker.custody import Custody
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
 from headwater.worker.execute import Executor
-from headwater.worker.held import Held, State, Stop
+from headwater.worker.held import Held, State
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
-from headwater.worker.outcome import Exhausted, HandlerOutcome, Raised, Stopped, Unrecorded
+from headwater.worker.outcome import Exhausted, HandlerOutcome, Raised, Returned, Unrecorded
 from headwater.worker.pool import Pool
 from headwater.worker.reading import Reading
 from headwater.worker.report import report
+from headwater.worker.reports import Reports
 from headwater.worker.settler import Ending
 from headwater.worker.signals import Changes
+from headwater.worker.slow import SlowHandlers
+from headwater.worker.stopping import Stopping
 
 log = logging.getLogger("headwater.worker")
 
-CANCELLED_SECONDS = 1.0
-"""What a cancelled handler has to clean up in."""
+
+class TaskEnded(Exception):
+    """A part of the worker ended although nothing asked it to. The worker cannot go on: it would
+    look alive and do nothing."""
+
+
+def _why(error: BaseException | None) -> str:
+    if error is None:
+        return "although nothing asked it to"
+    return f"with an error: {error_text(error)}"
 
 
 class Loop:
@@ -57,6 +69,7 @@ class Loop:
         clock: Timers,
         gate: Gate,
         chance: Random,
+        reports: Reports,
         observe: Callable[[Held], None] | None = None,
     ) -> None:
         self.consumer = consumer
@@ -65,6 +78,8 @@ class Loop:
         self._clock = clock
         self._gate = gate
         self._observe = observe
+        self._reports = reports
+        self._abandoned = self._reported = False
         self._changes = changes = Changes()
         self.custody = custody = Custody(
             clock=clock, connections=connections, changes=changes, settled=self._settled
@@ -74,7 +89,11 @@ class Loop:
         self.pool = Pool(consumer.concurrency, self._run, custody.settler.hurry, changes)
         keeper = ThreadKeeper if isinstance(clock, LoopClock) else TaskKeeper
         self._keeper = keeper(
-            custody, lease_ms=consumer.lease_ms, clock=clock, connections=connections
+            custody,
+            lease_ms=consumer.lease_ms,
+            clock=clock,
+            connections=connections,
+            ended=self._broken,
         )
         self.reading = Reading(
             consumer,
@@ -86,6 +105,18 @@ class Loop:
             changes=changes,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
+        )
+        self._slow = SlowHandlers(consumer, clock=clock)
+        self._stopping = Stopping(
+            consumer,
+            consumer_name=consumer_name,
+            clock=clock,
+            changes=changes,
+            custody=custody,
+            pool=self.pool,
+            reading=self.reading,
+            accept=self._accept,
+            end=self._end,
         )
         self._tasks: list[asyncio.Task[None]] = []
         gate.loops.append(self)
@@ -105,89 +136,42 @@ class Loop:
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task has ended. If nothing asked it to, this worker ends with an error."""
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self.failed.done():
-            self.failed.set_exception(error)
+        stopped = task is self._tasks[0] and self.reading.stopping
+        finished = stopped and not task.cancelled() and error is None
+        if not self._abandoned and not finished:
+            self._broken(task.get_name(), error)
+
+    def _settles(self) -> bool:
+        """Whether the settler runs, without which nothing can be handed back."""
+        return bool(self._tasks) and not self._tasks[1].done()
+
+    def _broken(self, name: str, error: BaseException | None) -> None:
+        if self.failed.done():
+            return
+        if not self.reading.joined and isinstance(error, HeadwaterError):
+            self._reports.refused(self.consumer.stream.name, self.consumer.group)
+        elif not (name.endswith("reader") and isinstance(error, HeadwaterError)):
+            ended = TaskEnded(f"{name} of {self.consumer.name} ended {_why(error)}")
+            ended.__cause__ = error
+            error = ended
+        self.failed.set_exception(error)
+        self.failed.exception()  # asked for here, so that a loop that closes first says nothing
 
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:
-        """End in peace: nothing new is read, what was not begun goes back now, what runs has
-        ``grace`` seconds, and less when ``at_once`` is set: then it is handed back too."""
-        self.reading.stopping = True
-        self._changes.notify()
-        await self.reading.quieten()
-        self.custody.hand_back(self.custody.unbegun())
-        await self._quiet_within(grace, at_once)
-        interrupted = list(self.pool.running)
-        for held in interrupted:
-            held.stop(Stop.STOPPING)
-        if interrupted:
-            await self._quiet_within(CANCELLED_SECONDS)
-        for held in list(self.pool.running):
-            # In a thread, or it ignores its cancellation: it is handed back while it runs.
-            held.delivery.mark_lost()
-            held.stopped = Stop.LOST
-            self._end(held, Stopped())
-        if self.reading.joined:
-            await self._leave_within(max(grace, 1.0))
+        """Stop within ``grace`` seconds, and sooner when ``at_once`` is set; see `stopping`."""
+        if self._settles():
+            await self._stopping.run(grace, at_once)
         await self.close()
-
-    async def _quiet_within(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
-        """Wait until nothing runs, until ``seconds`` are over, or until ``hurry``."""
-        if not self.pool.running:
-            return
-        over = asyncio.Event()
-        timer = self._clock.call_later(seconds, over.set)
-        waits = [
-            asyncio.ensure_future(self._changes.until(lambda: not self.pool.running)),
-            asyncio.ensure_future(over.wait()),
-        ]
-        if hurry is not None:
-            waits.append(asyncio.ensure_future(hurry.wait()))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            for one in waits:
-                one.cancel()
-
-    async def _leave_within(self, seconds: float) -> None:
-        """Send the last settlements and leave the group; a store that is away is not waited for."""
-        leaving = asyncio.ensure_future(self._leave())
-        timer = self._clock.call_later(seconds, leaving.cancel)
-        try:
-            await asyncio.wait([leaving])
-        finally:
-            timer.cancel()
-        if leaving.cancelled():
-            log.warning(
-                "the store did not answer before the stop: %d entries stay with %s until they are "
-                "claimed",
-                len(self.custody.held),
-                self.consumer_name,
-            )
-            return
-        log.info(
-            "%s of %s stopped%s",
-            self.consumer.group,
-            self.consumer.stream.name,
-            "" if leaving.result() else "; its consumer still owns entries",
-        )
-
-    async def _leave(self) -> bool:
-        """Settle, hand back what arrived unseen, and remove the consumer if it owns nothing."""
-        await self.custody.settler.drained()
-        found, gone = await self.custody.ask(lambda who: recover(who, list(self.custody.held)))
-        await self._accept(found)
-        if gone:
-            await self.custody.ask(lambda who: single("XACK", who.stream, who.group, *gone))
-        await self.custody.settler.drained()
-        return bool(await self.custody.ask(retire))
 
     def abandon(self) -> None:
         """Vanish, as a process that was killed does: nothing is settled, handed back or renewed."""
+        self._abandoned = True
         self._keeper.cancel()
         self.custody.abandon()
         self.pool.dismiss()
+        self._slow.close()
         for task in self._tasks:
             task.cancel()
         if self in self._gate.loops:
@@ -200,13 +184,15 @@ class Loop:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.custody.close()
         self.executor.close()
-        if not self.failed.cancel() and not self.failed.cancelled():
-            self.failed.exception()  # a stop that came first has nobody who asks for it
+        self.failed.cancel()
 
     # --- what was read ----------------------------------------------------------------------------
 
     async def _accept(self, found: Sequence[Delivered]) -> None:
         """Hold what was read and pass it on: to the handlers, to the dead letters, or back."""
+        if not self._reported:
+            self._reported = True
+            self._reports.joined(self.consumer.stream.name, self.consumer.group)
         fresh = []
         for delivered in found:
             held = self.custody.take(delivered, suspect_from=self.consumer.suspect_from)
@@ -274,7 +260,10 @@ class Loop:
         """What a slot of the pool does with one entry."""
         if self._observe is not None:
             self._observe(held)
-        self._end(held, await self.executor.run(held))
+        self._slow.began(held)
+        outcome = await self.executor.run(held)
+        self._slow.ended(held, returned=isinstance(outcome, Returned))
+        self._end(held, outcome)
 
     def _end(self, held: Held, outcome: HandlerOutcome) -> None:
         """Settle the delivery as its outcome and the consumer's policy say."""
@@ -287,6 +276,8 @@ class Loop:
     def _settled(self, ending: Ending, outcome: Outcome) -> None:
         """A settlement's reply has come."""
         held, settlement = ending
+        if outcome.done and settlement.how != How.SILENT:
+            self._reports.settled()
         if outcome.error is not None:
             self._could_not_add(held, settlement, outcome.error)
         elif outcome.done and self.reading.reader is not None and settlement.how != How.ACK:

@@ -6,7 +6,8 @@
     its parent died    as SIGTERM (standard input, a pipe, is at its end)
 
 ``python -m headwater.worker.process module:app`` is what `headwater work` starts as often as it is
-told to. Exit status: 0 after a stop, `CANNOT_START` for what a restart would not mend, else 1.
+told to. Exit status: 0 after a stop, `CANNOT_START` for an error of the declaration or of the first join,
+else 1.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app import App
 from headwater.worker.durations import milliseconds
+from headwater.worker.reports import Reports
 
 CANNOT_START = 78
 """EX_CONFIG of sysexits.h."""
@@ -61,7 +63,7 @@ def find_app(target: str) -> App:
     return found
 
 
-async def work(app: App, *, until_eof: bool) -> None:
+async def work(app: App, *, until_eof: bool, reports: Reports | None = None) -> None:
     """Run ``app`` until a signal, or the end of standard input, says to stop."""
     loop = asyncio.get_running_loop()
     asked = 0
@@ -78,7 +80,7 @@ async def work(app: App, *, until_eof: bool) -> None:
         loop.add_signal_handler(number, stop)
     if until_eof:
         loop.add_reader(0, _at_eof(loop, stop))
-    await app.run()
+    await app.run(reports=reports)
 
 
 def _at_eof(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Callable[[], None]:
@@ -92,16 +94,24 @@ def _at_eof(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Callab
 
 
 def run_worker(
-    target: str, *, grace_ms: int | None = None, url: str | None = None, until_eof: bool = False
+    target: str,
+    *,
+    grace_ms: int | None = None,
+    url: str | None = None,
+    until_eof: bool = False,
+    reports: int | None = None,
 ) -> int:
-    """Run the app in this process until it is stopped; the exit status."""
+    """Run the app in this process until it is stopped; the exit status.
+
+    ``reports`` is the descriptor of a pipe to the supervisor.
+    """
     try:
         app = find_app(target)
         if grace_ms is not None:
             app.grace_ms = grace_ms
         if url is not None:
             app.use_store(url)
-        asyncio.run(work(app, until_eof=until_eof))
+        asyncio.run(work(app, until_eof=until_eof, reports=Reports(reports)))
     except HeadwaterError as problem:
         log.error("%s", problem)  # noqa: TRY400  # it is for people: no traceback
         return CANNOT_START
@@ -134,10 +144,19 @@ def main() -> None:
     parser.add_argument("target")
     parser.add_argument("--grace")
     parser.add_argument("--url")
+    parser.add_argument("--reports", type=int)
     options = parser.parse_args()
     configure_logging()
     grace = None if options.grace is None else milliseconds(options.grace, least_ms=0)
-    leave(run_worker(options.target, grace_ms=grace, url=options.url, until_eof=True))
+    leave(
+        run_worker(
+            options.target,
+            grace_ms=grace,
+            url=options.url,
+            until_eof=True,
+            reports=options.reports,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
 from headwater.worker.held import Held
 from headwater.worker.loop import Loop
+from headwater.worker.reports import Reports
 
 log = logging.getLogger("headwater.worker")
 
@@ -44,11 +45,13 @@ class Running:
         clock: Timers,
         chance: Random,
         observe: Callable[[Consumer, Held], None] | None = None,
+        reports: Reports | None = None,
     ) -> None:
         self._connections = connections
         self._clock = clock
         self._chance = chance
         self._observe = observe
+        self._reports = reports or Reports()
         self._gate = Gate()
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -63,6 +66,7 @@ class Running:
             clock=self._clock,
             gate=self._gate,
             chance=self._chance,
+            reports=self._reports,
             observe=None if watch is None else lambda held: watch(consumer, held),
         )
 

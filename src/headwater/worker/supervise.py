@@ -1,10 +1,14 @@
 """``headwater work``: the process that starts worker processes, and starts them again.
 
-Rule 1. A worker that dies is started again, sooner the longer it lived; one that cannot start at
-        all (no such app, another claim_after) ends everything, with its status.
-Rule 2. A signal goes to every worker once. They are in sessions of their own, so the terminal's
+Rule 1. A worker process that ends without being told to, whatever its status, is started again. The
+        pause before that doubles from death to death; it is short again after a process that
+        settled an entry, or lived for a minute.
+Rule 2. A worker that cannot start (no such app, another claim_after) ends all of them, with its
+        status; but only if no worker has ever joined the group that refuses it. After that it is
+        started again like any other: one failed start does not stop what works.
+Rule 3. A signal goes to every worker once. They are in sessions of their own, so the terminal's
         Ctrl-C reaches them only from here.
-Rule 3. If this process dies, the workers see the end of their standard input and stop in peace.
+Rule 4. If this process dies, the workers see the end of their standard input and stop in peace.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from asyncio.subprocess import Process
 from collections.abc import Collection
 
 from headwater.worker.process import CANNOT_START
+from headwater.worker.reports import GROUP, Life
 
 log = logging.getLogger("headwater.worker")
 
@@ -49,6 +54,9 @@ class Supervisor:
         self._inherited = inherited
         self._patience = grace_ms / 1000 + OVERTIME_SECONDS
         self._alive: dict[int, Process] = {}
+        self._lives: set[Life] = set()
+        self._joined: set[GROUP] = set()
+        """Groups that any worker has ever joined."""
         self._stopping = asyncio.Event()
         self._status: int = 0
 
@@ -63,6 +71,9 @@ class Supervisor:
         return self._status
 
     def _signal(self) -> None:
+        if not self._stopping.is_set():
+            count = len(self._alive)
+            log.info("stopping %d worker%s", count, "" if count == 1 else "s")
         self._stopping.set()
         for process in self._alive.values():
             _terminate(process)
@@ -71,32 +82,49 @@ class Supervisor:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             began = time.monotonic()
-            status = await self._one(number)
+            life = Life()
+            self._lives.add(life)
+            try:
+                status = await self._one(number, life)
+            finally:
+                self._lives.discard(life)
+                life.close()
             if self._stopping.is_set():
                 # One that was told to stop before it could listen has not done anything yet.
                 if status != -signal.SIGTERM:
                     self._status = self._status or status
                 return
-            if status in (0, CANNOT_START):
-                # 0: the app stopped itself, which ends this worker but no other.
-                if status:
-                    self._status = status
-                    self._signal()
+            if status == CANNOT_START and self._hopeless(life):
+                self._status = status
+                self._signal()
                 return
-            if time.monotonic() - began > HEALTHY_SECONDS:
+            if life.settled or time.monotonic() - began > HEALTHY_SECONDS:
                 pause = FIRST_PAUSE
             log.warning("worker %d %s; again in %g s", number, _death(status), pause)
             await self._stopped_within(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _one(self, number: int) -> int:
+    def _hopeless(self, life: Life) -> bool:
+        """Whether no worker has ever joined the groups that refused this one, or any group at all
+        when it did not get that far."""
+        for one in self._lives:
+            one.read()
+            self._joined |= one.joined
+        return bool(life.refused - self._joined) if life.refused else not self._joined
+
+    async def _one(self, number: int, life: Life) -> int:
         """One life of a worker process; its exit status, negative for a signal."""
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.PIPE,
-            pass_fds=self._inherited,
-            start_new_session=True,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                "--reports",
+                str(life.writer),
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=(*self._inherited, life.writer),
+                start_new_session=True,
+            )
+        finally:
+            life.close_writer()
         self._alive[number] = process
         if self._stopping.is_set():
             _terminate(process)
@@ -113,6 +141,8 @@ class Supervisor:
             return await ended
         finally:
             del self._alive[number]
+            life.read()
+            self._joined |= life.joined
 
     async def _stopped_within(self, seconds: float) -> None:
         try:

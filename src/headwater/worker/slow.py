@@ -1,0 +1,92 @@
+"""Reports handlers that run too long: over their ``timeout``, or ten times their usual duration."""
+
+from __future__ import annotations
+
+import logging
+
+from headwater.worker.clocks import Timer, Timers
+from headwater.worker.declaration import Consumer
+from headwater.worker.held import Held
+
+log = logging.getLogger("headwater.worker")
+
+LOOK_SECONDS = 1.0
+"""How often running handlers are looked at, and the least age that is reported."""
+
+TIMES_USUAL = 10
+LEAST_SAMPLES = 10
+"""Handlers that have returned before their duration counts as usual."""
+
+WEIGHT = 0.1
+"""What the last duration counts in the moving average."""
+
+
+class SlowHandlers:
+    """Looks at one consumer's running handlers, while there are any.
+
+    A handler is reported once, and again whenever its age has doubled.
+    """
+
+    def __init__(self, consumer: Consumer, *, clock: Timers) -> None:
+        self._consumer = consumer
+        self._clock = clock
+        self._running: dict[Held, float] = {}
+        """Running handlers and the age at which each is reported next, 0 for the first time."""
+        self._timer: Timer | None = None
+        self._samples = 0
+        self._usual = 0.0
+
+    def began(self, held: Held) -> None:
+        """The handler begins to run."""
+        held.began = self._clock.monotonic()
+        self._running[held] = 0.0
+        if self._timer is None:
+            self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
+
+    def ended(self, held: Held, *, returned: bool) -> None:
+        """The handler has ended; one that returned shows what is usual."""
+        self._running.pop(held, None)
+        if returned:
+            took = self._clock.monotonic() - held.began
+            self._samples += 1
+            weight = max(WEIGHT, 1 / self._samples)
+            self._usual += weight * (took - self._usual)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._running.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._running:
+            return
+        self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
+        limit, why = self._limit()
+        if limit is None:
+            return
+        now = self._clock.monotonic()
+        for held, again in self._running.items():
+            age = now - held.began
+            if age > limit and age >= again:
+                self._running[held] = 2 * age
+                log.warning(
+                    "%s has been handling %s of %s (delivery %d) for %.1f s, %s",
+                    self._consumer.name,
+                    held.delivery.id,
+                    held.delivery.stream,
+                    held.count,
+                    age,
+                    why,
+                )
+
+    def _limit(self) -> tuple[float | None, str]:
+        """The age in seconds over which a handler is reported, and what to say of it."""
+        if self._consumer.timeout_ms is not None:
+            timeout = self._consumer.timeout_ms / 1000
+            return timeout, f"longer than its timeout of {timeout:g} s: it ignores its cancellation"
+        if self._samples < LEAST_SAMPLES:
+            return None, ""
+        limit = max(LOOK_SECONDS, TIMES_USUAL * self._usual)
+        return limit, f"more than {TIMES_USUAL} times the usual {self._usual:.3g} s"

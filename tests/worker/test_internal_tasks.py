@@ -1,0 +1,77 @@
+"""A worker is never alive and idle: a part of it that ends unasked ends the worker, and is named."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+
+import pytest
+
+from headwater.worker.loop import TaskEnded
+from tests.worker.apps import Order, Store, eventually, orders
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("reader", "orders/g reader"),
+        ("settler", "orders/g settler"),
+        ("handler slot 1", "orders/g handler slot 1"),
+    ],
+)
+async def test_a_task_that_ends_unasked_ends_the_worker_with_an_error_that_names_it(
+    store: Store, part: str, name: str
+) -> None:
+    # Given a worker that works
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, group="g", concurrency=2)
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    running = asyncio.create_task(app.run())
+    await eventually(lambda: store.look.exists("orders"))
+    await store.look.xadd("orders", {"id": 1})
+    await eventually(lambda: handled)
+
+    # When one of its tasks ends
+    (task,) = [one for one in asyncio.all_tasks() if one.get_name().endswith(part)]
+    task.cancel()
+
+    # Then the worker ends too, and says which
+    with pytest.raises(TaskEnded, match=f"{name} of .*bill ended although nothing asked it to"):
+        await asyncio.wait_for(running, 20)
+
+
+async def test_a_lease_renewer_that_ends_unasked_ends_the_worker_too(store: Store) -> None:
+    # Given a worker, whose leases a thread renews
+    app = store.app()
+    app.consumer(orders, group="g", claim_after="300ms")(lambda order: None)
+    before = set(threading.enumerate())
+    running = asyncio.create_task(app.run())
+
+    def renewers() -> list[threading.Thread]:
+        return [t for t in threading.enumerate() if "leases" in t.name and t not in before]
+
+    (thread,) = await eventually(renewers)
+    assert thread.ident is not None
+
+    # When that thread ends, by an exception that nothing in it expects
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+    )
+
+    # Then the worker ends, and says so
+    with pytest.raises(TaskEnded, match=r"lease renewer of .* ended with an error: SystemExit"):
+        await asyncio.wait_for(running, 20)
+
+
+async def test_a_worker_that_is_stopped_ends_without_an_error(store: Store) -> None:
+    app = store.app()
+    app.consumer(orders, group="g")(lambda order: None)
+    running = asyncio.create_task(app.run())
+    await eventually(lambda: store.look.exists("orders"))
+    app.stop()
+    await running

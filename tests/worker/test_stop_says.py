@@ -1,0 +1,245 @@
+"""A stop says what it waits for, how to stop now, and waits for nothing with nothing in hand; a
+handler that takes too long is reported."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from headwater.testing.server import server_process
+from headwater.worker import App, Stream
+from tests.worker import shop
+from tests.worker.apps import Order, Store, eventually, orders, worker
+from tests.worker.processes import one_worker, supervised
+
+
+class Stoppable(Protocol):
+    @property
+    def url(self) -> str: ...
+
+    def stop(self) -> object: ...
+
+
+@pytest.fixture(params=["headwater", "redis-8.2"])
+def mortal(request: pytest.FixtureRequest) -> Iterator[Stoppable]:
+    """A store that a test may end."""
+    if request.param == "headwater":
+        with server_process("--appendonly", "no") as server:
+            yield server
+    else:
+        peer: Any = request.getfixturevalue("peer")
+        found = peer(request.param)
+        found.stop = found.kill
+        yield found
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+async def test_a_stop_with_nothing_in_hand_does_not_wait_for_a_store_that_is_away(
+    mortal: Stoppable, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a worker that has handled what there was, and a store that goes away
+    caplog.set_level(logging.INFO, "headwater.worker")
+    app = App(mortal.url, name="idle")
+    handled = []
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    async with app:
+        await orders.send(Order(17))
+        running = worker(app)
+        running.start()
+        (loop,) = running.loops.values()
+        await eventually(lambda: handled and not loop.custody.held)
+        mortal.stop()
+
+        # When it is told to stop within an hour, then it stops now
+        await asyncio.wait_for(running.stop(3600), 60)
+    assert "g of orders stopped; the store is away" in caplog.text
+
+
+async def test_a_second_signal_ends_the_wait_for_a_store_that_is_away(
+    mortal: Stoppable, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a worker with a settlement that the store has not taken
+    app = App(mortal.url, name="busy")
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        begun.set()
+        await go_on.wait()
+
+    async with app:
+        await orders.send(Order(17))
+        running = worker(app)
+        running.start()
+        await begun.wait()
+        mortal.stop()
+        go_on.set()
+
+        # When it is told to stop within an hour, then it says what it waits for
+        running.ask_to_stop()
+        stopping = asyncio.create_task(running.stop(3600))
+        await eventually(lambda: "for the store to take 1 settlements" in caplog.text)
+        assert "SIGTERM or Ctrl-C again stops now" in caplog.text
+
+        # and when it is told again, then it stops
+        running.ask_to_stop()
+        await asyncio.wait_for(stopping, 60)
+    assert "1 entries stay with" in caplog.text
+
+
+async def test_a_stop_says_which_handlers_it_waits_for_and_how_to_stop_now(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = store.app()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        begun.set()
+        await go_on.wait()
+
+    async with app:
+        sent = await orders.send(Order(17))
+        running = worker(app)
+        running.start()
+        await begun.wait()
+        stopping = asyncio.create_task(running.stop(40))
+        await eventually(lambda: "stopping: waiting up to 40 s for 1 running" in caplog.text)
+        go_on.set()
+        await stopping
+    assert f"({sent} of orders for 0." in caplog.text
+    assert "SIGTERM or Ctrl-C again stops now and hands them back" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_to_headwater_work_says_what_is_awaited(
+    store: Store, number: signal.Signals
+) -> None:
+    with supervised(store.url, "--workers", "1", SHOP_SLOW_SECONDS="60") as parent:
+        await store.look.xadd("orders", dict(shop.orders.codec.encode(shop.Order(1, do="slow"))))
+        await eventually(lambda: _owned(store))
+        parent.signal(number)
+        await eventually(lambda: "for 1 running bill" in parent.said())
+        parent.signal(number)
+        assert parent.wait() == 0
+        said = parent.said()
+    assert "stopping 1 worker" in said
+    assert "SIGTERM or Ctrl-C again stops now" in said
+
+
+@pytest.mark.slow
+async def test_a_worker_without_a_store_ends_at_the_first_signal(mortal: Stoppable) -> None:
+    with one_worker(mortal.url) as process:
+        await eventually(lambda: "reads orders as" in process.said())
+        mortal.stop()
+        await eventually(lambda: "trying again" in process.said())
+        process.signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+
+
+async def _owned(store: Store) -> bool:
+    return any(
+        owner not in {"", "hw.parked"} for _id, owner, _idle, _count in await store.pending()
+    )
+
+
+# --- running too long -----------------------------------------------------------------------------
+
+
+async def test_a_handler_older_than_its_timeout_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given a handler that ignores its cancellation
+    app = App("headwater://memory")
+    stream = Stream("orders", Order)
+    go_on = asyncio.Event()
+
+    @app.consumer(stream, group="g", timeout="30s")
+    async def deaf(order: Order) -> None:
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                pass
+
+    async with app.test() as t:
+        (sent,) = await t.send(stream, Order(17))
+        await t.advance("30s")
+        assert "has been handling" not in caplog.text
+
+        # When it is older than its timeout, then it is reported
+        await t.advance("1s")
+        words = f"deaf has been handling {sent} of orders (delivery 1) for 31.0 s, longer than its"
+        assert words in caplog.text
+
+        # and again only when its age has doubled
+        await t.advance("30s")
+        assert caplog.text.count("has been handling") == 1
+        await t.advance("1s")
+        assert caplog.text.count("has been handling") == 2
+        go_on.set()
+        await t.settle()
+
+
+async def test_a_handler_that_takes_ten_times_its_usual_duration_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given a handler that has taken two seconds ten times
+    app = App("headwater://memory")
+    stream = Stream("orders", Order)
+    waits: list[asyncio.Event] = []
+
+    @app.consumer(stream, group="g")
+    async def bill(order: Order) -> None:
+        waits.append(asyncio.Event())
+        await waits[-1].wait()
+
+    async with app.test() as t:
+        for number in range(10):
+            await t.send(stream, Order(number))
+            await t.advance("2s")
+            waits[-1].set()
+            await t.settle()
+
+        # When it takes longer than twenty, then it is reported
+        await t.send(stream, Order(10))
+        await t.advance("20s")
+        assert "has been handling" not in caplog.text
+        await t.advance("1s")
+        assert "for 21.0 s, more than 10 times the usual 2 s" in caplog.text
+        waits[-1].set()
+        await t.settle()
+
+
+async def test_a_handler_that_is_usually_quick_is_not_reported_within_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = App("headwater://memory")
+    stream = Stream("orders", Order)
+    go_on = asyncio.Event()
+
+    @app.consumer(stream, group="g")
+    async def bill(order: Order) -> None:
+        if order.id == 99:
+            await go_on.wait()
+
+    async with app.test() as t:
+        await t.send(stream, *(Order(number) for number in range(20)), Order(99))
+        await t.advance("1s")
+        assert "has been handling" not in caplog.text
+        await t.advance("1s")
+        assert "for 2.0 s, more than 10 times the usual 0 s" in caplog.text
+        go_on.set()
+        await t.settle()
