@@ -6,6 +6,8 @@ exact text that Redis would send, because clients match on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class HeadwaterError(Exception):
     """The root: ``except HeadwaterError`` catches whatever Headwater itself reports."""
@@ -55,6 +57,30 @@ class ForkedStore(HeadwaterError):
 
 class Disconnected(HeadwaterError):
     """The store went away and did not come back within the time allowed."""
+
+
+class NotSent(Disconnected):
+    """The store could not be reached: the messages were not sent, and may be sent again.
+
+    ``added`` holds the ids of those messages of the same call that were added before.
+    """
+
+    def __init__(self, text: str, *, added: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.added = list(added)
+
+
+class OutcomeUnknown(Disconnected):
+    """The connection broke after messages were sent: the store may have added them, or not.
+
+    ``added`` holds the ids of the messages that were certainly added, ``unknown`` is the number of
+    those that may have been. The rest of the call was not sent.
+    """
+
+    def __init__(self, text: str, *, added: Sequence[str] = (), unknown: int = 0) -> None:
+        super().__init__(text)
+        self.added = list(added)
+        self.unknown = unknown
 
 
 class DeclarationError(HeadwaterError):

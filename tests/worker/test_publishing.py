@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.errors import Disconnected, EncodeError, HeadwaterError
+from headwater.errors import EncodeError, HeadwaterError, NotSent
 from headwater.groups.operation import Refused
-from headwater.worker import App, Stream
+from headwater.worker import App, Stream, publishing
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
 
@@ -87,8 +87,11 @@ async def test_what_the_store_refuses_is_said(store: Store) -> None:
             await app.send(orders, Order(1))
 
 
-def test_a_lost_connection_is_said_and_nothing_is_sent_twice(peer: Any) -> None:
-    # Given a store that takes the message and dies before it answers
+def test_errors_of_publishing_keep_the_password_to_themselves(
+    peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an app whose url holds a password, and a store that is gone
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.1)
     server = peer("redis-8.2")
     app = App(server.url.replace("redis://", "redis://ann:secret@"), name="sender")
     with redis.Redis.from_url(server.url) as client:
@@ -99,11 +102,16 @@ def test_a_lost_connection_is_said_and_nothing_is_sent_twice(peer: Any) -> None:
             orders_of_app: Stream[Order] = Stream("orders", Order)
             app.publish(orders_of_app, Order(1))
             server.kill()
-
-            # Then the error says that nobody knows, and keeps the password to itself
-            with pytest.raises(Disconnected, match="nobody knows how many were added") as raised:
+            with pytest.raises(NotSent) as raised:
                 app.publish(orders_of_app, Order(2))
     assert "secret" not in str(raised.value)
+
+
+def test_a_wrong_password_is_said_at_once(peer: Any) -> None:
+    server = peer("redis-8.2")
+    app = App(server.url.replace("redis://", "redis://ann:wrong@"))
+    with app, pytest.raises(NotSent, match="invalid username-password pair"):
+        app.publish(orders, Order(1))
 
 
 async def test_publishing_waits_for_nobody_else(store: Store) -> None:

@@ -36,6 +36,8 @@ T = TypeVar("T")
 RESPONSE_SECONDS = 30.0
 """How long an answer may take by default; a store that replays its journal does not answer."""
 
+_MAY_HAVE_RUN = "_headwater_may_have_run"
+
 NEVER_AGAIN = (AuthenticationError, AuthorizationError)
 """Errors that the same attempt would meet again."""
 
@@ -56,6 +58,15 @@ def explain(sent: Sent, error: Exception) -> None:
             f"{what}. {sent.unrepeatable} had been sent and may have run, so it was not sent again",
             *error.args[1:],
         )
+        setattr(error, _MAY_HAVE_RUN, True)
+
+
+def may_have_run(error: Exception) -> bool:
+    """Whether `explain` has said of ``error`` that a command was sent that must not be repeated.
+
+    False means that nothing was sent, or nothing that running twice would harm.
+    """
+    return getattr(error, _MAY_HAVE_RUN, False)
 
 
 class GuardedRetry(Retry):

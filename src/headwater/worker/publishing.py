@@ -1,22 +1,26 @@
 """Adding messages to streams, with or without an event loop, with or without a worker.
 
-Rule. An addition that was sent is never sent again by itself: when the connection breaks under it,
-nobody knows whether it was made, and the caller is told so.
+Rule 1. An addition that may have been made is not repeated, unless the store recognizes the
+        repetition: the caller gets `OutcomeUnknown`.
+Rule 2. What was not sent is tried again for `RECONNECT_SECONDS`, as long as a server needs to
+        restart; after that the caller gets `NotSent`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.client.guarded import may_have_run
 from headwater.client.redaction import redacted
-from headwater.errors import Disconnected
+from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
 from headwater.groups.operation import Command, Operation, Refused, perform, run
 from headwater.groups.settling import Addition
-from headwater.worker.connections import Connections, lost_connection
+from headwater.worker.connections import Connections, lost_connection, refused_for_good
 
 if TYPE_CHECKING:
     import redis
@@ -27,6 +31,43 @@ CHUNK = 1_000
 
 THREADS = 32
 """Threads that publish at a time; the others wait for a connection."""
+
+RECONNECT_SECONDS = 4.0
+"""How long sending is tried again while the store cannot be reached: a restart takes less."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Seconds between two attempts, doubling."""
+
+
+SEEING_TURNS = 2
+"""Turns of the event loop before a batch is sent. After the second the loop has seen that the server
+closed a connection, so nothing is sent into it and its outcome is not unknown."""
+
+
+class Patience:
+    """Decides whether one batch is sent again after its connection failed, and when."""
+
+    def __init__(self) -> None:
+        self.failed = False
+        self._until = time.monotonic() + RECONNECT_SECONDS
+        self._pause = FIRST_PAUSE
+
+    def pause(self, error: Exception) -> float | None:
+        """Seconds to wait before the next attempt; None if there must be none."""
+        self.failed = True
+        if may_have_run(error) or isinstance(error, (*refused_for_good(), StoreClosed)):
+            return None
+        left = self._until - time.monotonic()
+        if left <= 0:
+            return None
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)
+        return min(pause, left)
+
+
+def reach() -> Operation[None]:
+    """Return when the store executes commands. While it loads its data this raises redis-py's
+    BusyLoadingError, as a refused connection would."""
+    yield [["PING"]]
 
 
 def add_all(additions: Sequence[Addition]) -> Operation[list[str | Refused]]:
@@ -50,6 +91,10 @@ def all_added(outcomes: Sequence[str | Refused]) -> list[str]:
             raise Refused(f"{outcome} ({where})", outcome.code)
         added.append(outcome)
     return added
+
+
+def _messages(count: int) -> str:
+    return f"{count} message" if count == 1 else f"{count} messages"
 
 
 class _Job:
@@ -100,8 +145,6 @@ class Publisher:
 
     async def _send_all(self) -> None:
         """Send what there is, together, until there is nothing."""
-        if self._asynchronous is None:
-            self._asynchronous = self._connections.asynchronous()
         while self._jobs:
             taken: list[tuple[_Job, int]] = []
             room = CHUNK
@@ -115,9 +158,11 @@ class Publisher:
                 one for job, count in taken for one in job.additions[job.sent : job.sent + count]
             ]
             try:
-                outcomes = await perform(self._asynchronous, add_all(batch))
+                outcomes = await self._add(batch)
             except Exception as error:
-                self._fail([job for job, _count in taken], error)
+                for job, count in taken:
+                    self._jobs.remove(job)
+                    job.finish(self._explained(job.additions, job.outcomes, count, error))
                 continue
             for job, count in taken:
                 job.outcomes += outcomes[:count]
@@ -127,31 +172,83 @@ class Publisher:
                     self._jobs.remove(job)
                     job.finish()
 
-    def _fail(self, jobs: Sequence[_Job], error: Exception) -> None:
-        """Nobody knows what became of these."""
-        for job in jobs:
-            self._jobs.remove(job)
-            lost = isinstance(error, lost_connection())
-            job.finish(self._unknown(job.additions, error) if lost else error)
+    async def _add(self, batch: Sequence[Addition]) -> list[str | Refused]:
+        """Send one batch, again while that is safe and the time allows it."""
+        patience = Patience()
+        while True:
+            if self._asynchronous is None:
+                self._asynchronous = self._connections.asynchronous()
+            for _turn in range(SEEING_TURNS):
+                await asyncio.sleep(0)
+            try:
+                if patience.failed:
+                    await perform(self._asynchronous, reach())
+                return await perform(self._asynchronous, add_all(batch))
+            except lost_connection() as error:
+                pause = patience.pause(error)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
 
     def publish(self, additions: Sequence[Addition]) -> list[str]:
         """Add from code without an event loop; safe among threads."""
-        if not additions:
-            return []
-        with self._lock:
-            if self._synchronous is None:
-                self._synchronous = self._connections.synchronous()
-        try:
-            with self._threads:
-                return all_added(run(self._synchronous, add_all(additions)))
-        except lost_connection() as error:
-            raise self._unknown(additions, error) from error
+        outcomes: list[str | Refused] = []
+        for first in range(0, len(additions), CHUNK):
+            batch = additions[first : first + CHUNK]
+            try:
+                outcomes += self._add_synchronously(batch)
+            except lost_connection() as error:
+                raise self._explained(additions, outcomes, len(batch), error) from error
+        return all_added(outcomes)
 
-    def _unknown(self, additions: Sequence[Addition], error: Exception) -> Disconnected:
-        return Disconnected(
-            f"{redacted(self._connections.url)} went away while {len(additions)} messages were "
-            f"being added to {additions[0].stream!r}; nobody knows how many were added, so none is "
-            f"sent again by itself: {error}"
+    def _add_synchronously(self, batch: Sequence[Addition]) -> list[str | Refused]:
+        """As `_add`, in the caller's thread."""
+        patience = Patience()
+        while True:
+            with self._lock:
+                if self._synchronous is None:
+                    self._synchronous = self._connections.synchronous()
+                client = self._synchronous
+            try:
+                with self._threads:
+                    if patience.failed:
+                        run(client, reach())
+                    return run(client, add_all(batch))
+            except lost_connection() as error:
+                pause = patience.pause(error)
+                if pause is None:
+                    raise
+            time.sleep(pause)
+
+    def _explained(
+        self,
+        additions: Sequence[Addition],
+        outcomes: Sequence[str | Refused],
+        in_flight: int,
+        error: Exception,
+    ) -> Exception:
+        """What the caller gets when the last ``in_flight`` of the additions that were begun failed
+        with ``error``."""
+        if not isinstance(error, lost_connection()):
+            return error
+        where, stream = redacted(self._connections.url), additions[0].stream
+        why = str(error).rstrip(". ")
+        added = [one for one in outcomes if not isinstance(one, Refused)]
+        left = len(additions) - len(outcomes)
+        before = f" {_messages(len(added))} had been added before." if added else ""
+        if not may_have_run(error):
+            return NotSent(
+                f"{_messages(left)} for {stream!r} could not be sent to {where}: {why}.{before} "
+                "Sending the rest again adds nothing twice.",
+                added=added,
+            )
+        unsent = left - in_flight
+        rest = f" {_messages(unsent)} more were not sent." if unsent else ""
+        return OutcomeUnknown(
+            f"{where} went away while {_messages(in_flight)} were being added to {stream!r}; "
+            f"nobody knows whether they were.{before}{rest} Nothing is sent again by itself: {why}.",
+            added=added,
+            unknown=in_flight,
         )
 
     async def close(self) -> None:

@@ -57,8 +57,9 @@ class Stream(Generic[M]):
     async def send(self, message: M) -> str:
         """Add one message; its id. Needs an open app: ``async with app:``, or a running worker.
 
-        A message that was sent when the connection broke may have been added: the error says so,
-        and nothing is sent twice by itself.
+        Raises `NotSent` when the store stays away for more than four seconds, and `OutcomeUnknown`
+        when the connection broke after the message was sent: the store may have added it, and
+        nothing is sent twice by itself.
         """
         return (await self._app().send_many(self, [message]))[0]
 

@@ -1,0 +1,92 @@
+"""Servers that a test ends and starts again at the same address, with the same data."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import redis
+
+from headwater.testing.server import ServerProcess, server_process
+from tests import peers
+from tests.worker.apps import PATIENCE_SECONDS
+
+
+class Restarting(ABC):
+    """One server. ``url`` stays the same over restarts."""
+
+    url: str
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it again and return when it answers."""
+
+    def look(self) -> redis.Redis:
+        return redis.Redis.from_url(self.url, decode_responses=True)
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Start it again while the block runs; leave when it has started."""
+        thread = threading.Thread(target=self.start)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join(PATIENCE_SECONDS)
+
+
+class _Headwater(Restarting):
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self.url = server.url
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+
+class _Peer(Restarting):
+    def __init__(self, name: str, directory: Path) -> None:
+        self._name = name
+        self._directory = directory
+        self._server = self._launch(0)
+        self.url = self._server.url
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server = self._launch(self._server.port)
+
+    def _launch(self, port: int) -> peers.Peer:
+        keeping = ("--appendonly", "yes", "--appendfsync", "always")
+        return peers.start(self._name, *keeping, directory=self._directory, port=port)
+
+
+@contextmanager
+def restarting(name: str) -> Iterator[Restarting]:
+    """A server of its own. Raises `peers.PeerMissing`."""
+    if name == "headwater":
+        with server_process("--appendfsync", "always") as server:
+            yield _Headwater(server)
+        return
+    directory = Path(tempfile.mkdtemp(prefix="hw-again-"))
+    try:
+        server_of_peer = _Peer(name, directory)
+        try:
+            yield server_of_peer
+        finally:
+            server_of_peer.kill()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,107 @@
+"""Publishing while the store restarts: what was not sent is sent later, what may have been added is
+never sent twice, and the error says which of the two it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headwater.errors import NotSent, OutcomeUnknown
+from headwater.worker import App, Stream, publishing
+from tests import peers
+from tests.worker.apps import Order, eventually
+from tests.worker.restarts import Restarting, restarting
+
+pytestmark = pytest.mark.slow
+
+SERVERS = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
+
+orders: Stream[Order] = Stream("orders", Order)
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Restarting]:
+    """A server of this test, each kind in turn."""
+    try:
+        with restarting(request.param) as found:
+            yield found
+    except peers.PeerMissing as missing:
+        if peers.required():
+            raise
+        pytest.skip(str(missing))
+
+
+async def test_send_waits_while_the_store_restarts(server: Restarting) -> None:
+    # Given an app that has sent a message, and a store that was killed
+    app = App(server.url)
+    async with app:
+        await app.send(orders, Order(1))
+        server.kill()
+
+        # When the store is started again while messages are sent
+        with server.starting():
+            ids = await app.send_many(orders, [Order(number) for number in range(2, 5)])
+
+    # Then they are added, once each
+    with server.look() as look:
+        assert [entry_id for entry_id, _fields in look.xrange("orders")][-3:] == ids
+        assert look.xlen("orders") == 4
+
+
+def test_publish_waits_while_the_store_restarts(server: Restarting) -> None:
+    app = App(server.url)
+    with app:
+        app.publish(orders, Order(1))
+        server.kill()
+        with server.starting():
+            app.publish(orders, Order(2))
+    with server.look() as look:
+        assert look.xlen("orders") == 2
+
+
+async def test_what_was_not_sent_is_said_to_be_not_sent(
+    server: Restarting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a store that does not come back within the time that sending waits
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.1)
+    app = App(server.url)
+    async with app:
+        await app.send(orders, Order(1))
+        server.kill()
+
+        # Then both ways to publish say that nothing was sent
+        with pytest.raises(NotSent, match="2 messages for 'orders' could not be sent"):
+            await app.send_many(orders, [Order(2), Order(3)])
+        with pytest.raises(NotSent, match="adds nothing twice") as raised:
+            await asyncio.to_thread(app.publish, orders, Order(4))
+        assert raised.value.added == []
+
+
+async def test_what_may_have_been_added_is_said_to_be_unknown(server: Restarting) -> None:
+    # Given a store that has read the messages and dies before it answers
+    app = App(server.url)
+    async with app:
+        await app.send(orders, Order(0))
+        with server.look() as look:
+            look.client_pause(60_000, all=False)
+            sending = asyncio.ensure_future(app.send_many(orders, [Order(1), Order(2)]))
+            await eventually(lambda: _reached(look))
+        server.kill()
+
+        # Then the error says that they may have been added, and how many
+        with pytest.raises(OutcomeUnknown, match="nobody knows whether they were") as raised:
+            await sending
+        assert (raised.value.added, raised.value.unknown) == ([], 2)
+
+    # And nothing is sent again by itself
+    server.start()
+    with server.look() as look:
+        assert look.xlen("orders") <= 1
+
+
+def _reached(look: Any) -> bool:
+    """The server has read an XADD that it holds back."""
+    return any("xadd" in str(one["cmd"]) for one in look.client_list() if "b" in one["flags"])
