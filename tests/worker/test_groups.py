@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from headwater.groups.dead_letters import page, replay
+from headwater.groups.dead_letters import page
 from headwater.groups.member import retire
 from headwater.groups.operation import run, single
+from headwater.groups.replay import replay
 from headwater.groups.settling import Addition, How, Settlement, settle
 from headwater.messages import dead_letter_fields, due_key
 from tests import peers

@@ -6,15 +6,19 @@ headwater dead replay orders 1526569498055-0
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.asking import DEFAULT_URL, AllGroups, Url, ask
 from headwater.cli.main import SETTINGS
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.groups.operation import Operation
+    from headwater.groups.replay import Replayed
     from headwater.messages import DeadLetter
 
 app = typer.Typer(no_args_is_help=True, **SETTINGS)
@@ -24,16 +28,10 @@ StreamName = Annotated[
 ]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of dead letters.")]
 All = Annotated[bool, typer.Option("--all", help="Every dead letter there is.")]
-Url = Annotated[
-    str,
-    typer.Option(envvar="HEADWATER_URL", metavar="URL", help="Address of the store."),
-]
 From = Annotated[
     str | None,
     typer.Option("--from", metavar="KEY", help="The dead-letter stream. [default: {STREAM}.dead]"),
 ]
-
-DEFAULT_URL = "redis://localhost:6379"
 
 
 @app.callback()
@@ -53,7 +51,11 @@ def list_letters(
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
     from headwater.groups.dead_letters import page
 
-    for letter in _do(url, page(_source(stream, source), after=after, count=count)):
+    where = _source(stream, source)
+    letters = ask(url, page(where, after=after, count=count))
+    if not letters:
+        _say_none(url, stream, where)
+    for letter in letters:
         what = f"{letter.stream} {letter.entry_id} in group {letter.group}"
         error = letter.error.replace("\n", " ")
         print(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
@@ -66,7 +68,7 @@ def show(
     """Show dead letters in full: fields, error, where it happened."""
     from headwater.groups.dead_letters import find
 
-    for letter in _do(url, find(_source(stream, source), _some(ids))):
+    for letter in ask(url, find(_source(stream, source), _some(ids))):
         _print(letter)
 
 
@@ -76,22 +78,45 @@ def replay(
     ids: Ids = None,
     *,
     every: All = False,
+    all_groups: AllGroups = False,
     source: From = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Add the entries again to the streams they came from, and remove their records."""
+    """Give the entries to the groups that could not handle them again, and remove their records.
+
+    An entry reaches its own group only, and begins with no delivery counted. If the entry or its
+    group is gone, the entry is added to the stream again when there is no other group, or with
+    --all-groups.
+    """
     from headwater.groups.dead_letters import find
-    from headwater.groups.dead_letters import replay as again
+    from headwater.groups.replay import replay as again
 
     where = _source(stream, source)
-    if not every:
-        letters = _do(url, find(where, _some(ids)))
-        for letter, entry_id in zip(letters, _do(url, again(where, letters)), strict=True):
-            print(f"{letter.id} is {letter.stream} {entry_id}")
-        return
-    for letters in _pages(url, where, ids):
-        for letter, entry_id in zip(letters, _do(url, again(where, letters)), strict=True):
-            print(f"{letter.id} is {letter.stream} {entry_id}")
+    refused = 0
+    pages = _pages(url, stream, where, ids) if every else iter([ask(url, find(where, _some(ids)))])
+    for letters in pages:
+        for outcome in ask(url, again(where, letters, all_groups=all_groups)):
+            refused += _tell(outcome)
+    if refused:
+        raise HeadwaterError(f"{refused} not replayed")
+
+
+def _tell(outcome: Replayed) -> int:
+    """Print what became of a record; 1 if it was refused."""
+    letter, what = outcome.letter, f"{outcome.letter.stream} {outcome.entry_id}"
+    match outcome.how:
+        case "returned":
+            print(f"{letter.id}: {what} is pending in group {letter.group} again")
+        case "added":
+            print(f"{letter.id}: {letter.stream} {letter.entry_id} added again as {what}")
+        case "coming":
+            print(f"{letter.id}: group {letter.group} has {what} still to handle; record removed")
+        case "gone":
+            print(f"{letter.id}: replayed or dropped by another operator meanwhile")
+        case _:
+            print(f"{letter.id}: {outcome.reason}", file=sys.stderr)
+            return 1
+    return 0
 
 
 @app.command()
@@ -108,11 +133,11 @@ def drop(
 
     where = _source(stream, source)
     if not every:
-        print(f"{_do(url, remove(where, _some(ids)))} dropped")
+        print(f"{ask(url, remove(where, _some(ids)))} dropped")
         return
     dropped = 0
-    for letters in _pages(url, where, ids):
-        dropped += _do(url, remove(where, [letter.id for letter in letters]))
+    for letters in _pages(url, stream, where, ids):
+        dropped += ask(url, remove(where, [letter.id for letter in letters]))
     print(f"{dropped} dropped")
 
 
@@ -128,15 +153,37 @@ def _some(ids: list[str] | None) -> list[str]:
     return ids
 
 
-def _pages(url: str, where: str, ids: list[str] | None) -> Any:
+def _say_none(url: str, stream: str, where: str) -> None:
+    """Say on standard error that there are no records. `HeadwaterError` if there is no stream."""
+    replies = ask(url, _exist(stream, where))
+    if replies == (False, False):
+        from headwater.client.redaction import redacted
+
+        raise HeadwaterError(
+            f"{redacted(url)} has no stream {stream!r}, and no dead letters of it ({where!r}). Look "
+            "at the name and at --url; for a dead-letter stream of another name there is --from."
+        )
+    print(f"no dead letters in {where}", file=sys.stderr)
+
+
+def _exist(*keys: str) -> Operation[tuple[bool, ...]]:
+    from headwater.groups.operation import accepted
+
+    replies = yield [["EXISTS", key] for key in keys]
+    return tuple(bool(accepted(reply)) for reply in replies)
+
+
+def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator[list[DeadLetter]]:
     """All records that are there now, a page at a time, each page read once."""
     from headwater.groups.dead_letters import page
 
     if ids:
         raise HeadwaterError("--all and ids contradict each other")
     after = ""
-    last = _do(url, _newest(where))
-    while letters := _do(url, page(where, after=after)):
+    last = ask(url, _newest(where))
+    if last == "0-0":
+        _say_none(url, stream, where)
+    while letters := ask(url, page(where, after=after)):
         wanted = [letter for letter in letters if _order(letter.id) <= _order(last)]
         if wanted:
             yield wanted
@@ -156,21 +203,8 @@ def _newest(where: str) -> Operation[str]:
 
     replies = yield [["XREVRANGE", where, "+", "-", "COUNT", 1]]
     entries = accepted(replies[0])
-    return entries[0][0].decode() if entries else "0-0"
-
-
-def _do(url: str, operation: Operation[Any]) -> Any:
-    from headwater.client.redaction import redacted
-    from headwater.groups.operation import run
-    from headwater.worker.connections import Connections, lost_connection
-
-    client = Connections(url).synchronous()
-    try:
-        return run(client, operation)
-    except lost_connection() as error:
-        raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
-    finally:
-        client.close()
+    newest: str = entries[0][0].decode() if entries else "0-0"
+    return newest
 
 
 def _print(letter: DeadLetter) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwater.cli.asking import AllGroups
 from headwater.cli.main import SETTINGS
 from headwater.errors import HeadwaterError
 
@@ -178,9 +179,10 @@ def replay(
         typer.Option("--id", metavar="ID", help="A record's id, any number of times."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every dead letter there is.")] = False,
+    all_groups: AllGroups = False,
     set_: Set = None,
 ) -> None:
-    """Add dead letters again to the streams they came from, and remove their records."""
+    """Give dead letters to their groups again, and remove their records."""
     if not dead:
         raise HeadwaterError("say what is to be replayed: --dead, with --all or --id")
     if bool(ids) == every:
@@ -188,7 +190,7 @@ def replay(
     declared = _load(file, set_)
     from headwater.spark.pipeline.dead import replay as again
 
-    done = again(declared, source=source, ids=ids or ())
+    done = again(declared, source=source, ids=ids or (), all_groups=all_groups)
     for stream, count in done.items():
         print(f"{stream}: {count:,} replayed")
     if not done:

@@ -1,4 +1,4 @@
-"""Dead letters: written in one step with the settlement, listed, replayed and dropped.
+"""Dead letters: written in one step with the settlement, listed and dropped. See also `replay`.
 
 Rule. A record is written by the settlement of the entry it is about, so there is exactly one,
 however often the worker that wrote it dies.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Operation, Refused, accepted
+from headwater.groups.operation import Operation, accepted
 from headwater.groups.settling import Addition, How, Settlement
 from headwater.messages import (
     DeadLetter,
@@ -80,43 +80,6 @@ def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
             )
         found.append(parse_dead_letter(entries[0][0].decode(), entries[0][1]))
     return found
-
-
-def replay(destination: str, letters: Sequence[DeadLetter]) -> Operation[list[str]]:
-    """Add the entries again to the streams they came from and remove their records, each pair in
-    one transaction; the new ids. The record goes with its entry, so that a second replay of the
-    same record finds nothing."""
-    added = []
-    for letter in letters:
-        if not letter.stream or not letter.fields:
-            raise HeadwaterError(
-                f"{destination} {letter.id} does not say what entry of which stream it was; look at "
-                "it with `headwater dead show` and drop it"
-            )
-        words = [part for pair in letter.fields for part in pair]
-        replies = yield [
-            ["MULTI"],
-            ["XADD", letter.stream, "*", *words],
-            ["XDEL", destination, letter.id],
-            ["EXEC"],
-        ]
-        outcome = replies[3]
-        if isinstance(outcome, Refused) and any(
-            isinstance(reply, Refused) and reply.code == "CROSSSLOT" for reply in replies
-        ):
-            outcome = yield from _in_two_steps(destination, letter)
-        added.append(accepted(outcome)[0].decode())
-    return added
-
-
-def _in_two_steps(destination: str, letter: DeadLetter) -> Operation[list[bytes]]:
-    """In a cluster a dead-letter stream named by hand may lie in another slot: add, then delete."""
-    words = [part for pair in letter.fields for part in pair]
-    replies = yield [["XADD", letter.stream, "*", *words]]
-    added: bytes = accepted(replies[0])
-    replies = yield [["XDEL", destination, letter.id]]
-    accepted(replies[0])
-    return [added]
 
 
 def drop(destination: str, ids: Sequence[str]) -> Operation[int]:

@@ -9,6 +9,8 @@ from headwater.client.redaction import redacted
 from headwater.errors import Disconnected, HeadwaterError, PipelineError
 from headwater.groups import dead_letters
 from headwater.groups.operation import Operation, run
+from headwater.groups.replay import DONE, Replayed
+from headwater.groups.replay import replay as give_back
 from headwater.model import MIN_ID, StreamID
 from headwater.spark.pipeline.declaration import Pipeline, Source
 from headwater.spark.pipeline.explain import reason
@@ -21,24 +23,30 @@ if TYPE_CHECKING:
 
 
 def replay(
-    pipeline: Pipeline, *, source: str | None = None, ids: Sequence[str] = ()
+    pipeline: Pipeline,
+    *,
+    source: str | None = None,
+    ids: Sequence[str] = (),
+    all_groups: bool = False,
 ) -> dict[str, int]:
-    """Add the entries of dead letters again to their streams and remove the records: all that are
+    """Give the entries of dead letters to their groups again and remove the records: all that are
     there now, or those with ``ids``; of all sources, or of one. How many of each dead-letter stream.
 
     What dies again meanwhile is not taken a second time. Raises `PipelineError` for a source or an id
-    that is not there.
+    that is not there, and for records that could not be replayed (see `headwater.groups.replay`).
     """
     done: dict[str, int] = {}
     found: set[str] = set()
+    refused: list[Replayed] = []
     for one in _sources(pipeline, source):
         try:
             with opened(one) as store:
                 for stream in existing_dead_streams(one):
                     if stream not in done:
-                        given = _give_back(store, stream, set(ids))
-                        done[stream] = len(given)
-                        found |= given
+                        outcomes = _give_back(store, stream, set(ids), all_groups=all_groups)
+                        done[stream] = sum(one.how in DONE for one in outcomes)
+                        found |= {one.letter.id for one in outcomes}
+                        refused += [one for one in outcomes if one.reason]
         except HeadwaterError as error:
             raise reason(pipeline, f"source.{one.name}", error) from error
     missing = sorted(set(ids) - found)
@@ -46,6 +54,12 @@ def replay(
         raise PipelineError(
             f"{pipeline.file}: no dead-letter stream has {', '.join(missing)}; they are "
             f"{', '.join(done) or 'none'} (headwater dead list STREAM)"
+        )
+    if refused:
+        first = refused[0]
+        raise PipelineError(
+            f"{pipeline.file}: {sum(done.values())} replayed, {len(refused)} not. "
+            f"{first.letter.id}: {first.reason}"
         )
     return done
 
@@ -62,10 +76,10 @@ def _sources(pipeline: Pipeline, name: str | None) -> list[Source]:
     return [pipeline.sources[name]]
 
 
-def _give_back(store: Store, stream: str, ids: set[str]) -> set[str]:
-    """Replay the records with ``ids``, or all that are there at this moment, page by page; their
-    ids. Records that are added meanwhile lie behind the last id and stay."""
-    given: set[str] = set()
+def _give_back(store: Store, stream: str, ids: set[str], *, all_groups: bool) -> list[Replayed]:
+    """Replay the records with ``ids``, or all that are there at this moment, page by page.
+    Records that are added meanwhile lie behind the last id and stay."""
+    outcomes: list[Replayed] = []
     state = store.state(stream)
     last = state.last_id if state is not None else MIN_ID
     after = ""
@@ -75,12 +89,11 @@ def _give_back(store: Store, stream: str, ids: set[str]) -> set[str]:
             for letter in page
             if StreamID.parse(letter.id) <= last and (not ids or letter.id in ids)
         ]
-        _do(store, dead_letters.replay(stream, letters))
-        given |= {letter.id for letter in letters}
+        outcomes += _do(store, give_back(stream, letters, all_groups=all_groups))
         after = page[-1].id
         if StreamID.parse(after) >= last:
             break
-    return given
+    return outcomes
 
 
 def _do(store: Store, operation: Operation[Any]) -> Any:
