@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from headwater.groups.dead_letters import bury
 from headwater.groups.operation import run
-from headwater.groups.settling import settle
+from headwater.groups.settling import How, settle
 from tests.worker.core import Core
 
 pytestmark = pytest.mark.slow
@@ -79,3 +81,50 @@ def test_a_store_that_is_not_there_is_named_without_its_password(run_headwater: 
     said = run_headwater("dead", "list", "s", "--url", url, status=1)
     assert "redis://***@localhost:1 cannot be reached" in said
     assert "secret" not in said
+
+
+def test_pending_answers_why_an_entry_is_stuck(member: Core, run_headwater: Run) -> None:
+    # Given an entry in flight, a parked one and one that nobody has read
+    for value in ("a", "b"):
+        member.client.xadd("s", {"v": value})
+    running, failed = member.read()
+    member.settle(failed, How.FAIL, delay_ms=600_000)
+    unread: Any = member.client.xadd("s", {"v": "c"})
+
+    # Then the table says so, and the JSON document holds the same
+    said = run_headwater("pending", "s")
+    lines = {line.split()[0]: line for line in said.splitlines()[1:]}
+    assert said.startswith("s, group g: 2 pending, 1 unread\n")
+    assert f"oldest unread    {unread.decode()}" in said
+    assert "in flight" in lines[running.id.decode()]
+    assert " one " in lines[running.id.decode()]
+    assert "parked" in lines[failed.id.decode()]
+    assert "next retry       due in 9 min" in said
+    (document,) = json.loads(run_headwater("pending", "s", "g", "-o", "json"))
+    assert [one["state"] for one in document["entries"]] == ["in flight", "parked"]
+    assert document["claim_after_ms"] == 60_000
+    assert "has no group 'x'" in run_headwater("pending", "s", "x", status=1)
+
+
+def test_consumers_are_listed_and_reaped(member: Core, run_headwater: Run) -> None:
+    # Given a consumer that owns an entry and one that owns nothing
+    member.client.xadd("s", {"v": "a"})
+    member.read()
+    member.client.xgroup_createconsumer("s", "g", "two")
+    every = ("s", "g", "--unseen", "0s")
+
+    # Then both are listed, and a dry run removes nothing
+    found = json.loads(run_headwater("consumers", "list", *every, "-o", "json"))
+    assert [(one["name"], one["pending"], one["state"]) for one in found] == [
+        ("one", 1, "active"),
+        ("two", 0, "expired"),
+    ]
+    assert "two" in run_headwater("consumers", "reap", *every, "--dry-run")
+    assert len(member.client.xinfo_consumers("s", "g")) == 2
+
+    # And only with consent is the one that owns nothing removed
+    assert "Remove two from group g of s?" in run_headwater("consumers", "reap", *every, status=1)
+    assert len(member.client.xinfo_consumers("s", "g")) == 2
+    removed = json.loads(run_headwater("consumers", "reap", *every, "--yes", "-o", "json"))
+    assert [one["name"] for one in removed] == ["two"]
+    assert len(member.client.xinfo_consumers("s", "g")) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -67,7 +68,7 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def print_table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print rows in columns as wide as their widest cell, below their titles."""
     lines = [titles, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]

@@ -35,6 +35,8 @@ WORDS = {
     "serve": Word("headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."),
     "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
     "dead": Word("headwater.cli.dead", "app", "Look at dead letters, replay them, drop them."),
+    "pending": Word("headwater.cli.pending", "pending", "Show what is not settled, and why."),
+    "consumers": Word("headwater.cli.consumers", "app", "List consumers, remove those long gone."),
     "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
     "spark": Word("headwater.cli.spark", "app", "Bring Headwater to the executors of a cluster."),
     "demo": Word("headwater.cli.demo", "demo", "Run the whole path on 336,776 real flights."),

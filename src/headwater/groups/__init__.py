@@ -6,6 +6,9 @@ sync and asyncio code alike.
     claiming       new and claimed entries, with honest counts
     settling       acknowledge, hand back, retry, publish: owner-checked, in one step; leases
     dead_letters   records of what could not be handled
+    replay         dead letters back to their group
+    consumers      who consumes, and removing those long gone
+    pending        what is not settled, for people who ask why
     scripts        the same in Lua, for Redis and Valkey
     operation      the talk with a server, and the two drivers that carry it out
 """

@@ -1,0 +1,85 @@
+"""The consumers of a group: who they are, and how those that are long gone are removed.
+
+Rule 1. A consumer is removed only while it owns nothing, in one step with that check: removing one
+        with pending entries would lose them.
+Rule 2. Consumers whose names begin with ``hw.`` are Headwater's own places and are never removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.groups.member import Member, retire
+from headwater.groups.operation import Operation, Refused, accepted, mapping
+from headwater.messages import RESERVED_PREFIX
+
+UNSEEN_MS = 24 * 60 * 60 * 1000
+"""An empty consumer that was not seen for so long is removed."""
+
+ACTIVE_MS = 60_000
+"""A worker reads at least every few seconds; one that was not seen for so long is silent."""
+
+
+class ConsumerState(StrEnum):
+    """What a consumer's last sign of life says."""
+
+    ACTIVE = "active"
+    SILENT = "silent"
+    """Not seen for a minute: stopped, killed, or cut off. What it owns will be claimed."""
+    EXPIRED = "expired"
+    """It owns nothing and was not seen for a day: it can be removed."""
+    INTERNAL = "internal"
+    """A place of Headwater's own, such as the one where retries wait."""
+
+
+class ConsumerInfo(NamedTuple):
+    """One consumer of a group. ``idle_ms`` is the time since it last read, claimed or renewed."""
+
+    name: str
+    pending: int
+    idle_ms: int
+    state: ConsumerState
+
+
+def consumers(
+    stream: str, group: str, *, unseen_ms: int = UNSEEN_MS
+) -> Operation[list[ConsumerInfo]]:
+    """The consumers of a group, by name. `HeadwaterError` when there is no such group."""
+    replies = yield [["XINFO", "CONSUMERS", stream, group]]
+    reply = replies[0]
+    if isinstance(reply, Refused) and (reply.code == "NOGROUP" or "no such key" in str(reply)):
+        raise HeadwaterError(
+            f"there is no group {group!r} of a stream {stream!r}; `headwater pending {stream}` lists "
+            "the groups of a stream"
+        )
+    found = []
+    for row in accepted(reply):
+        about = mapping(row)
+        name = about[b"name"].decode("utf-8", "backslashreplace")
+        pending, idle = about[b"pending"], max(0, about[b"idle"])
+        state = _state(name, pending, idle, unseen_ms)
+        found.append(ConsumerInfo(name, pending, idle, state))
+    return sorted(found)
+
+
+def _state(name: str, pending: int, idle_ms: int, unseen_ms: int) -> ConsumerState:
+    if name.startswith(RESERVED_PREFIX):
+        return ConsumerState.INTERNAL
+    if not pending and idle_ms >= unseen_ms:
+        return ConsumerState.EXPIRED
+    return ConsumerState.ACTIVE if idle_ms < ACTIVE_MS else ConsumerState.SILENT
+
+
+def reap(member: Member, *, unseen_ms: int = UNSEEN_MS) -> Operation[list[str]]:
+    """Remove the other consumers of the member's group that own nothing and were not seen for
+    ``unseen_ms``; their names. One that is alive after all comes back with its next read."""
+    removed = []
+    for one in (yield from consumers(member.stream, member.group, unseen_ms=unseen_ms)):
+        if one.state != ConsumerState.EXPIRED or one.name == member.consumer:
+            continue
+        if (yield from retire(replace(member, consumer=one.name))):
+            removed.append(one.name)
+    return removed

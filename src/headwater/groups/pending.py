@@ -1,0 +1,201 @@
+"""What a group has not settled, entry by entry: the answer to "why is it stuck?".
+
+Everything here reads; nothing claims, renews or counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.groups.capabilities import probe
+from headwater.groups.consumers import ConsumerState, consumers
+from headwater.groups.member import CLAIM_AFTER_FIELD
+from headwater.groups.operation import Operation, Refused, accepted, mapping
+from headwater.messages import PARKED_CONSUMER, due_key, group_settings_key
+from headwater.model import StreamID
+
+ROWS = 100
+"""Entries reported of a group unless the caller asks for more."""
+
+
+class PendingState(StrEnum):
+    """What a pending entry waits for."""
+
+    IN_FLIGHT = "in flight"
+    """A consumer owns it and shows that it is alive."""
+    PARKED = "parked"
+    """It waits for its retry."""
+    CLAIMABLE = "claimable"
+    """The next worker that reads claims it: its retry is due, or its owner fell silent."""
+    WAITING = "waiting"
+    """Nobody owns it: it is parked or claimable, and this server does not say which."""
+
+
+class PendingEntry(NamedTuple):
+    """One entry that is delivered and not settled. Times in milliseconds."""
+
+    id: str
+    owner: str
+    """Empty when no consumer owns it."""
+    age_ms: int
+    """Since it was added to the stream, by its id."""
+    idle_ms: int | None
+    """Since it was delivered or renewed; None when it was released."""
+    deliveries: int
+    state: PendingState
+    due_ms: int | None
+    """Until its retry, for a parked entry; None also where the server does not say."""
+
+
+class GroupPending(NamedTuple):
+    """What a group has not settled. Times in milliseconds; ids are empty where there is none."""
+
+    group: str
+    pending: int
+    unread: int | None
+    """Entries not yet delivered; None when the server does not know."""
+    oldest_unread: str
+    oldest_unread_age_ms: int | None
+    claim_after_ms: int | None
+    """What the group's workers announced; None when no worker of Headwater has joined."""
+    last_seen: str
+    """The consumer that was seen last."""
+    last_seen_ms: int | None
+    next_due_ms: int | None
+    """Until the first retry of the reported entries; None when none waits."""
+    entries: list[PendingEntry]
+    """In id order, the first ones only."""
+
+
+def pending(
+    stream: str, group: str | None = None, *, count: int = ROWS
+) -> Operation[list[GroupPending]]:
+    """What each group of ``stream``, or only ``group``, has not settled, ``count`` entries each.
+
+    Raises `HeadwaterError` when there is no such stream or group.
+    """
+    replies = yield [["TIME"], ["XINFO", "GROUPS", stream]]
+    seconds, micros = accepted(replies[0])
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    if isinstance(replies[1], Refused) and "no such key" in str(replies[1]):
+        raise HeadwaterError(f"there is no stream {stream!r}: look at the name and the address")
+    found = [mapping(row) for row in accepted(replies[1])]
+    names = [about[b"name"].decode("utf-8", "backslashreplace") for about in found]
+    if group is not None and group not in names:
+        known = f"its groups are {', '.join(names)}" if names else "it has none"
+        raise HeadwaterError(f"stream {stream!r} has no group {group!r}: {known}")
+    able = yield from probe(stream)
+    reports = []
+    for name, about in zip(names, found, strict=True):
+        if group in (None, name):
+            report = _report(stream, name, about, now_ms=now_ms, count=count, verbs=able.verbs)
+            reports.append((yield from report))
+    return reports
+
+
+def _report(
+    stream: str, group: str, about: dict[bytes, Any], *, now_ms: int, count: int, verbs: bool
+) -> Operation[GroupPending]:
+    last = about[b"last-delivered-id"].decode()
+    replies = yield [
+        ["XRANGE", stream, f"({last}", "+", "COUNT", 1],
+        ["HGET", group_settings_key(stream, group), CLAIM_AFTER_FIELD],
+        ["XPENDING", stream, group, "-", "+", count],
+    ]
+    unread = accepted(replies[0])
+    oldest = unread[0][0].decode() if unread else ""
+    announced = None if isinstance(replies[1], Refused) else replies[1]
+    claim_after = None if announced is None else int(announced)
+    rows = accepted(replies[2])
+    ids = [row[0] for row in rows]
+    delays = yield from (
+        _by_verbs(stream, group, ids) if verbs else _parked(stream, group, ids, now_ms)
+    )
+    entries = [_entry(row, delays, now_ms, claim_after) for row in rows]
+    dues = [one.due_ms for one in entries if one.due_ms is not None]
+    seen = [
+        one for one in (yield from consumers(stream, group)) if one.state != ConsumerState.INTERNAL
+    ]
+    last_seen = min(seen, key=lambda one: one.idle_ms, default=None)
+    return GroupPending(
+        group=group,
+        pending=about[b"pending"],
+        unread=about.get(b"lag"),
+        oldest_unread=oldest,
+        oldest_unread_age_ms=_age(oldest, now_ms) if oldest else None,
+        claim_after_ms=claim_after,
+        last_seen="" if last_seen is None else last_seen.name,
+        last_seen_ms=None if last_seen is None else last_seen.idle_ms,
+        next_due_ms=min(dues, default=delays.first),
+        entries=entries,
+    )
+
+
+class _Delays(NamedTuple):
+    """When parked entries are due, as far as the server says."""
+
+    due: dict[bytes, int]
+    """In how many milliseconds."""
+    unowned: PendingState = PendingState.CLAIMABLE
+    """What an entry that nobody owns waits for when it is not in ``due``."""
+    first: int | None = None
+    """Until the first of those that are not in ``due``."""
+
+
+def _parked(stream: str, group: str, ids: Sequence[bytes], now_ms: int) -> Operation[_Delays]:
+    """Redis and Valkey: due times beyond ``claim_after`` are kept beside the stream."""
+    if not ids:
+        return _Delays({})
+    replies = yield [["HMGET", due_key(stream, group), *ids]]
+    times = zip(ids, accepted(replies[0]), strict=True)
+    return _Delays({one: max(0, int(float(at)) - now_ms) for one, at in times if at is not None})
+
+
+def _by_verbs(stream: str, group: str, ids: Sequence[bytes]) -> Operation[_Delays]:
+    """Headwater: XDELAYED has the due time of each; without it, XLAG has the first one and counts."""
+    if not ids:
+        return _Delays({})
+    replies = yield [
+        ["XDELAYED", stream, group, ids[0], ids[-1], len(ids)],
+        ["XLAG", stream, group],
+    ]
+    if not isinstance(replies[0], Refused):
+        return _Delays({row[0]: row[1] for row in replies[0]})
+    lag = mapping(mapping(accepted(replies[1]))[group.encode()])
+    if not lag[b"delayed"]:
+        return _Delays({})
+    state = PendingState.WAITING if lag[b"released"] else PendingState.PARKED
+    return _Delays({}, state, lag[b"next-due-ms"])
+
+
+def _entry(
+    row: Sequence[Any], delays: _Delays, now_ms: int, claim_after_ms: int | None
+) -> PendingEntry:
+    entry_id, owner = row[0].decode(), row[1].decode("utf-8", "backslashreplace")
+    idle = None if not owner or row[2] < 0 else row[2]
+    due = delays.due.get(row[0])
+    parked = owner == PARKED_CONSUMER
+    if due is None and parked and idle is not None and claim_after_ms is not None:
+        due = max(0, claim_after_ms - idle)
+    if not owner or parked:
+        state = delays.unowned if due is None else PendingState.CLAIMABLE
+        state, owner, idle = PendingState.PARKED if due else state, "", None
+    else:
+        silent = idle is not None and claim_after_ms is not None and idle >= claim_after_ms
+        state = PendingState.CLAIMABLE if silent else PendingState.IN_FLIGHT
+    return PendingEntry(
+        id=entry_id,
+        owner=owner,
+        age_ms=_age(entry_id, now_ms),
+        idle_ms=idle,
+        deliveries=row[3],
+        state=state,
+        due_ms=due if state == PendingState.PARKED else None,
+    )
+
+
+def _age(entry_id: str, now_ms: int) -> int:
+    return max(0, now_ms - StreamID.parse(entry_id).ms)

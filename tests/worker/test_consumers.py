@@ -1,0 +1,69 @@
+"""Consumers of a group: listed with their state, and removed only when nothing is lost by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headwater.errors import HeadwaterError
+from headwater.groups.consumers import ConsumerState, consumers, reap
+from headwater.groups.settling import How
+from tests.worker.core import Core
+
+
+def _states(core: Core, *, unseen_ms: int) -> dict[str, tuple[int, ConsumerState]]:
+    found = core.do(consumers("s", "g", unseen_ms=unseen_ms))
+    return {one.name: (one.pending, one.state) for one in found}
+
+
+def test_consumers_are_listed_with_what_they_own_and_their_state(core: Core) -> None:
+    # Given one consumer that owns an entry, one that owns nothing, and a retry that waits
+    core.client.xadd("s", {"v": "a"})
+    core.client.xadd("s", {"v": "b"})
+    core.beside("two").read()
+    core.client.xgroup_createconsumer("s", "g", "three")
+    core.client.xgroup_createconsumer("s", "g", "hw.parked")
+
+    # Then each is named with its state
+    found = _states(core, unseen_ms=1_000_000)
+    assert found["two"] == (2, ConsumerState.ACTIVE)
+    assert found["three"] == (0, ConsumerState.ACTIVE)
+    assert found["hw.parked"] == (0, ConsumerState.INTERNAL)
+
+    # And one that was not seen for long enough is expired only when it owns nothing
+    found = _states(core, unseen_ms=0)
+    assert found["two"] == (2, ConsumerState.ACTIVE)
+    assert found["three"] == (0, ConsumerState.EXPIRED)
+    assert found["hw.parked"] == (0, ConsumerState.INTERNAL)
+
+
+def test_only_consumers_that_own_nothing_are_reaped(core: Core) -> None:
+    # Given a dead consumer with an entry, a dead one without, a retry that waits, and the reaper
+    core.client.xadd("s", {"v": "a"})
+    core.client.xadd("s", {"v": "b"})
+    (kept, parked) = core.beside("two").read()
+    core.beside("two").settle(parked, How.FAIL, delay_ms=30_000)
+    for name in ("one", "three", "hw.parked"):
+        core.client.xgroup_createconsumer("s", "g", name)
+
+    # When consumers that own nothing are reaped, however short they were unseen
+    removed = core.do(reap(core.member, unseen_ms=0))
+
+    # Then nothing pending is lost
+    assert removed == ["three"]
+    assert sorted(_states(core, unseen_ms=0)) == ["hw.parked", "one", "two"]
+    rows: Any = core.client.xpending_range("s", "g", "-", "+", 10)
+    assert [row["message_id"] for row in rows] == [kept.id, parked.id]
+
+
+def test_consumers_seen_within_the_day_are_not_reaped(core: Core) -> None:
+    core.client.xgroup_createconsumer("s", "g", "two")
+    assert core.do(reap(core.member)) == []
+    assert "two" in _states(core, unseen_ms=0)
+
+
+def test_consumers_of_a_group_that_does_not_exist_are_an_error(core: Core) -> None:
+    for stream, group in (("s", "nobody"), ("nothing", "g")):
+        with pytest.raises(HeadwaterError, match=f"no group '{group}' of a stream '{stream}'"):
+            core.do(consumers(stream, group))
