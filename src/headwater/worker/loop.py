@@ -33,6 +33,7 @@ from headwater.worker.leases import TaskKeeper, ThreadKeeper
 from headwater.worker.outcome import Exhausted, HandlerOutcome, Raised, Returned, Unrecorded
 from headwater.worker.pool import Pool
 from headwater.worker.reading import Reading
+from headwater.worker.reaping import reap_regularly
 from headwater.worker.report import report
 from headwater.worker.reports import Reports
 from headwater.worker.settler import Ending
@@ -130,6 +131,10 @@ class Loop:
         self._tasks = [
             asyncio.create_task(self.reading.run(), name=f"{name} reader"),
             asyncio.create_task(self.custody.settler.run(), name=f"{name} settler"),
+            asyncio.create_task(
+                reap_regularly(self.custody.client, lambda: self.custody.member, self._clock),
+                name=f"{name} reaper",
+            ),
             *self.pool.start(name),
         ]
         for task in self._tasks:

@@ -1,0 +1,50 @@
+"""Removes the consumers that crashed workers left behind, once an hour.
+
+Every start of a worker is a new consumer, and only a clean stop removes it. Without this a group
+that is restarted often would collect consumers for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headwater.errors import HeadwaterError
+from headwater.groups.consumers import reap
+from headwater.groups.member import Member
+from headwater.groups.operation import perform
+from headwater.worker.clocks import Timers, sleep
+from headwater.worker.connections import lost_connection
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+log = logging.getLogger("headwater.worker")
+
+REAP_SECONDS = 3_600.0
+
+
+async def reap_regularly(
+    client: redis.asyncio.Redis, member: Callable[[], Member | None], clock: Timers
+) -> None:
+    """Every hour, remove consumers of the member's group that own nothing and were not seen for a
+    day. Ends only by being cancelled: what goes wrong is tried again in an hour."""
+    failures: tuple[type[Exception], ...] = (HeadwaterError, *lost_connection())
+    while True:
+        await sleep(clock, REAP_SECONDS)
+        who = member()
+        if who is None:
+            continue
+        try:
+            removed = await perform(client, reap(who))
+        except failures as error:
+            log.debug("consumers of group %s were not reaped: %s", who.group, error)
+            continue
+        if removed:
+            log.info(
+                "removed from group %s of %s what owned nothing and was not seen for a day: %s",
+                who.group,
+                who.stream,
+                ", ".join(removed),
+            )
