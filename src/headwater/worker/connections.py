@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
-from headwater.errors import Disconnected, StoreClosed
+from headwater.errors import Disconnected, StoreClosed, StoreInUse
+from headwater.worker.meeting import served_at
 
 if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
     from headwater.server.node import Node
+
+C = TypeVar("C")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds between attempts to come back: doubling, so that a store that restarts is not stormed."""
@@ -34,6 +39,10 @@ class Connections:
         self.url = url
         self._node = node
         self._place = url
+        parts = urlsplit(url)
+        self._directory: str | None = None
+        if parts.scheme == "headwater" and not parts.netloc:
+            self._directory = unquote(parts.path)
         if url == MEMORY:
             # A store of one's own would be another one for each connection.
             self._place = f"{MEMORY}/app-{secrets.token_hex(8)}"
@@ -47,7 +56,7 @@ class Connections:
 
         from headwater.client.aio import connect
 
-        return connect(retry=Retry(NoBackoff(), 0), **self._where(), **options)
+        return self._open(lambda where: connect(retry=Retry(NoBackoff(), 0), **where, **options))
 
     def reading(self) -> redis.asyncio.Redis:
         """A client with exactly one connection: its blocked read can be named by CLIENT ID."""
@@ -60,7 +69,29 @@ class Connections:
 
         from headwater.client.connect import connect
 
-        return connect(retry=Retry(NoBackoff(), 0), **self._where())
+        return self._open(lambda where: connect(retry=Retry(NoBackoff(), 0), **where))
+
+    @property
+    def movable(self) -> bool:
+        """Whether a new client may find the store elsewhere: a directory is opened in this process,
+        or served by another one."""
+        return self._node is None and self._directory is not None
+
+    def _open(self, make: Callable[[dict[str, Any]], C]) -> C:
+        """A client, of the directory's server while another process serves it."""
+        directory = self._directory
+        if self._node is not None or directory is None:
+            return make(self._where())
+        served = served_at(directory)
+        if served is None:
+            try:
+                return make(self._where())
+            except StoreInUse:
+                # Another process may have begun to serve it just now.
+                served = served_at(directory)
+                if served is None:
+                    raise
+        return make({"url": served})
 
     def _where(self) -> dict[str, Any]:
         if self._node is not None:
@@ -91,3 +122,10 @@ def refused_for_good() -> tuple[type[Exception], ...]:
     from redis.exceptions import AuthenticationError, AuthorizationError
 
     return (AuthenticationError, AuthorizationError)
+
+
+def may_have_run(error: Exception) -> bool:
+    """Whether a connection was lost after something was sent that must not be repeated."""
+    from headwater.client import guarded
+
+    return guarded.may_have_run(error)

@@ -15,12 +15,16 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headwater.client.guarded import may_have_run
 from headwater.client.redaction import redacted
 from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
 from headwater.groups.operation import Command, Operation, Refused, perform, run
 from headwater.groups.settling import Addition
-from headwater.worker.connections import Connections, lost_connection, refused_for_good
+from headwater.worker.connections import (
+    Connections,
+    lost_connection,
+    may_have_run,
+    refused_for_good,
+)
 
 if TYPE_CHECKING:
     import redis
@@ -189,6 +193,9 @@ class Publisher:
                 if pause is None:
                     raise
             await asyncio.sleep(pause)
+            if self._connections.movable:
+                client, self._asynchronous = self._asynchronous, None
+                await client.aclose()
 
     def publish(self, additions: Sequence[Addition]) -> list[str]:
         """Add from code without an event loop; safe among threads."""
@@ -219,6 +226,9 @@ class Publisher:
                 if pause is None:
                     raise
             time.sleep(pause)
+            with self._lock:
+                if self._connections.movable and self._synchronous is client:
+                    self._synchronous = None  # other threads may use it still: not closed here
 
     def _explained(
         self,

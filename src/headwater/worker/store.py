@@ -18,6 +18,7 @@ from headwater.errors import HeadwaterError
 from headwater.server.config import load
 from headwater.server.log import configure_logging
 from headwater.server.running import run
+from headwater.worker.meeting import announce, withdraw
 
 
 def main(socket: str, directory: str | None = None) -> int:
@@ -26,6 +27,8 @@ def main(socket: str, directory: str | None = None) -> int:
     flags = [("bind", ""), ("port", "0"), ("unixsocket", socket), ("unixsocketperm", "700"), *kept]
 
     def ready(line: str) -> None:
+        if directory is not None:
+            announce(directory, socket)
         # Not before: from now on SIGTERM is an end in order.
         threading.Thread(target=_end_with_input, name="headwater-lifeline", daemon=True).start()
         print(line, flush=True)  # noqa: T201  # whoever started it waits for this
@@ -33,9 +36,13 @@ def main(socket: str, directory: str | None = None) -> int:
     try:
         settings = load(flags=flags)
         configure_logging(settings)
-        return run(settings, on_ready=ready)
+        try:
+            return run(settings, on_ready=ready)
+        finally:
+            if directory is not None:
+                withdraw(directory, socket)
     except HeadwaterError as problem:
-        print(problem, file=sys.stderr)  # noqa: T201  # whoever started it passes it on
+        print(problem, file=sys.stderr)  # noqa: T201  # the parent passes it on
         return 1
 
 
