@@ -127,6 +127,10 @@ class Reading:
             self._connection_id = await perform(client, single("CLIENT", "ID"))
         except Refused:
             self._connection_id = 0  # a read cannot be called back then, and ends by itself
+        try:
+            await perform(client, single("CLIENT", "SETNAME", self._name))
+        except Refused as error:
+            log.debug("CLIENT LIST does not show the name of this consumer: %s", error)
         member = Member(
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
