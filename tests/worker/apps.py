@@ -87,6 +87,13 @@ class Store:
         names = [one["name"].decode() for one in found]
         return [name for name in names if name != "hw.parked"]
 
+    async def consumers_if_any(self, group: str = "g", stream: str = "orders") -> list[str]:
+        """As `consumers`, and none while the group does not exist."""
+        try:
+            return await self.consumers(group, stream)
+        except redis.exceptions.ResponseError:
+            return []
+
     async def settled(self, group: str = "g", stream: str = "orders") -> bool:
         """Everything was delivered and nothing is pending."""
         if not await self.look.exists(stream):

@@ -116,7 +116,15 @@ async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store
 @pytest.mark.parametrize(
     ("target", "complaint"),
     [
-        ("tests.worker.shop", "names no app: write module:name"),
+        (
+            "tests.worker.shop",
+            "expected MODULE:APP, got 'tests.worker.shop': write 'tests.worker.shop:app'",
+        ),
+        (
+            "tests/worker/shop.py:app",
+            "got the file 'tests/worker/shop.py': write 'tests.worker.shop:app'",
+        ),
+        ("./shop.py", "write 'shop:app'"),
         ("tests.worker.nowhere:app", "there is no module 'tests.worker.nowhere'"),
         ("tests.worker.shop:nothing", "has no 'nothing'"),
         ("tests.worker.shop:broken", "is a object, no App"),
@@ -184,7 +192,7 @@ async def test_a_worker_has_the_grace_time_that_its_app_declares(
 ) -> None:
     asked: list[int] = []
 
-    def supervise(_target: str, *, workers: int, grace_ms: int) -> int:
+    def supervise(_target: str, *, workers: int, grace_ms: int, **_options: object) -> int:
         asked.append(grace_ms)
         return 0
 

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.worker.logs import LogFormat, LogLevel
+
 
 def work(
     app: Annotated[
@@ -25,6 +27,12 @@ def work(
             help="How long handlers may run on after SIGTERM. [default: the app's, 30s]",
         ),
     ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="The least severe lines that are written.")
+    ] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Lines for people, or one JSON object each.")
+    ] = LogFormat.TEXT,
 ) -> None:
     """Run the consumers of an app until SIGTERM.
 
@@ -33,9 +41,11 @@ def work(
     on the second, running ones are handed back too.
     """
     from headwater.worker.durations import milliseconds
-    from headwater.worker.process import configure_logging
+    from headwater.worker.logs import configure_logging
     from headwater.worker.serving import supervise_on_its_store
 
     grace_ms = None if grace is None else milliseconds(grace, what="grace", least_ms=0)
-    configure_logging()
-    raise typer.Exit(supervise_on_its_store(app, workers=workers, grace_ms=grace_ms))
+    configure_logging(log_level, log_format)
+    children = ["--log-level", log_level, "--log-format", log_format]
+    status = supervise_on_its_store(app, workers=workers, grace_ms=grace_ms, child_options=children)
+    raise typer.Exit(status)

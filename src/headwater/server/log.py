@@ -63,8 +63,12 @@ def message_of(record: logging.LogRecord) -> str:
 class TextFormatter(logging.Formatter):
     """Time, level and message; a traceback follows, indented."""
 
+    def head(self, record: logging.LogRecord) -> str:
+        """What a line begins with."""
+        return f"{self.formatTime(record)} {record.levelname}"
+
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{self.formatTime(record)} {record.levelname} {message_of(record)}"
+        line = f"{self.head(record)} {message_of(record)}"
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             line += "".join(f"\n    {escaped(part)}" for part in trace.split("\n"))

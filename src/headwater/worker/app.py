@@ -14,6 +14,7 @@ async with app: await orders.send(Order(id=17))   # publishes without running th
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 H = TypeVar("H", bound=Callable[..., Any])
 
+DEFAULT_URL = "redis://localhost:6379"
+
 SCHEMES = ("redis", "rediss", "unix", "headwater")
 
 _open: list[App] = []
@@ -59,10 +62,14 @@ class App:
     """Consumers and publishing on one store.
 
     ``url`` is what `headwater.connect` takes: ``redis://``, ``rediss://``, ``unix://``,
-    ``headwater:///path``, ``headwater://memory``. ``name`` says in logs and errors which app it is.
+    ``headwater:///path``, ``headwater://memory``. Without one it is the environment's
+    ``HEADWATER_URL``, else ``redis://localhost:6379``. ``name`` says in logs and errors which app it is.
     """
 
-    def __init__(self, url: str, *, name: str = "app", grace: str | timedelta = "30s") -> None:
+    def __init__(
+        self, url: str | None = None, *, name: str = "app", grace: str | timedelta = "30s"
+    ) -> None:
+        url = os.environ.get("HEADWATER_URL", DEFAULT_URL) if url is None else url
         scheme = urlsplit(url).scheme
         if scheme not in SCHEMES:
             raise DeclarationError(

@@ -26,6 +26,7 @@ from pathlib import Path
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app import App
 from headwater.worker.durations import milliseconds
+from headwater.worker.logs import LogFormat, LogLevel, configure_logging
 from headwater.worker.reports import Reports
 
 CANNOT_START = 78
@@ -41,7 +42,11 @@ def find_app(target: str) -> App:
     """
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
-        raise DeclarationError(f"{target!r} names no app: write module:name, as in shop.orders:app")
+        raise DeclarationError(f"expected MODULE:APP, got {target!r}: {_suggestion(target)}")
+    if module_name.endswith(".py") or "/" in module_name:
+        raise DeclarationError(
+            f"expected a module, got the file {module_name!r}: {_suggestion(target)}"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -61,6 +66,17 @@ def find_app(target: str) -> App:
     if not isinstance(found, App):
         raise DeclarationError(f"{target} is a {type(found).__name__}, no App")
     return found
+
+
+def _suggestion(target: str) -> str:
+    """What to write instead of ``target``.
+
+    >>> _suggestion("./shop/orders.py:app"), _suggestion("shop.py"), _suggestion("app")
+    ("write 'shop.orders:app'", "write 'shop:app'", "write 'app:app'")
+    """
+    module, _colon, attribute = target.partition(":")
+    name = module.removesuffix(".py").removeprefix("./").strip("/").replace("/", ".")
+    return f"write '{name or 'shop'}:{attribute or 'app'}'"
 
 
 async def work(app: App, *, until_eof: bool, reports: Reports | None = None) -> None:
@@ -131,13 +147,6 @@ def leave(status: int) -> None:
     sys.exit(status)
 
 
-def configure_logging() -> None:
-    """One line an event of note, on standard error."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
-    )
-
-
 def main() -> None:
     """The child of `headwater work`."""
     parser = argparse.ArgumentParser()
@@ -145,8 +154,10 @@ def main() -> None:
     parser.add_argument("--grace")
     parser.add_argument("--url")
     parser.add_argument("--reports", type=int)
+    parser.add_argument("--log-level", type=LogLevel, default=LogLevel.INFO)
+    parser.add_argument("--log-format", type=LogFormat, default=LogFormat.TEXT)
     options = parser.parse_args()
-    configure_logging()
+    configure_logging(options.log_level, options.log_format)
     grace = None if options.grace is None else milliseconds(options.grace, least_ms=0)
     leave(
         run_worker(

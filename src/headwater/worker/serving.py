@@ -1,8 +1,9 @@
 """An app on an embedded store, in several processes: the store is served to them while they work.
 
 A data directory belongs to one process at a time. ``headwater work`` therefore serves it itself,
-over a unix socket that only its own user can reach; another process on that directory is told to
-use ``headwater serve --dir``.
+over a unix socket that only its own user can reach. Apps of that user that publish to the directory
+and the command line find the socket (`meeting`); a second ``headwater work`` is told to use
+``headwater serve --dir``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -24,14 +25,16 @@ from headwater.worker.process import find_app, log
 from headwater.worker.supervise import supervise
 
 
-def supervise_on_its_store(target: str, *, workers: int, grace_ms: int | None) -> int:
+def supervise_on_its_store(
+    target: str, *, workers: int, grace_ms: int | None, child_options: Sequence[str] = ()
+) -> int:
     """`supervise`, with the app's store served if it is an embedded one. The exit status."""
     app = find_app(target)
     if not app.consumers:
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
     grace_ms = app.grace_ms if grace_ms is None else grace_ms
     if urlsplit(app.url).scheme != "headwater":
-        return supervise(target, workers=workers, grace_ms=grace_ms)
+        return supervise(target, workers=workers, grace_ms=grace_ms, child_options=child_options)
     with served(app.url) as store:
         status = supervise(
             target,
@@ -39,6 +42,7 @@ def supervise_on_its_store(target: str, *, workers: int, grace_ms: int | None) -
             grace_ms=grace_ms,
             url=store.url,
             inherited=[store.lifeline],
+            child_options=child_options,
         )
         return status or int(store.died)
 

@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from headwater.worker.process import CANNOT_START
 from headwater.worker.reports import GROUP, Life
@@ -45,11 +45,13 @@ class Supervisor:
         grace_ms: int,
         url: str | None,
         inherited: Collection[int],
+        child_options: Sequence[str],
     ) -> None:
         self._command = [sys.executable, "-m", "headwater.worker.process", target]
         self._command += ["--grace", f"{grace_ms}ms"]
         if url is not None:
             self._command += ["--url", url]
+        self._command += child_options
         self._workers = workers
         self._inherited = inherited
         self._patience = grace_ms / 1000 + OVERTIME_SECONDS
@@ -175,16 +177,22 @@ def supervise(
     grace_ms: int,
     url: str | None = None,
     inherited: Collection[int] = (),
+    child_options: Sequence[str] = (),
 ) -> int:
     """Run ``workers`` processes of the app ``module:name`` until SIGTERM or SIGINT.
 
     ``url`` replaces the store that the app names; ``inherited`` are descriptors that every worker
-    holds until it ends. Returns the exit status.
+    holds until it ends; ``child_options`` go to the worker's command line. Returns the exit status.
     """
 
     async def main() -> int:
         return await Supervisor(
-            target, workers=workers, grace_ms=grace_ms, url=url, inherited=inherited
+            target,
+            workers=workers,
+            grace_ms=grace_ms,
+            url=url,
+            inherited=inherited,
+            child_options=child_options,
         ).run()
 
     return asyncio.run(main())

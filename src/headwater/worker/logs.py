@@ -1,0 +1,44 @@
+"""The log of ``headwater work`` and of its worker processes: lines on standard error.
+
+    2026-11-22 20:05:53,123 INFO [4711] headwater.worker: bill reads orders     --log-format text
+    {"time": "2026-11-22T20:05:53.123Z", "level": "INFO", "pid": 4711, …}       --log-format json
+
+What the app logs goes the same way, unless the app configures logging itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+
+from headwater.server.log import JsonFormatter, LogHandler, TextFormatter
+
+
+class LogLevel(StrEnum):
+    """The least severe lines that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How a line looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class WorkerTextFormatter(TextFormatter):
+    """Time, level, process, logger and message: several processes write to one standard error."""
+
+    def head(self, record: logging.LogRecord) -> str:
+        return f"{super().head(record)} [{record.process}] {record.name}:"
+
+
+def configure_logging(level: LogLevel = LogLevel.INFO, form: LogFormat = LogFormat.TEXT) -> None:
+    """Let every logger of this process write to standard error, from ``level`` on."""
+    handler = LogHandler("")
+    handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else WorkerTextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
