@@ -17,11 +17,6 @@ from headwater.groups.operation import Command, Operation, Refused, Word, accept
 from headwater.groups.scripts import RENEW, SETTLE
 from headwater.messages import Pairs, hash_tag
 
-CANNOT_NOW = frozenset(
-    {"OOM", "MISCONF", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"}
-)
-"""Codes of errors that say nothing about the command: the store takes no writes for a while."""
-
 LUA_WORDS = 7_000
 """Most words of one XADD inside Lua, whose stack holds 8,000."""
 

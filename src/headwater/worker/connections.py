@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from headwater.errors import Disconnected, StoreClosed, StoreInUse
+from headwater.errors import StoreInUse
+from headwater.groups.troubles import lost_connection
+from headwater.worker.availability import Availability
 from headwater.worker.meeting import served_at
 
 if TYPE_CHECKING:
@@ -21,12 +23,44 @@ if TYPE_CHECKING:
 
     from headwater.server.node import Node
 
+__all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_run"]
+
 C = TypeVar("C")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds between attempts to come back: doubling, so that a store that restarts is not stormed."""
 
+SHORTEST_DEADLINE, LONGEST_DEADLINE = 1.0, 30.0
+"""Seconds within which an answer must come. A shorter deadline would take a busy store for dead."""
+
 MEMORY = "headwater://memory"
+
+
+def deadline_s(lease_ms: int) -> float:
+    """How long a worker waits for an answer: a third of its lease, so that a connection that died
+    without a word is replaced before the lease is over.
+
+    >>> deadline_s(10_000), deadline_s(100)
+    (3.3333333333333335, 1.0)
+    """
+    return max(SHORTEST_DEADLINE, min(LONGEST_DEADLINE, lease_ms / 3000))
+
+
+class Pause:
+    """The pauses between attempts of one task, in seconds."""
+
+    def __init__(self) -> None:
+        self._seconds = FIRST_PAUSE
+
+    def next(self) -> float:
+        """This pause; the next one is twice as long, up to `LONGEST_PAUSE`."""
+        seconds = self._seconds
+        self._seconds = min(2 * seconds, LONGEST_PAUSE)
+        return seconds
+
+    def reset(self) -> None:
+        """Something succeeded: begin with the shortest again."""
+        self._seconds = FIRST_PAUSE
 
 
 class Connections:
@@ -37,6 +71,7 @@ class Connections:
 
     def __init__(self, url: str, *, node: Node | None = None) -> None:
         self.url = url
+        self.availability = Availability(url)
         self._node = node
         self._place = url
         parts = urlsplit(url)
@@ -49,27 +84,34 @@ class Connections:
         self._anchor: redis.Redis | None = None
         self._lock = threading.Lock()
 
-    def asynchronous(self, **options: Any) -> redis.asyncio.Redis:
-        """A client with a pool, for the running event loop. A lost connection is its caller's."""
+    def asynchronous(
+        self, *, deadline_s: float | None = None, **options: Any
+    ) -> redis.asyncio.Redis:
+        """A client with a pool, for the running event loop. A lost connection is its caller's.
+
+        An answer may take ``deadline_s`` seconds beyond what its command asked to wait.
+        """
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
         from headwater.client.aio import connect
 
-        return self._open(lambda where: connect(retry=Retry(NoBackoff(), 0), **where, **options))
+        return self._open(
+            lambda where: connect(retry=Retry(NoBackoff(), 0), **where, **options), deadline_s
+        )
 
-    def reading(self) -> redis.asyncio.Redis:
+    def reading(self, *, deadline_s: float | None = None) -> redis.asyncio.Redis:
         """A client with exactly one connection: its blocked read can be named by CLIENT ID."""
-        return self.asynchronous(single_connection_client=True)
+        return self.asynchronous(deadline_s=deadline_s, single_connection_client=True)
 
-    def synchronous(self) -> redis.Redis:
+    def synchronous(self, *, deadline_s: float | None = None) -> redis.Redis:
         """A client for code without an event loop; safe among threads."""
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
         from headwater.client.connect import connect
 
-        return self._open(lambda where: connect(retry=Retry(NoBackoff(), 0), **where))
+        return self._open(lambda where: connect(retry=Retry(NoBackoff(), 0), **where), deadline_s)
 
     @property
     def movable(self) -> bool:
@@ -77,28 +119,31 @@ class Connections:
         or served by another one."""
         return self._node is None and self._directory is not None
 
-    def _open(self, make: Callable[[dict[str, Any]], C]) -> C:
+    def _open(self, make: Callable[[dict[str, Any]], C], deadline_s: float | None) -> C:
         """A client, of the directory's server while another process serves it."""
         directory = self._directory
         if self._node is not None or directory is None:
-            return make(self._where())
+            return make(self._where(deadline_s))
         served = served_at(directory)
         if served is None:
             try:
-                return make(self._where())
+                return make(self._where(deadline_s))
             except StoreInUse:
                 # Another process may have begun to serve it just now.
                 served = served_at(directory)
                 if served is None:
                     raise
-        return make({"url": served})
+        timeout = {} if deadline_s is None else {"socket_timeout": deadline_s}
+        return make({"url": served, **timeout})
 
-    def _where(self) -> dict[str, Any]:
+    def _where(self, deadline_s: float | None) -> dict[str, Any]:
         if self._node is not None:
             return {"node": self._node}
         if self._place.startswith(MEMORY):
             self._hold()
-        return {"url": self._place}
+        if deadline_s is None or self._place.startswith("headwater:"):
+            return {"url": self._place}  # a store in this process answers or raises
+        return {"url": self._place, "socket_timeout": deadline_s}
 
     def _hold(self) -> None:
         """A store in memory is gone with its last client: keep one as long as this object lives."""
@@ -107,21 +152,6 @@ class Connections:
         with self._lock:
             if self._anchor is None:
                 self._anchor = connect(self._place)
-
-
-def lost_connection() -> tuple[type[Exception], ...]:
-    """The errors that mean: the store went away; what was sent may or may not have run."""
-    from redis.exceptions import ConnectionError as RedisConnectionError
-    from redis.exceptions import TimeoutError as RedisTimeoutError
-
-    return (RedisConnectionError, RedisTimeoutError, Disconnected, StoreClosed, OSError)
-
-
-def refused_for_good() -> tuple[type[Exception], ...]:
-    """The errors that no waiting mends: a wrong password, no permission."""
-    from redis.exceptions import AuthenticationError, AuthorizationError
-
-    return (AuthenticationError, AuthorizationError)
 
 
 def may_have_run(error: Exception) -> bool:

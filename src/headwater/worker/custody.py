@@ -2,9 +2,9 @@
 
 Rule 1. An entry enters by `take` and leaves when the store has said what became of its settlement,
         or that another owns it.
-Rule 2. What is told is told until it is heard: a lost connection is waited for, a vanished group is
-        made again, a store that cannot write is asked again. Settlements are owner-checked, so
-        telling twice does no harm.
+Rule 2. A settlement is repeated until the store has answered it: lost connections are replaced, a
+        vanished group is created again (`link`, `sending`). Settlements are owner-checked, so
+        repeating one does no harm.
 Rule 3. An entry that is not ours any more is dropped at once: its handler is cancelled, its result
         published nowhere. Unless the group was made anew by another worker: then it is ours still,
         and is registered again.
@@ -16,24 +16,25 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member, look_again, rejoin
-from headwater.groups.operation import GroupVanished, Operation, Refused, perform
-from headwater.groups.settling import CANNOT_NOW, How, Outcome, Settlement, settle
-from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    Connections,
-    lost_connection,
-)
+from headwater.groups.operation import GroupVanished, Operation, perform
+from headwater.groups.settling import How, Outcome, Settlement
+from headwater.groups.troubles import Step
+from headwater.worker.clocks import Timers
+from headwater.worker.connections import Connections, deadline_s
 from headwater.worker.delivery import Delivery
 from headwater.worker.held import Held, State, Stop
 from headwater.worker.leases import renew_all
+from headwater.worker.link import Link
+from headwater.worker.sending import Sending
 from headwater.worker.settler import Ending, Settler
 from headwater.worker.signals import Changes
+
+if TYPE_CHECKING:
+    import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
 
@@ -41,17 +42,19 @@ SUSPECTS_REMEMBERED = 10_000
 
 
 class Custody:
-    """Held entries and their settlement. ``settled`` is called for each reply that has come."""
+    """Held entries and their settlement. ``settled`` is called for each reply that has come;
+    ``name`` says in the log whose they are."""
 
     def __init__(
         self,
+        name: str,
         *,
+        lease_ms: int,
         clock: Timers,
         connections: Connections,
         changes: Changes,
         settled: Callable[[Ending, Outcome], None],
     ) -> None:
-        self.clock = clock
         self.changes = changes
         self.held: dict[bytes, Held] = {}
         self.member: Member | None = None
@@ -60,15 +63,27 @@ class Custody:
         """The greatest id that was ever read as new."""
         self.settler = Settler(clock, self._send, self._done)
         self._settled = settled
-        self.client = connections.asynchronous()
+        self._link = Link(
+            f"settler of {name}",
+            clock=clock,
+            connections=connections,
+            deadline_s=deadline_s(lease_ms),
+        )
+        self._sending = Sending(self._link, self.ask)
         self._rejoining = asyncio.Lock()
         self._suspects: set[bytes] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    @property
+    def client(self) -> redis.asyncio.Redis:
+        """Settles, and asks whatever else need not wait for a blocked read."""
+        return self._link.client
+
     async def close(self) -> None:
         """Stop talking to the store."""
         self.abandon()
-        await self.client.aclose()
+        self._link.well()
+        await self._link.close()
 
     def abandon(self) -> None:
         """Say nothing more, as a process that was killed says nothing more."""
@@ -163,29 +178,23 @@ class Custody:
 
     # --- what is told -----------------------------------------------------------------------------
 
-    async def ask(self, make: Callable[[Member], Operation[Any]]) -> Any:
-        """Carry out an operation, until it has been carried out."""
+    async def ask(
+        self,
+        make: Callable[[Member], Operation[Any]],
+        *,
+        step: Step = Step.READ,
+        losses: int | None = None,
+    ) -> Any:
+        """Carry out an operation that may run twice, until the store has answered; a vanished group
+        is created again. Raises what `Link.answered` raises otherwise."""
         while True:
             mark = self.mark
             try:
-                return await self._persist(make)
+                return await self._link.answered(
+                    lambda: make(self.the_member()), step, losses=losses
+                )
             except GroupVanished:
                 await self.rejoin(mark)
-
-    async def _persist(self, make: Callable[[Member], Operation[Any]]) -> Any:
-        """Try until the store answers anything but that it cannot now; a vanished group is raised."""
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return await perform(self.client, make(self.the_member()))
-            except GroupVanished:
-                raise
-            except lost_connection() as error:
-                log.warning("the store went away, trying again in %.2f s: %s", pause, error)
-            except Refused as error:
-                log.warning("the store refuses, trying again in %.2f s: %s", pause, error)
-            await sleep(self.clock, pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def renew_now(self) -> None:
         """Renew everything held, before something that must not find it stale."""
@@ -199,8 +208,9 @@ class Custody:
                 return
             member = self.the_member()
             new = secrets.token_hex(8)
-            position, kept = await self._persist(
-                lambda who: rejoin(who, unsettled=self._unsettled(), seen=self.seen, mark=new)
+            position, kept = await self._link.answered(
+                lambda: rejoin(member, unsettled=self._unsettled(), seen=self.seen, mark=new),
+                Step.READ,
             )
             self.mark = new.encode()
             log.warning(
@@ -225,34 +235,17 @@ class Custody:
         return [(held.id, held.count) for held in self.held.values()]
 
     async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
-        """Settle a batch: again what the store cannot write now, and what was not ours for want of
-        the group that another worker has made again meanwhile."""
-        outcomes: list[Outcome] = await self.ask(lambda member: settle(member, settlements))
-        pause = FIRST_PAUSE
-        while waiting := [n for n, one in enumerate(outcomes) if _cannot_now(one)]:
-            log.warning(
-                "the store takes no writes, trying again in %.2f s: %s",
-                pause,
-                outcomes[waiting[0]].error,
-            )
-            await sleep(self.clock, pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-            await self._settle_again(settlements, outcomes, waiting)
+        """Settle a batch; once more what was not ours for want of the group that another worker has
+        made again meanwhile."""
+        outcomes = await self._sending.send(settlements)
         missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
         if missed:
             kept = await self._registered_again()
             again = [n for n in missed if settlements[n].id in kept]
-            await self._settle_again(settlements, outcomes, again)
-        return outcomes
-
-    async def _settle_again(
-        self, settlements: Sequence[Settlement], outcomes: list[Outcome], places: Sequence[int]
-    ) -> None:
-        if places:
-            chosen = [settlements[n] for n in places]
-            retried = await self.ask(lambda member: settle(member, chosen))
-            for n, outcome in zip(places, retried, strict=True):
+            retried = await self._sending.send([settlements[n] for n in again])
+            for n, outcome in zip(again, retried, strict=True):
                 outcomes[n] = outcome
+        return outcomes
 
     def _done(self, ending: Ending, outcome: Outcome) -> None:
         held = ending.held
@@ -272,7 +265,3 @@ class Custody:
         """`member`, once the group is joined."""
         assert self.member is not None, "nothing is held before the group is joined"
         return self.member
-
-
-def _cannot_now(outcome: Outcome) -> bool:
-    return outcome.error is not None and outcome.error.code in CANNOT_NOW

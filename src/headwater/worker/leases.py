@@ -4,6 +4,8 @@ Rule 1. Every third of the lease, everything held is renewed, as long as it is s
 Rule 2. In its own thread with its own connection, so that a handler that blocks the event loop
         keeps its lease. In tests, where time stands still between two advances, a task does it.
 Rule 3. A lease is lost only when the server says so; a connection that is gone says nothing.
+Rule 4. An answer has until the next renewal is due, and at least a second. The second renewal in a
+        row that fails is a warning: others may claim what is held.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, perform, run
+from headwater.groups.operation import Operation, perform, run
 from headwater.groups.settling import renew
+from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, lost_connection
+from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.held import Held
 
 if TYPE_CHECKING:
@@ -32,6 +35,9 @@ CHUNK = 1_000
 
 Ended = Callable[[str, BaseException | None], None]
 """Called in the event loop if the renewer ends although nothing asked it to."""
+
+MISSES_SAID = 2
+"""Renewals in a row that are missed before the log says so; one is made up for by the next."""
 
 
 class Tenant(Protocol):
@@ -54,11 +60,55 @@ def renew_all(member: Member, entries: Sequence[Held]) -> Operation[list[Held]]:
     return lost
 
 
+class Misses:
+    """The renewals of one consumer that failed in a row, and what is said of them."""
+
+    def __init__(
+        self, name: str, *, seconds: float, clock: Timers, connections: Connections
+    ) -> None:
+        self._name = name
+        self._who = f"lease renewer of {name}"
+        self._seconds = seconds
+        self._clock = clock
+        self._availability = connections.availability
+        self._pause = Pause()
+        self._renewed_at = clock.monotonic()
+        self._said = False
+
+    def missed(self, error: Exception, *, entries: int) -> float:
+        """A renewal failed; how many seconds to wait before the next."""
+        if remedy(error, Step.RENEW) is Remedy.REJOIN:
+            return self._seconds  # the reader meets it too, and creates the group again
+        pause = min(self._seconds, self._pause.next())
+        self._availability.troubled(self._who, error, pause=pause)
+        late = self._clock.monotonic() - self._renewed_at
+        if late >= MISSES_SAID * self._seconds and not self._said:
+            self._said = True
+            log.warning(
+                "no lease of %s was renewed for %.1f s (entries held: %d); other workers claim "
+                "them when claim_after is over: %s",
+                self._name,
+                late,
+                entries,
+                error,
+            )
+        return pause
+
+    def renewed(self) -> float:
+        """Nothing is overdue; how many seconds to wait before the next renewal."""
+        self._renewed_at = self._clock.monotonic()
+        self._said = False
+        self._pause.reset()
+        self._availability.well(self._who)
+        return self._seconds
+
+
 class ThreadKeeper:
     """Renews from a thread."""
 
     def __init__(
         self,
+        name: str,
         tenant: Tenant,
         *,
         lease_ms: int,
@@ -68,6 +118,8 @@ class ThreadKeeper:
     ) -> None:
         self._tenant = tenant
         self._seconds = lease_ms / 3000
+        self._deadline_s = deadline_s(lease_ms)
+        self._misses = Misses(name, seconds=self._seconds, clock=clock, connections=connections)
         self._clock = clock
         self._connections = connections
         self._ended = ended
@@ -100,20 +152,24 @@ class ThreadKeeper:
 
     def _keep(self) -> None:
         client = None
-        while not self._stop.wait(self._seconds):
+        pause = self._seconds
+        while not self._stop.wait(pause):
             try:
                 if client is None:
-                    client = self._connections.synchronous()
+                    client = self._connections.synchronous(deadline_s=self._deadline_s)
                 self._beat(client)
-            except lost_connection() as error:
-                log.warning("leases could not be renewed, trying again: %s", error)
-            except Refused as error:
-                # A group that is gone is the reader's to make again; anything else it meets too.
-                log.debug("leases were not renewed: %s", error)
-            except Exception:
-                log.exception("renewing leases failed")
-        if client is not None:
-            client.close()
+            except Exception as error:
+                what = remedy(error, Step.RENEW)
+                if what is Remedy.END:
+                    log.exception("renewing leases failed")
+                if what in (Remedy.RECONNECT, Remedy.END):
+                    _close(client)
+                    client = None
+                pause = self._misses.missed(error, entries=len(self._tenant.held))
+            else:
+                pause = self._misses.renewed()
+        self._misses.renewed()
+        _close(client)
 
     def _beat(self, client: redis.Redis) -> None:
         member = self._tenant.member
@@ -126,11 +182,21 @@ class ThreadKeeper:
         self.renewed_at = began
 
 
+def _close(client: redis.Redis | None) -> None:
+    """Close a client whose connection may be dead."""
+    if client is not None:
+        try:
+            client.close()
+        except lost_connection():
+            pass
+
+
 class TaskKeeper:
     """Renews from a task, on a clock that a test advances."""
 
     def __init__(
         self,
+        name: str,
         tenant: Tenant,
         *,
         lease_ms: int,
@@ -140,6 +206,7 @@ class TaskKeeper:
     ) -> None:
         self._tenant = tenant
         self._seconds = lease_ms / 3000
+        self._misses = Misses(name, seconds=self._seconds, clock=clock, connections=connections)
         self._clock = clock
         self._connections = connections
         self._ended = ended
@@ -167,9 +234,10 @@ class TaskKeeper:
 
     async def _keep(self) -> None:
         client = self._connections.asynchronous()
+        pause = self._seconds
         try:
             while True:
-                await sleep(self._clock, self._seconds)
+                await sleep(self._clock, pause)
                 member = self._tenant.member
                 entries = list(self._tenant.held.values())
                 self.renewed_at = self._clock.monotonic()
@@ -177,11 +245,12 @@ class TaskKeeper:
                     continue
                 try:
                     lost = await perform(client, renew_all(member, entries))
-                except Refused as error:
-                    log.debug("leases were not renewed: %s", error)
-                except lost_connection() as error:
-                    log.warning("leases could not be renewed, trying again: %s", error)
+                except Exception as error:
+                    if remedy(error, Step.RENEW) is Remedy.END:
+                        raise
+                    pause = self._misses.missed(error, entries=len(entries))
                 else:
+                    pause = self._misses.renewed()
                     self._tenant.lost(lost)
         finally:
             await client.aclose()

@@ -82,14 +82,21 @@ class Loop:
         self._reports = reports
         self._abandoned = self._reported = False
         self._changes = changes = Changes()
+        name = f"{consumer.stream.name}/{consumer.group}"
         self.custody = custody = Custody(
-            clock=clock, connections=connections, changes=changes, settled=self._settled
+            name,
+            lease_ms=consumer.lease_ms,
+            clock=clock,
+            connections=connections,
+            changes=changes,
+            settled=self._settled,
         )
         self.executor = Executor(consumer, clock=clock)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
         self.pool = Pool(consumer.concurrency, self._run, custody.settler.hurry, changes)
         keeper = ThreadKeeper if isinstance(clock, LoopClock) else TaskKeeper
         self._keeper = keeper(
+            name,
             custody,
             lease_ms=consumer.lease_ms,
             clock=clock,
@@ -132,7 +139,9 @@ class Loop:
             asyncio.create_task(self.reading.run(), name=f"{name} reader"),
             asyncio.create_task(self.custody.settler.run(), name=f"{name} settler"),
             asyncio.create_task(
-                reap_regularly(self.custody.client, lambda: self.custody.member, self._clock),
+                reap_regularly(
+                    lambda: self.custody.client, lambda: self.custody.member, self._clock
+                ),
                 name=f"{name} reaper",
             ),
             *self.pool.start(name),

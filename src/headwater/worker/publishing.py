@@ -19,11 +19,11 @@ from headwater.client.redaction import redacted
 from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
 from headwater.groups.operation import Command, Operation, Refused, perform, run
 from headwater.groups.settling import Addition
+from headwater.groups.troubles import refused_credentials
 from headwater.worker.connections import (
     Connections,
     lost_connection,
     may_have_run,
-    refused_for_good,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Patience:
     def pause(self, error: Exception) -> float | None:
         """Seconds to wait before the next attempt; None if there must be none."""
         self.failed = True
-        if may_have_run(error) or isinstance(error, (*refused_for_good(), StoreClosed)):
+        if may_have_run(error) or isinstance(error, (*refused_credentials(), StoreClosed)):
             return None
         left = self._until - time.monotonic()
         if left <= 0:

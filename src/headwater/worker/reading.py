@@ -19,16 +19,17 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, Reader, recover
 from headwater.groups.member import Member, join
-from headwater.groups.operation import GroupVanished, Refused, perform, single
+from headwater.groups.operation import Refused, perform, single
 from headwater.groups.settling import one_step
-from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    Connections,
+from headwater.groups.troubles import (
+    Remedy,
+    Step,
     lost_connection,
-    refused_for_good,
+    refused_credentials,
+    remedy,
 )
+from headwater.worker.clocks import Timers, sleep
+from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.custody import Custody
 from headwater.worker.declaration import Consumer
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
@@ -67,6 +68,8 @@ class Reading:
         self.paused = False
         self.reader: Reader | None = None
         self._name = consumer_name
+        self._who = f"reader of {consumer.stream.name}/{consumer.group}"
+        self.pause = Pause()
         self._connections = connections
         self._clock = clock
         self._custody = custody
@@ -81,29 +84,34 @@ class Reading:
 
     async def run(self) -> None:
         """Read until told to stop. Raises what no waiting mends."""
-        pause = FIRST_PAUSE
         while not self.stopping:
-            client = self._connections.reading()
+            client = self._connections.reading(deadline_s=deadline_s(self.consumer.lease_ms))
             try:
                 await self._read_over(client)
-            except GroupVanished:
-                await self._custody.rejoin(self._mark)
-            except refused_for_good() as error:
-                raise HeadwaterError(f"the store does not let this worker in: {error}") from error
-            except lost_connection() as error:
-                log.warning("the store cannot be read, trying again in %.2f s: %s", pause, error)
-                await sleep(self._clock, pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            except Refused as error:
-                if not self.joined:
-                    raise
-                log.warning("the store refuses reading, trying again in %.2f s: %s", pause, error)
-                await sleep(self._clock, pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            else:
-                pause = FIRST_PAUSE
+            except Exception as error:
+                await self._recover_from(error)
             finally:
                 await _close(client)
+        self._connections.availability.well(self._who)
+
+    async def _recover_from(self, error: Exception) -> None:
+        """Do what the table says; raises what no waiting mends."""
+        what = remedy(error, Step.READ if self.joined else Step.JOIN)
+        if what is Remedy.REJOIN and self._custody.member is not None:
+            await self._custody.rejoin(self._mark)
+        elif what in (Remedy.END, Remedy.FAIL):
+            if isinstance(error, refused_credentials()):
+                raise HeadwaterError(f"the store does not let this worker in: {error}") from error
+            raise error
+        else:
+            seconds = self.pause.next()
+            self._connections.availability.troubled(self._who, error, pause=seconds)
+            await sleep(self._clock, seconds)
+
+    def _well(self) -> None:
+        """The store has answered what a reader asks."""
+        self.pause.reset()
+        self._connections.availability.well(self._who)
 
     async def _read_over(self, client: redis.asyncio.Redis) -> None:
         """Read over one connection until told to stop; whatever goes wrong is raised."""
@@ -112,12 +120,15 @@ class Reading:
         found, gone = await perform(client, recover(member, list(self._custody.held)))
         for entry_id in gone:
             await perform(client, single("XACK", member.stream, member.group, entry_id))
+        self._well()
         await self._accept(found)
         assert self.reader is not None, "a member that was introduced has a reader"
         while not self.stopping:
             limit = await self._room()
             if limit:
-                await self._accept(await self._read_once(client, self.reader, limit))
+                found = await self._read_once(client, self.reader, limit)
+                self._well()
+                await self._accept(found)
 
     async def _introduce(self, client: redis.asyncio.Redis) -> Member:
         """Ask the server what it can do, and join the group the first time."""

@@ -26,7 +26,7 @@ REAP_SECONDS = 3_600.0
 
 
 async def reap_regularly(
-    client: redis.asyncio.Redis, member: Callable[[], Member | None], clock: Timers
+    client: Callable[[], redis.asyncio.Redis], member: Callable[[], Member | None], clock: Timers
 ) -> None:
     """Every hour, remove consumers of the member's group that own nothing and were not seen for a
     day. Ends only by being cancelled: what goes wrong is tried again in an hour."""
@@ -37,7 +37,7 @@ async def reap_regularly(
         if who is None:
             continue
         try:
-            removed = await perform(client, reap(who))
+            removed = await perform(client(), reap(who))
         except failures as error:
             log.debug("consumers of group %s were not reaped: %s", who.group, error)
             continue

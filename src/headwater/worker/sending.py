@@ -1,0 +1,150 @@
+"""Sends settlements in batches until the store has said of each what became of it.
+
+Rule 1. A store that takes no writes for a while is asked again; nobody's attempt is used up.
+Rule 2. What one settlement cannot pass fails that settlement and no other: a batch that is refused,
+        or that lost its connection twice, is halved.
+Rule 3. Alone, a settlement whose result is refused, or closed the connection twice by its size, is
+        answered with that error. One without a result has nothing that could be refused: it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from headwater.groups.member import Member
+from headwater.groups.operation import Operation, Refused
+from headwater.groups.settling import Outcome, Settlement, renew, settle
+from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
+from headwater.worker.connections import Pause
+from headwater.worker.link import Link
+
+PATIENCE: Final = 2
+"""Connections that a batch may lose before it is halved."""
+
+SMALLEST_LIMIT: Final = 1024 * 1024
+"""No server closes a connection for what is shorter: proto-max-bulk-len and
+client-query-buffer-limit cannot be set lower (redis.conf)."""
+
+
+class Ask(Protocol):
+    """`Custody.ask`: carries out an operation, and creates a vanished group again."""
+
+    async def __call__(
+        self, make: Any, *, step: Step = Step.READ, losses: int | None = None
+    ) -> Any: ...
+
+
+class Sending:
+    """Sends one consumer's settlements."""
+
+    def __init__(self, link: Link, ask: Ask) -> None:
+        self._link = link
+        self._ask = ask
+
+    async def send(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        """One outcome each, in order. Errors that pass are waited for."""
+        outcomes = await self._answers(settlements)
+        pause = Pause()
+        while waiting := [n for n, one in enumerate(outcomes) if _passes(one)]:
+            error = outcomes[waiting[0]].error
+            assert error is not None, "what is waited for is an error"
+            await self._link.wait(error, pause)
+            again = await self._answers([settlements[n] for n in waiting])
+            for n, outcome in zip(waiting, again, strict=True):
+                outcomes[n] = outcome
+        self._link.well()
+        return outcomes
+
+    async def _answers(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        """What the store said of each, `_passes` included."""
+        if not settlements:
+            return []
+        alone = len(settlements) == 1
+        can_fail = any(one.additions for one in settlements)
+        size = sum(_size(one) for one in settlements)
+        losses = PATIENCE if can_fail and size >= SMALLEST_LIMIT else None
+        pause = Pause()
+        while True:
+            try:
+                outcomes = await self._once(settlements, losses=losses)
+            except lost_connection() as error:
+                if not alone:
+                    return await self._halves(settlements)
+                if not _timed_out(error):
+                    return [Outcome(done=False, error=_too_large(size, error))]
+            except Refused as error:
+                if not can_fail:
+                    await self._link.wait(error, pause)
+                elif not alone:
+                    return await self._halves(settlements)
+                elif await self._refused_too(settlements[0]):
+                    await self._link.wait(error, pause)
+                else:
+                    return [Outcome(done=False, error=error)]
+            else:
+                return await self._without_outages(settlements, outcomes)
+
+    async def _once(
+        self, settlements: Sequence[Settlement], *, losses: int | None = None
+    ) -> list[Outcome]:
+        """The answers to one batch, errors and lost connections raised."""
+
+        def make(member: Member) -> Operation[list[Outcome]]:
+            return settle(member, settlements)
+
+        outcomes: list[Outcome] = await self._ask(make, step=Step.SETTLE, losses=losses)
+        return outcomes
+
+    async def _halves(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        middle = len(settlements) // 2
+        first = await self._answers(settlements[:middle])
+        return first + await self._answers(settlements[middle:])
+
+    async def _without_outages(
+        self, settlements: Sequence[Settlement], outcomes: list[Outcome]
+    ) -> list[Outcome]:
+        """Where the member may not touch its own stream for a while, no result is to blame."""
+        denied = [n for n, one in enumerate(outcomes) if one.error and one.error.code == "NOPERM"]
+        pause = Pause()
+        while denied and await self._refused_too(settlements[denied[0]]):
+            error = outcomes[denied[0]].error
+            assert error is not None, "what was denied is an error"
+            await self._link.wait(error, pause)
+            again = await self._once([settlements[n] for n in denied])
+            for n, outcome in zip(denied, again, strict=True):
+                outcomes[n] = outcome
+            denied = [n for n in denied if (error := outcomes[n].error) and error.code == "NOPERM"]
+        return outcomes
+
+    async def _refused_too(self, settlement: Settlement) -> bool:
+        """Whether the store refuses also what touches nothing but the group: a renewal."""
+        try:
+            await self._ask(lambda member: renew(member, [settlement.id]), step=Step.SETTLE)
+        except Refused:
+            return True
+        return False
+
+
+def _passes(outcome: Outcome) -> bool:
+    """Whether the store could not do this now and may later."""
+    error = outcome.error
+    return error is not None and remedy(error, Step.SETTLE) in (Remedy.WAIT, Remedy.RECONNECT)
+
+
+def _size(settlement: Settlement) -> int:
+    """Bytes of what a settlement adds."""
+    return sum(len(name) + len(value) for one in settlement.additions for name, value in one.fields)
+
+
+def _timed_out(error: Exception) -> bool:
+    from redis.exceptions import TimeoutError as RedisTimeoutError
+
+    return isinstance(error, RedisTimeoutError | TimeoutError)
+
+
+def _too_large(size: int, error: Exception) -> Refused:
+    return Refused(
+        f"ERR the store closed the connection {PATIENCE} times while it was sent this result of "
+        f"{size} bytes. Make the result smaller, or raise proto-max-bulk-len: {error}"
+    )

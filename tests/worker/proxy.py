@@ -1,0 +1,84 @@
+"""A TCP proxy between a worker and its store, for what networks do: cut, fall silent, lead elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+
+class Proxy:
+    """Listens on ``url`` and passes on what comes to ``target``, another url."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.url = ""
+        self.connections = 0
+        """Connections accepted so far."""
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def fall_silent(self) -> None:
+        """Pass nothing on any more, of old connections and new ones; close none."""
+        self._flows.clear()
+
+    def forget(self) -> None:
+        """The connections of now stay silent for ever; later ones are passed on."""
+        self._flows = asyncio.Event()
+        self._flows.set()
+
+    def cut(self) -> None:
+        """Close every connection."""
+        for writer in self._writers:
+            writer.close()
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Connect one client with the target of this moment."""
+        self.connections += 1
+        place = urlsplit(self.target)
+        try:
+            there, back = await asyncio.open_connection(place.hostname, place.port)
+        except OSError:
+            writer.close()
+            return
+        for source, sink in ((reader, back), (there, writer)):
+            task = asyncio.create_task(self._pump(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        self._writers.add(sink)
+        flows = self._flows
+        try:
+            while data := await source.read(65_536):
+                await flows.wait()
+                sink.write(data)
+                await sink.drain()
+        except OSError:
+            pass
+        finally:
+            self._writers.discard(sink)
+            sink.close()
+
+    async def close(self) -> None:
+        """End everything."""
+        self.cut()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def proxy(target: str) -> AsyncIterator[Proxy]:
+    """A proxy before ``target``, ended with the block."""
+    found = Proxy(target)
+    server = await asyncio.start_server(found.accept, "127.0.0.1", 0)
+    found.url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield found
+    finally:
+        server.close()
+        await found.close()

@@ -1,0 +1,252 @@
+"""A store that refuses, falls silent or goes away: workers wait, and lose no attempt and no result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from headwater.groups.operation import Refused, perform, single
+from headwater.testing.server import server_process
+from headwater.worker import App, Delivery
+from tests import peers
+from tests.worker.apps import (
+    Invoice,
+    Order,
+    Store,
+    elapsed,
+    eventually,
+    invoices,
+    orders,
+    working,
+)
+from tests.worker.outages import OUTAGES, PEERS, Outage
+from tests.worker.processes import supervised
+from tests.worker.proxy import proxy
+
+StartPeer = Callable[..., peers.Peer]
+
+PATIENT: dict[str, Any] = {"group": "g", "claim_after": "20s"}
+"""Nothing is claimed while a store that refuses renewals is looked at."""
+
+
+@asynccontextmanager
+async def store_of(server: peers.Peer) -> AsyncIterator[Store]:
+    async with redis.asyncio.Redis.from_url(server.url) as look:
+        yield Store(server.name, server.url, look)
+
+
+class Biller:
+    """An app whose handler waits to be told; ``counts`` are the deliveries that it began."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.app = App(url, name="biller")
+        self.counts: list[int] = []
+        self.go_on = asyncio.Event()
+
+        @self.app.consumer(orders, into=invoices, **{**PATIENT, **options})
+        async def bill(order: Order, delivery: Delivery) -> Invoice:
+            self.counts.append(delivery.count)
+            await self.go_on.wait()
+            return Invoice(order.id)
+
+
+@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("outage", OUTAGES, ids=str)
+async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
+    peer: StartPeer, name: str, outage: Outage
+) -> None:
+    # Given a worker with a running handler, and a store that then refuses
+    server = peer(name)
+    one, two = Biller(server.url), Biller(server.url)
+    async with store_of(server) as store, working(one.app) as first:
+        await one.app.send(orders, Order(17))
+        await eventually(lambda: one.counts)
+        await outage.begin(store.look, server.directory)
+        assert outage.code in await _codes(store)
+
+        # When the handler returns, and a second worker starts meanwhile
+        one.go_on.set()
+        two.go_on.set()
+        async with working(two.app) as second:
+            await eventually(elapsed(0.3))
+            (loop,), (other,) = first.loops.values(), second.loops.values()
+            assert not loop.failed.done()
+            assert not other.failed.done()
+            await outage.end(store.look, server.directory)
+
+            # Then all is done once, at the first delivery
+            await eventually(store.settled)
+            await eventually(lambda: other.reading.joined)
+            await store.look.xadd("orders", {"id": "18"})
+            await eventually(store.settled)
+        results = [one.order for one in await store.results()]
+    assert sorted(results) == [17, 18]
+    assert one.counts + two.counts == [1, 1]
+
+
+async def _codes(store: Store) -> list[str]:
+    """What the store answers to a write and to a read."""
+    codes = []
+    for command in (("XADD", "elsewhere", "*", "a", "b"), ("XLEN", "elsewhere")):
+        try:
+            await perform(store.look, single(*command))
+        except Refused as error:
+            codes.append(error.code)
+    return codes
+
+
+@pytest.mark.parametrize("name", PEERS)
+async def test_an_outage_while_one_worker_restarts_stops_no_other(
+    peer: StartPeer, name: str
+) -> None:
+    server = peer(name)
+    async with store_of(server) as store:
+        with supervised(server.url, "--workers", "1") as parent:
+            await eventually(lambda: "reads orders as" in parent.said())
+            await store.look.config_set("min-replicas-to-write", "1")
+            with supervised(server.url, "--workers", "1") as late:
+                await eventually(lambda: "NOREPLICAS" in late.said())
+                await store.look.config_set("min-replicas-to-write", "0")
+                await eventually(lambda: "reads orders as" in late.said())
+                assert late.process.poll() is None
+            assert parent.process.poll() is None
+
+
+@pytest.mark.parametrize("name", ["headwater", *PEERS])
+async def test_a_password_that_is_wrong_for_a_while_is_waited_for(
+    peer: StartPeer, name: str
+) -> None:
+    async with _server(peer, name) as url, redis.asyncio.Redis.from_url(url) as look:
+        # Given a worker that has joined by its password
+        await look.config_set("requirepass", "right")
+        await look.auth("right")
+        biller = Biller(url.replace("redis://", "redis://:right@"))
+        biller.go_on.set()
+        async with working(biller.app) as running:
+            (loop,) = running.loops.values()
+            await eventually(lambda: loop.reading.joined)
+
+            # When the store has another for a while, and the worker must connect again
+            await look.config_set("requirepass", "wrong")
+            await look.client_kill_filter(_type="normal", skipme=True)
+            await eventually(elapsed(0.3))
+            assert not loop.failed.done()
+            await look.config_set("requirepass", "right")
+
+            # Then it goes on
+            await look.xadd("orders", {"id": "17"})
+            await eventually(lambda: biller.counts == [1])
+
+
+@asynccontextmanager
+async def _server(peer: StartPeer, name: str) -> AsyncIterator[str]:
+    if name != "headwater":
+        yield peer(name).url
+        return
+    with server_process("--appendonly", "no") as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("name", PEERS)
+async def test_after_a_failover_settler_and_lease_renewer_follow_the_reader(
+    peer: StartPeer, name: str
+) -> None:
+    # Given a worker whose address leads to a primary, and a replica of that
+    primary, replica = peer(name), peer(name)
+    async with (
+        proxy(primary.url) as address,
+        redis.asyncio.Redis.from_url(primary.url) as old,
+        store_of(replica) as store,
+    ):
+        await store.look.replicaof("127.0.0.1", str(primary.port))
+        biller = Biller(address.url, claim_after="1s")
+        async with working(biller.app) as running:
+            await biller.app.send(orders, Order(17))
+            await eventually(lambda: biller.counts)
+            await eventually(lambda: _owns_one(store))
+
+            # When the replica is promoted, the primary demoted, and the address leads to the first
+            await store.look.replicaof("NO", "ONE")
+            await old.replicaof("127.0.0.1", "1")
+            address.target = replica.url
+
+            # Then leases are renewed there for longer than claim_after, and the result goes there
+            await eventually(elapsed(1.5))
+            ((_id, _owner, idle, count),) = await store.pending()
+            assert idle < 1_000
+            assert count == 1
+            biller.go_on.set()
+            await eventually(store.settled)
+            (loop,) = running.loops.values()
+            await eventually(lambda: not loop.custody.held)
+        assert [one.order for one in await store.results()] == [17]
+    assert biller.counts == [1]
+
+
+async def _owns_one(store: Store) -> bool:
+    return len(await store.pending()) == 1
+
+
+async def test_connections_that_fall_silent_are_replaced_within_the_lease(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a worker with a running handler, whose connections then fall silent without closing
+    async with proxy(store.url) as address:
+        biller = Biller(address.url, claim_after="6s")
+        async with working(biller.app) as running:
+            (loop,) = running.loops.values()
+            await store.look.xadd("orders", {"id": "17"})
+            await eventually(lambda: biller.counts)
+            address.fall_silent()
+            biller.go_on.set()
+
+            # When two renewals were missed, then the log says so
+            await eventually(lambda: "no lease of orders/g was renewed for" in caplog.text)
+            address.forget()
+
+            # and over new connections all goes on before another worker would have claimed
+            await eventually(store.settled)
+            await eventually(lambda: not loop.custody.held)
+            await store.look.xadd("orders", {"id": "18"})
+            await eventually(lambda: biller.counts == [1, 1])
+
+
+async def test_the_readers_pauses_are_short_again_after_it_has_read(store: Store) -> None:
+    async with proxy(store.url) as address:
+        biller = Biller(address.url)
+        biller.go_on.set()
+        async with working(biller.app) as running:
+            for number in range(8):
+                await store.look.xadd("orders", {"id": str(number)})
+                await eventually(lambda: len(biller.counts) == number + 1)  # noqa: B023
+                await eventually(store.settled)
+                address.cut()
+    (reading,) = [one.reading for one in running.loops.values()]
+    assert reading.pause.next() < 1.0
+    assert biller.counts == [1] * 8
+
+
+async def test_one_line_says_that_the_store_went_away_and_one_that_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with server_process("--appendonly", "yes") as server:
+        biller = Biller(server.url)
+        async with working(biller.app) as running:
+            (loop,) = running.loops.values()
+            await biller.app.send(orders, Order(17))
+            await eventually(lambda: biller.counts)
+            server.kill()
+            biller.go_on.set()
+            await eventually(elapsed(1.0))
+            server.start()
+            await eventually(lambda: not loop.custody.held)
+            await eventually(lambda: "is back after" in caplog.text)
+    lines = [one.message for one in caplog.records if one.levelno >= logging.WARNING]
+    assert [line for line in lines if "went away" in line] == lines[:1]
+    assert [line for line in lines if "is back after" in line] == lines[1:]
