@@ -69,7 +69,8 @@ def probe(stream: str) -> Operation[Capabilities]:
         # A server that knows CLAIM gets as far as looking for the key.
         claim=not isinstance(replies[1], Refused) or replies[1].code in ("NOGROUP", "WRONGTYPE"),
         nack=known[3],
-        cluster=info.get("redis_mode") == "cluster",
+        # Valkey calls it server_mode.
+        cluster="cluster" in (info.get("redis_mode"), info.get("server_mode")),
         server=named,
     )
 

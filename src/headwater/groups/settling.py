@@ -8,7 +8,7 @@ Rule 3. In one batch each settlement stands alone: one that fails does not undo 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -73,10 +73,21 @@ class Outcome(NamedTuple):
 
 def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
     """Carry out settlements; one outcome each, in order. `GroupVanished` when the group is gone."""
-    apart = [s for s in settlements if s.additions and _apart(member, s)]
-    if apart:
-        # Other slots cannot be written in the same step: publish, then settle, at least once.
-        settlements = yield from _published(settlements, apart)
+    # Other slots cannot be written in the same step: publish, then settle, at least once.
+    apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
+    refused = (yield from _published(apart)) if apart else {}
+    rest = [
+        s._replace(additions=()) if n in apart else s
+        for n, s in enumerate(settlements)
+        if n not in refused
+    ]
+    settled = iter((yield from _in_one_step(member, rest)))
+    return [refused[n] if n in refused else next(settled) for n in range(len(settlements))]
+
+
+def _in_one_step(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+    if not settlements:
+        return []
     if member.able.verbs:
         return (yield from _by_verbs(member, settlements))
     return (yield from _by_script(member, settlements))
@@ -100,23 +111,21 @@ def _apart(member: Member, settlement: Settlement) -> bool:
     return False
 
 
-def _published(
-    settlements: Sequence[Settlement], apart: Sequence[Settlement]
-) -> Operation[list[Settlement]]:
-    """Make the additions of ``apart`` by XADD; the settlements that remain to be done.
-
-    One whose additions are refused becomes an attempt that failed.
-    """
+def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, Outcome]]:
+    """Make the additions of these settlements by XADD; outcomes of those that were refused."""
     commands: list[Command] = [
-        ["XADD", addition.stream, *addition.words()] for s in apart for addition in s.additions
+        ["XADD", addition.stream, *addition.words()]
+        for settlement in apart.values()
+        for addition in settlement.additions
     ]
     replies = iter((yield commands))
-    remaining = {}
-    for settlement in apart:
-        failed = [isinstance(next(replies), Refused) for _ in settlement.additions]
-        how = How.FAIL if any(failed) else settlement.how
-        remaining[settlement.id] = settlement._replace(how=how, additions=())
-    return [remaining.get(s.id, s) for s in settlements]
+    refused = {}
+    for n, settlement in apart.items():
+        answers = [next(replies) for _ in settlement.additions]
+        errors = [one for one in answers if isinstance(one, Refused)]
+        if errors:
+            refused[n] = Outcome(done=False, error=errors[0])
+    return refused
 
 
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
@@ -148,9 +157,12 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
-    keys: list[Word] = list(member.keys)
-    places: dict[str, int] = {}
     able = member.able
+    # While a slot moves, a script that names a key which does not exist yet gets TRYAGAIN: the due
+    # times are named only by what may write one.
+    timed = any(_has_due_time(member, one) for one in settlements)
+    keys: list[Word] = list(member.keys) if timed else [member.stream]
+    places: dict[str, int] = {}
     words: list[Word] = [*member.who, int(able.claim), int(able.nack)]
     for settlement in settlements:
         words += [settlement.how, settlement.delay_ms, settlement.id, len(settlement.additions)]
@@ -164,6 +176,12 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
     return [_outcome(reply) for reply in replies]
 
 
+def _has_due_time(member: Member, settlement: Settlement) -> bool:
+    """Whether the script may keep a due time for it: see `scripts`, rule 2."""
+    parked = settlement.how in (How.SILENT, How.FAIL)
+    return parked and (member.able.claim or settlement.delay_ms > member.claim_after_ms)
+
+
 def _outcome(reply: list[Any]) -> Outcome:
     if reply[0] < 0:
         return Outcome(done=False, error=Refused(reply[1].decode("utf-8", "replace")))
@@ -171,7 +189,7 @@ def _outcome(reply: list[Any]) -> Outcome:
 
 
 def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
-    """Begin the leases of these entries anew; False for each that the member does not own."""
+    """Renew the leases of these entries; False for each that the member does not own."""
     if not ids:
         return []
     if member.able.verbs:
@@ -179,5 +197,5 @@ def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
             ["XRENEW", member.stream, member.group, member.consumer, "IDS", len(ids), *ids]
         ]
         return [bool(flag) for flag in accepted(replies[0])]
-    flags = yield from RENEW.call(member.keys, [*member.who, *ids])
+    flags = yield from RENEW.call([member.stream], [*member.who, *ids])
     return [bool(flag) for flag in flags]

@@ -1,0 +1,76 @@
+"""What the core of a group does on a node of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from headwater.groups import capabilities
+from headwater.groups.operation import run, single
+from headwater.groups.settling import How
+from headwater.messages import due_key
+from tests import peers
+from tests.worker.core import Core
+from tests.worker.outages import PEERS
+
+StartPeer = Callable[..., peers.Peer]
+
+
+def _node(peer: StartPeer, name: str) -> peers.Peer:
+    bus = str(peers.free_port())
+    return peer(name, "--cluster-enabled", "yes", "--cluster-port", bus)
+
+
+@pytest.fixture(params=PEERS)
+def node(request: pytest.FixtureRequest, peer: StartPeer) -> Iterator[redis.Redis]:
+    """A node that serves every slot, and knows a second node that serves none."""
+    first, second = _node(peer, request.param), _node(peer, request.param)
+    with redis.Redis.from_url(first.url) as client, redis.Redis.from_url(second.url) as other:
+        run(client, single("CLUSTER", "ADDSLOTSRANGE", 0, 16383))
+        bus = int(second.arguments[second.arguments.index("--cluster-port") + 1])
+        run(client, single("CLUSTER", "MEET", "127.0.0.1", second.port, bus))
+        target: bytes = run(other, single("CLUSTER", "MYID"))
+        while b"cluster_state:ok" not in run(client, single("CLUSTER", "INFO")):
+            pass
+        while target not in run(client, single("CLUSTER", "NODES")):
+            pass
+        yield client
+
+
+def test_a_node_of_a_cluster_is_recognised(node: redis.Redis) -> None:
+    assert run(node, capabilities.probe("s")).cluster
+
+
+def test_while_a_slot_moves_entries_are_settled_and_renewed(node: redis.Redis) -> None:
+    # Given entries that were read, and no key beside the stream
+    core = Core.joined(_url(node))
+    for value in (b"a", b"b", b"c", b"d"):
+        node.xadd("s", {"v": value})
+    first, second, third, fourth = core.read()
+    assert node.exists(due_key("s", "g")) == 0
+
+    # When the stream's slot is on its way to another node
+    target = _other_node(node)
+    slot = run(node, single("CLUSTER", "KEYSLOT", "s"))
+    run(node, single("CLUSTER", "SETSLOT", slot, "MIGRATING", target))
+
+    # Then nothing asks for a key that does not exist
+    assert core.renew(first, second) == [True, True]
+    assert core.settle(first).done
+    assert core.settle(second, How.FAIL).done
+    assert core.settle(third, How.FAIL, delay_ms=1_000).done
+    assert core.settle(fourth, How.SILENT).done
+    core.close()
+
+
+def _other_node(client: redis.Redis) -> bytes:
+    lines: list[bytes] = run(client, single("CLUSTER", "NODES")).splitlines()
+    return next(line.split()[0] for line in lines if b"myself" not in line)
+
+
+def _url(client: redis.Redis) -> str:
+    settings: Any = client.connection_pool.connection_kwargs
+    return f"redis://{settings['host']}:{settings['port']}"
