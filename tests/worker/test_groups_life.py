@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from headwater.errors import DeclarationError
-from headwater.groups.member import join, look_again, rejoin
+from headwater.groups.member import join, look_again, rejoin, retire
 from headwater.groups.operation import GroupVanished, Refused
 from headwater.messages import group_settings_key
 from tests.worker.core import Core
@@ -21,6 +21,48 @@ def test_a_second_value_of_claim_after_is_refused(core: Core) -> None:
         DeclarationError, match="claims after 60000 ms, this consumer declares 5000"
     ):
         Core.joined(_url(core.client), "two", claim_after_ms=5_000)
+
+
+def _seen_long_ago(core: Core) -> None:
+    core.client.hset(group_settings_key("s", "g"), "seen_at", "1")
+
+
+def test_another_claim_after_is_refused_while_a_consumer_uses_the_group(core: Core) -> None:
+    add(core, b"a")
+    core.read()
+    _seen_long_ago(core)
+    with pytest.raises(DeclarationError, match="consumer one was seen"):
+        Core.joined(_url(core.client), "two", claim_after_ms=5_000)
+
+
+def test_another_claim_after_replaces_that_of_a_group_whose_workers_stopped(core: Core) -> None:
+    # Given a group whose only worker has left it
+    add(core, b"a")
+    core.settle(core.read()[0])
+    core.do(retire(core.member))
+    _seen_long_ago(core)
+
+    # When one joins that claims after another time
+    other = Core.joined(_url(core.client), "two", claim_after_ms=5_000)
+
+    # Then its value counts, and the former one is refused
+    assert other.client.hget(group_settings_key("s", "g"), "claim_after_ms") == b"5000"
+    with pytest.raises(DeclarationError, match="claims after 5000 ms"):
+        core.do(join(core.member))
+    other.close()
+
+
+def test_a_group_that_exists_is_joined_without_the_right_to_create_one(core: Core) -> None:
+    core.client.execute_command(
+        "ACL", "SETUSER", "reader", "on", "nopass", "+@all", "-xgroup|create", "~*"
+    )
+    url = _url(core.client).replace("redis://", "redis://reader:x@")
+
+    Core.joined(url, "two").close()
+
+    core.client.xgroup_destroy("s", "g")
+    with pytest.raises(Refused, match="NOPERM"):
+        Core.joined(url, "two")
 
 
 def test_a_group_is_joined_again_without_harm(core: Core) -> None:

@@ -141,6 +141,8 @@ async def test_what_cannot_start_ends_with_one_clear_line(
 
 
 async def test_a_refused_claim_after_ends_everything_with_one_clear_line(store: Store) -> None:
+    await store.look.xgroup_create("orders", "g", mkstream=True)
+    await store.look.xgroup_createconsumer("orders", "g", "other")
     await store.look.hset("{orders}:hw:group:g", "claim_after_ms", "77000")
     with supervised(store.url, "--workers", "2") as parent:
         assert parent.wait() == 78

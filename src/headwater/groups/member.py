@@ -9,15 +9,57 @@ from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.groups.capabilities import Capabilities
-from headwater.groups.operation import Command, Operation, Refused, Word, accepted, mapping
+from headwater.groups.operation import (
+    Command,
+    Operation,
+    Refused,
+    Script,
+    Word,
+    accepted,
+    mapping,
+)
 from headwater.groups.scripts import RETIRE
 from headwater.messages import due_key, group_settings_key
 from headwater.model import MIN_ID, StreamID
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
 
+SEEN_FIELD = "seen_at"
+"""When a worker of the group was last seen, in Unix milliseconds of the server: at its start, and
+every two seconds (`noting`)."""
+
 MARK_FIELD = "made"
 """Changes whenever a worker makes the group again."""
+
+
+SEEN_MS = 5_000
+"""A worker that lives is seen so often, on a busy machine too. The consumers' own idle times do not
+say so: on Redis 7.0 a read that finds nothing neither creates a consumer nor counts as seen."""
+
+_REPLACE = Script(
+    """
+-- KEYS stream, settings. ARGV group, claim_after expected, new claim_after, a consumer idle for less
+-- ms may come back, a worker seen within so many ms lives. Returns '' when it was replaced, else why not.
+local group, old, new, silence, young = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local since = now - (tonumber(redis.call('HGET', KEYS[2], 'seen_at') or '0') or 0)
+if redis.call('HGET', KEYS[2], 'claim_after_ms') ~= old then return 'the value has just changed' end
+if since >= 0 and since < young then return 'a worker was seen ' .. since .. ' ms ago' end
+for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], group)) do
+  local name, idle = '', 0
+  for i = 1, #info, 2 do
+    if info[i] == 'name' then name = info[i + 1] end
+    if info[i] == 'idle' then idle = info[i + 1] end
+  end
+  if name ~= 'hw.parked' and idle < silence then
+    return 'consumer ' .. name .. ' was seen ' .. idle .. ' ms ago'
+  end
+end
+redis.call('HSET', KEYS[2], 'claim_after_ms', new, 'seen_at', string.format('%.0f', now))
+return ''
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -46,13 +88,26 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
 
     A new group begins behind ``position``: with the first entry that the stream holds, if nothing
     else is asked for; ``$`` is the last id there is. All workers of a group must claim
-    after the same time, or one takes what another still holds by its own rule; `DeclarationError`
-    when the group has another value. Returns the group's mark: see `rejoin`.
+    after the same time, or one takes what another still holds by its own rule. Another value is
+    replaced when no consumer was seen for that time; `DeclarationError` while one was. Returns the
+    group's mark: see `rejoin`.
     """
-    replies = yield [_create(member, position), *_announce(member)]
-    _created(replies[0])
-    _agreed(member, replies[2])
-    return _mark(replies[3])
+    key = _settings(member)
+    replies = yield [
+        ["XINFO", "GROUPS", member.stream],
+        ["HMGET", key, CLAIM_AFTER_FIELD, MARK_FIELD],
+        ["TIME"],
+    ]
+    # Rights to create are needed only by who creates.
+    if not _has_group(replies[0], member.group):
+        _created((yield [_create(member, position)])[0])
+    announced, mark = accepted(replies[1])
+    if announced is None:
+        announced = accepted((yield _announce(member, replies[2]))[-1])
+    if int(announced) != member.claim_after_ms:
+        yield from _replace(member, int(announced))
+    found: bytes | None = mark
+    return found
 
 
 def rejoin(
@@ -65,8 +120,8 @@ def rejoin(
     the beginning, when the stream holds nothing so late (it was made anew). The others learn of it
     by ``mark``, a new word of the caller's. Returns that position and the ids that are registered.
     """
-    replies = yield [["XINFO", "STREAM", member.stream]]
-    last = MIN_ID
+    replies = yield [["XINFO", "STREAM", member.stream], ["TIME"]]
+    last, time = MIN_ID, replies[1]
     if not isinstance(replies[0], Refused):
         last = StreamID.parse(mapping(replies[0])[b"last-generated-id"])
     position = MIN_ID
@@ -80,7 +135,7 @@ def rejoin(
     replies = yield [
         ["HSET", _settings(member), MARK_FIELD, mark],
         _create(member, position),
-        *_announce(member),
+        *_announce(member, time),
     ]
     accepted(replies[0])
     _created(replies[1])
@@ -126,29 +181,40 @@ def _settings(member: Member) -> str:
     return group_settings_key(member.stream, member.group)
 
 
-def _announce(member: Member) -> list[Command]:
+def _has_group(reply: Any, group: str) -> bool:
+    """Whether XINFO GROUPS lists it; no stream, or no right to ask, lists none."""
+    if isinstance(reply, Refused):
+        return False
+    return any(mapping(one)[b"name"] == group.encode() for one in reply)
+
+
+def _announce(member: Member, time: Any) -> list[Command]:
+    """Announce ``claim_after`` unless a value is there, and ask which one is; ``time`` is the reply
+    to TIME, which not every user may ask."""
     key = _settings(member)
-    return [
-        ["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms],
-        ["HGET", key, CLAIM_AFTER_FIELD],
-        ["HGET", key, MARK_FIELD],
-    ]
+    commands: list[Command] = [["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms]]
+    if not isinstance(time, Refused):
+        now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+        commands.append(["HSET", key, SEEN_FIELD, now_ms])
+    return [*commands, ["HGET", key, CLAIM_AFTER_FIELD]]
 
 
-def _mark(reply: Any) -> bytes | None:
-    found: bytes | None = accepted(reply)
-    return found
+def _replace(member: Member, announced: int) -> Operation[None]:
+    """Put this member's ``claim_after`` in the place of another's that no consumer uses any more.
 
-
-def _agreed(member: Member, announced: object) -> None:
-    value = accepted(announced)
-    if int(value) != member.claim_after_ms:
-        key = _settings(member)
-        raise DeclarationError(
-            f"group {member.group!r} of stream {member.stream!r} claims after {int(value)} ms, this "
-            f"consumer declares {member.claim_after_ms} ms. All workers of a group must agree: use "
-            f"that value, or stop them all and send HDEL {key} {CLAIM_AFTER_FIELD}."
-        )
+    Raises `DeclarationError` while one does.
+    """
+    silence = announced + SEEN_MS
+    words: list[Word] = [member.group, announced, member.claim_after_ms, silence, SEEN_MS]
+    found: bytes = yield from _REPLACE.call([member.stream, _settings(member)], words)
+    if not found:
+        return
+    raise DeclarationError(
+        f"group {member.group!r} of stream {member.stream!r} claims after {announced} ms, this "
+        f"consumer declares {member.claim_after_ms} ms. All workers of a group must agree: use that "
+        f"value, or stop all workers of the group. ({found.decode('utf-8', 'replace')}; a new value "
+        f"is accepted when no consumer was seen for {silence / 1000:g} s.)"
+    )
 
 
 def _before(id: StreamID) -> StreamID:
