@@ -115,17 +115,6 @@ class Loop:
             accept=self._accept,
         )
         self._slow = SlowHandlers(consumer, clock=clock)
-        self._stopping = Stopping(
-            consumer,
-            consumer_name=consumer_name,
-            clock=clock,
-            changes=changes,
-            custody=custody,
-            pool=self.pool,
-            reading=self.reading,
-            accept=self._accept,
-            end=self._end,
-        )
         self._tasks: list[asyncio.Task[None]] = []
         gate.loops.append(self)
 
@@ -176,7 +165,18 @@ class Loop:
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:
         """Stop within ``grace`` seconds, and sooner when ``at_once`` is set; see `stopping`."""
         if self._settles():
-            await self._stopping.run(grace, at_once)
+            stopping = Stopping(
+                self.consumer,
+                consumer_name=self.consumer_name,
+                clock=self._clock,
+                changes=self._changes,
+                custody=self.custody,
+                pool=self.pool,
+                reading=self.reading,
+                accept=self._accept,
+                end=self._end,
+            )
+            await stopping.run(grace, at_once)
         await self.close()
 
     def abandon(self) -> None:
@@ -284,8 +284,8 @@ class Loop:
         settlement = decide(outcome, self._policy, held.delivery, self._clock.now_ms())
         if settlement is None or not self.custody.holds(held):
             return
-        report(outcome, settlement, self.consumer, held.delivery)
         self.custody.settle(held, settlement)
+        report(outcome, settlement, self.consumer, held.delivery)
 
     def _settled(self, ending: Ending, outcome: Outcome) -> None:
         """A settlement's reply has come."""
