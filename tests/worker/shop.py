@@ -4,6 +4,7 @@ kill     SIGKILL to its own process, as the system does when memory is out
 slow     takes half a second, or ``SHOP_SLOW_SECONDS``
 fail     raises
 leave    raises SystemExit
+deaf     says so, and ignores every cancellation
 break    on its first delivery, ends the worker's settler
 stop     on its first delivery, has the app stop, as if it had been told to
 """
@@ -53,6 +54,13 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
         await asyncio.sleep(float(os.environ.get("SHOP_SLOW_SECONDS", "0.5")))
     elif order.do == "fail":
         raise ValueError("as it was told")
+    elif order.do == "deaf":
+        sys.stderr.write("bill is deaf\n")
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
     elif order.do == "leave":
         sys.exit(0)
     elif order.do == "break" and delivery.count == 1:

@@ -119,7 +119,7 @@ async def test_a_stop_says_which_handlers_it_waits_for_and_how_to_stop_now(
         go_on.set()
         await stopping
     assert f"({sent} of orders for 0." in caplog.text
-    assert "SIGTERM or Ctrl-C again stops now and hands them back" in caplog.text
+    assert "SIGTERM or Ctrl-C again stops now" in caplog.text
 
 
 @pytest.mark.slow
@@ -147,6 +147,23 @@ async def test_a_worker_without_a_store_ends_at_the_first_signal(mortal: Stoppab
         await eventually(lambda: "trying again" in process.said())
         process.signal(signal.SIGTERM)
         assert process.wait(15) == 0
+
+
+@pytest.mark.slow
+async def test_a_handler_that_ignores_its_cancellation_does_not_keep_its_process_alive(
+    store: Store,
+) -> None:
+    with one_worker(store.url) as process:
+        await store.look.xadd("orders", dict(shop.orders.codec.encode(shop.Order(1, do="deaf"))))
+        await eventually(lambda: "is deaf" in process.said())
+        process.signal(signal.SIGTERM)
+        await eventually(lambda: "for 1 running bill" in process.said())
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0
+        assert "ends although 1 handler ignores its cancellation" in process.said()
+    ((_id, owner, _idle, count),) = await store.pending()
+    assert (owner in {"", "hw.parked"}, count) == (True, 0)
+    assert await store.consumers() == []
 
 
 async def _owned(store: Store) -> bool:

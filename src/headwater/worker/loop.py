@@ -39,7 +39,7 @@ from headwater.worker.reports import Reports
 from headwater.worker.settler import Ending
 from headwater.worker.signals import Changes
 from headwater.worker.slow import SlowHandlers
-from headwater.worker.stopping import Stopping
+from headwater.worker.stopping import CANCELLED_SECONDS, Stopping
 
 log = logging.getLogger("headwater.worker")
 
@@ -192,10 +192,13 @@ class Loop:
             self._gate.loops.remove(self)
 
     async def close(self) -> None:
-        """Let go of tasks, threads and connections."""
+        """Let go of tasks, threads and connections. A handler that ignores its cancellation is left
+        behind after `CANCELLED_SECONDS`."""
         self.abandon()
         await self._keeper.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            ended, _deaf = await asyncio.wait(self._tasks, timeout=CANCELLED_SECONDS)
+            await asyncio.gather(*ended, return_exceptions=True)
         await self.custody.close()
         self.executor.close()
         self.failed.cancel()

@@ -22,11 +22,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app import App
 from headwater.worker.durations import milliseconds
 from headwater.worker.logs import LogFormat, LogLevel, configure_logging
+from headwater.worker.pool import Slot
 from headwater.worker.reports import Reports
 
 CANNOT_START = 78
@@ -97,6 +99,16 @@ async def work(app: App, *, until_eof: bool, reports: Reports | None = None) -> 
     if until_eof:
         loop.add_reader(0, _at_eof(loop, stop))
     await app.run(reports=reports)
+    _leave_deaf_handlers()
+
+
+def _leave_deaf_handlers() -> None:
+    """End the process here if a handler ignores its cancellation: the loop would wait for it."""
+    deaf = sum(isinstance(task, Slot) for task in asyncio.all_tasks())
+    if deaf:
+        words = "1 handler ignores its" if deaf == 1 else f"{deaf} handlers ignore their"
+        log.error("the worker ends although %s cancellation", words)
+        _exit_now(0)
 
 
 def _at_eof(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Callable[[], None]:
@@ -140,11 +152,15 @@ def run_worker(
 def leave(status: int) -> None:
     """End the process, also when a handler still runs in a thread that nobody can stop."""
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        _exit_now(status)
     sys.exit(status)
+
+
+def _exit_now(status: int) -> NoReturn:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def main() -> None:

@@ -102,7 +102,7 @@ class Stopping:
         )
         rest = len(oldest) - NAMED
         log.warning(
-            "stopping: waiting up to %g s for %d running %s (%s%s); %s and hands them back",
+            "stopping: waiting up to %g s for %d running %s (%s%s); %s",
             grace,
             len(oldest),
             self._consumer.name,
