@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.settling import How
+from headwater.messages import due_key
 from headwater.worker import Again, Backoff, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
+from tests.worker.core import CLAIM_AFTER_MS, Core
 
 Handler = Callable[[Order], Any]
 
@@ -200,6 +203,25 @@ async def test_again_that_is_not_counted_uses_up_no_attempt(store: Store) -> Non
     # Then each delivery is the first one still, and there is no dead letter
     assert counts == [1, 1, 1, 1]
     assert await store.dead() == []
+
+
+def test_an_entry_put_off_uncounted_comes_when_due_with_the_count_it_had(core: Core) -> None:
+    # Given an entry that is to come again after a delay, uncounted
+    core.client.xadd("s", {"v": "x"})
+    (first,) = core.read()
+    assert core.settle(first, How.SILENT, delay_ms=40_000).done
+    other = core.beside("two")
+
+    # When it is not due, then nobody gets it; when it is, it comes with the count it had
+    assert other.read() == []
+    if core.advance is not None:
+        core.advance(40)
+    else:
+        core.age(first, CLAIM_AFTER_MS)
+    if core.member.able.claim and not core.member.able.verbs:
+        core.client.hset(due_key("s", "g"), first.id.decode(), 1)
+    (again,) = other.read()
+    assert (again.delivery_count, again.from_silent) == (1, False)
 
 
 async def test_a_failed_handler_is_a_warning_with_its_delivery_and_its_retry(

@@ -138,7 +138,7 @@ async def test_a_thread_that_does_not_end_keeps_no_entry(store: Store) -> None:
         await eventually(begun.is_set)
     ((_id, owner, _idle, count),) = await store.pending()
     release.set()
-    await eventually(lambda: lost)
+    await eventually(lambda: lost == [True])
     assert owner in {"", "hw.parked"}
     assert count == 0
     assert await store.results() == []

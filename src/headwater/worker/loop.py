@@ -30,7 +30,14 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.execute import Executor
 from headwater.worker.held import Held, State
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
-from headwater.worker.outcome import Exhausted, HandlerOutcome, Raised, Returned, Unrecorded
+from headwater.worker.outcome import (
+    Exhausted,
+    HandlerOutcome,
+    Raised,
+    Returned,
+    Stopped,
+    Unrecorded,
+)
 from headwater.worker.pool import Pool
 from headwater.worker.reading import Reading
 from headwater.worker.reaping import reap_regularly
@@ -288,6 +295,8 @@ class Loop:
         if settlement is None or not self.custody.holds(held):
             return
         self.custody.settle(held, settlement)
+        if isinstance(outcome, Stopped):
+            held.delivery.mark_lost()  # for a handler that goes on in its thread
         report(outcome, settlement, self.consumer, held.delivery)
 
     def _settled(self, ending: Ending, outcome: Outcome) -> None:
