@@ -83,6 +83,15 @@ class OutcomeUnknown(Disconnected):
         self.unknown = unknown
 
 
+class NotReplicated(HeadwaterError):
+    """A message was added, as entry ``id``, but only ``replicas`` replicas confirmed it in time."""
+
+    def __init__(self, text: str, *, id: str = "", replicas: int = 0) -> None:
+        super().__init__(text)
+        self.id = id
+        self.replicas = replicas
+
+
 class DeclarationError(HeadwaterError):
     """A consumer, stream or pipeline is declared wrongly; raised at the declaration."""
 

@@ -5,6 +5,7 @@ sync and asyncio code alike.
     member         who acts for which group; how a group comes to be, and comes back
     claiming       new and claimed entries, with honest counts
     settling       acknowledge, hand back, retry, publish: owner-checked, in one step; leases
+    adding         entries to streams: many, one at most once, one that replicas have
     dead_letters   records of what could not be handled
     replay         dead letters back to their group
     consumers      who consumes, and removing those long gone

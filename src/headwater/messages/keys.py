@@ -68,6 +68,12 @@ def due_key(stream: str, group: str) -> str:
     return beside(stream, f":hw:due:{group}")
 
 
+def dedupe_key(stream: str, key: str) -> str:
+    """The string that holds the id of the entry added with a dedupe key, where the server has no
+    idempotent producers: ``{orders}:hw:dedupe:order-17``."""
+    return beside(stream, f":hw:dedupe:{key}")
+
+
 def queries_key(stream: str) -> str:
     """The hash query → how far it has read, of Spark's queries on a stream: ``{orders}:hw:queries``."""
     return beside(stream, ":hw:queries")

@@ -58,6 +58,17 @@ def open_apps() -> list[App]:
         return list(dict.fromkeys(_open))
 
 
+def _refuse_in_loop(stream: Stream[Any]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise HeadwaterError(
+        f"publishing to {stream.name!r} so would stop the event loop that runs here while it waits: "
+        "use `await send`"
+    )
+
+
 class App:
     """Consumers and publishing on one store.
 
@@ -200,29 +211,46 @@ class App:
         with _open_lock:
             _open.remove(self)
 
-    async def send(self, stream: Stream[Any], message: Any) -> str:
-        """Add one message to ``stream``; its id."""
-        return (await self.send_many(stream, [message]))[0]
+    async def send(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+    ) -> str:
+        """Add one message to ``stream``; its id. For the options see `Stream.send`."""
+        alone = stream.alone(message, dedupe=dedupe, wait=wait)
+        if alone is None:
+            return (await self.send_many(stream, [message]))[0]
+        return await self._publisher.send_one(
+            alone.addition, alone.operation, repeatable=alone.repeatable
+        )
 
     async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """Add messages in order; their ids."""
         return await self._publisher.send([stream.addition(message) for message in messages])
 
-    def publish(self, stream: Stream[Any], message: Any) -> str:
+    def publish(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+    ) -> str:
         """As `send`, from code that runs no event loop."""
-        return self.publish_many(stream, [message])[0]
+        alone = stream.alone(message, dedupe=dedupe, wait=wait)
+        if alone is None:
+            return self.publish_many(stream, [message])[0]
+        _refuse_in_loop(stream)
+        return self._publisher.publish_one(
+            alone.addition, alone.operation, repeatable=alone.repeatable
+        )
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise HeadwaterError(
-                f"publishing to {stream.name!r} so would stop the event loop that runs here while "
-                "it waits: use `await send`"
-            )
+        _refuse_in_loop(stream)
         return self._publisher.publish([stream.addition(message) for message in messages])
 
     # --- working ----------------------------------------------------------------------------------

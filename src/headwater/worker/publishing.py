@@ -12,12 +12,14 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
-from headwater.groups.operation import Command, Operation, Refused, perform, run
+from headwater.groups.adding import CHUNK, add_all
+from headwater.groups.operation import Operation, Refused, perform, run
 from headwater.groups.settling import Addition
 from headwater.groups.troubles import refused_credentials
 from headwater.worker.connections import (
@@ -30,11 +32,10 @@ if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
-CHUNK = 1_000
-"""Messages sent before their replies are read."""
+T = TypeVar("T")
 
 THREADS = 32
-"""Threads that publish at a time; the others wait for a connection."""
+"""Threads, or coroutines that do not share a batch, that publish at a time; the others wait."""
 
 RECONNECT_SECONDS = 4.0
 """How long sending is tried again while the store cannot be reached: a restart takes less."""
@@ -49,17 +50,23 @@ closed a connection, so nothing is sent into it and its outcome is not unknown."
 
 
 class Patience:
-    """Decides whether one batch is sent again after its connection failed, and when."""
+    """Decides whether something is sent again after its connection failed, and when.
 
-    def __init__(self) -> None:
+    What is ``repeatable`` is sent again even if it may have been carried out.
+    """
+
+    def __init__(self, *, repeatable: bool) -> None:
         self.failed = False
+        self._repeatable = repeatable
         self._until = time.monotonic() + RECONNECT_SECONDS
         self._pause = FIRST_PAUSE
 
     def pause(self, error: Exception) -> float | None:
         """Seconds to wait before the next attempt; None if there must be none."""
         self.failed = True
-        if may_have_run(error) or isinstance(error, (*refused_credentials(), StoreClosed)):
+        if may_have_run(error) and not self._repeatable:
+            return None
+        if isinstance(error, (*refused_credentials(), StoreClosed)):
             return None
         left = self._until - time.monotonic()
         if left <= 0:
@@ -72,18 +79,6 @@ def reach() -> Operation[None]:
     """Return when the store executes commands. While it loads its data this raises redis-py's
     BusyLoadingError, as a refused connection would."""
     yield [["PING"]]
-
-
-def add_all(additions: Sequence[Addition]) -> Operation[list[str | Refused]]:
-    """Add entries in order: an id each, or why it was refused."""
-    outcomes: list[str | Refused] = []
-    for first in range(0, len(additions), CHUNK):
-        commands: list[Command] = [
-            ["XADD", one.stream, *one.words()] for one in additions[first : first + CHUNK]
-        ]
-        replies = yield commands
-        outcomes += [reply if isinstance(reply, Refused) else reply.decode() for reply in replies]
-    return outcomes
 
 
 def all_added(outcomes: Sequence[str | Refused]) -> list[str]:
@@ -136,6 +131,7 @@ class Publisher:
         self._asynchronous: redis.asyncio.Redis | None = None
         self._jobs: deque[_Job] = deque()
         self._sending: asyncio.Task[None] | None = None
+        self._slots: asyncio.Semaphore | None = None
 
     async def send(self, additions: Sequence[Addition]) -> list[str]:
         """Add from a coroutine; the ids. One that is cancelled may have added."""
@@ -162,7 +158,7 @@ class Publisher:
                 one for job, count in taken for one in job.additions[job.sent : job.sent + count]
             ]
             try:
-                outcomes = await self._add(batch)
+                outcomes = await self._perform(partial(add_all, batch))
             except Exception as error:
                 for job, count in taken:
                     self._jobs.remove(job)
@@ -176,9 +172,9 @@ class Publisher:
                     self._jobs.remove(job)
                     job.finish()
 
-    async def _add(self, batch: Sequence[Addition]) -> list[str | Refused]:
-        """Send one batch, again while that is safe and the time allows it."""
-        patience = Patience()
+    async def _perform(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
+        """Carry out an operation, again while that is safe and the time allows it."""
+        patience = Patience(repeatable=repeatable)
         while True:
             if self._asynchronous is None:
                 self._asynchronous = self._connections.asynchronous()
@@ -187,7 +183,7 @@ class Publisher:
             try:
                 if patience.failed:
                     await perform(self._asynchronous, reach())
-                return await perform(self._asynchronous, add_all(batch))
+                return await perform(self._asynchronous, make())
             except lost_connection() as error:
                 pause = patience.pause(error)
                 if pause is None:
@@ -197,20 +193,41 @@ class Publisher:
                 client, self._asynchronous = self._asynchronous, None
                 await client.aclose()
 
+    async def send_one(
+        self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
+    ) -> str:
+        """Add by an operation of its own, from a coroutine; the id."""
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(THREADS)
+        try:
+            async with self._slots:
+                return await self._perform(make, repeatable=repeatable)
+        except lost_connection() as error:
+            raise self._explained([addition], [], 1, error, repeatable=repeatable) from error
+
+    def publish_one(
+        self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
+    ) -> str:
+        """As `send_one`, from code without an event loop."""
+        try:
+            return self._run(make, repeatable=repeatable)
+        except lost_connection() as error:
+            raise self._explained([addition], [], 1, error, repeatable=repeatable) from error
+
     def publish(self, additions: Sequence[Addition]) -> list[str]:
         """Add from code without an event loop; safe among threads."""
         outcomes: list[str | Refused] = []
         for first in range(0, len(additions), CHUNK):
             batch = additions[first : first + CHUNK]
             try:
-                outcomes += self._add_synchronously(batch)
+                outcomes += self._run(partial(add_all, batch))
             except lost_connection() as error:
                 raise self._explained(additions, outcomes, len(batch), error) from error
         return all_added(outcomes)
 
-    def _add_synchronously(self, batch: Sequence[Addition]) -> list[str | Refused]:
-        """As `_add`, in the caller's thread."""
-        patience = Patience()
+    def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
+        """As `_perform`, in the caller's thread."""
+        patience = Patience(repeatable=repeatable)
         while True:
             with self._lock:
                 if self._synchronous is None:
@@ -220,7 +237,7 @@ class Publisher:
                 with self._threads:
                     if patience.failed:
                         run(client, reach())
-                    return run(client, add_all(batch))
+                    return run(client, make())
             except lost_connection() as error:
                 pause = patience.pause(error)
                 if pause is None:
@@ -236,6 +253,8 @@ class Publisher:
         outcomes: Sequence[str | Refused],
         in_flight: int,
         error: Exception,
+        *,
+        repeatable: bool = False,
     ) -> Exception:
         """What the caller gets when the last ``in_flight`` of the additions that were begun failed
         with ``error``."""
@@ -254,9 +273,14 @@ class Publisher:
             )
         unsent = left - in_flight
         rest = f" {_messages(unsent)} more were not sent." if unsent else ""
+        advice = (
+            "Sending with the same dedupe= again adds nothing twice"
+            if repeatable
+            else "Nothing is sent again by itself"
+        )
         return OutcomeUnknown(
             f"{where} went away while {_messages(in_flight)} were being added to {stream!r}; "
-            f"nobody knows whether they were.{before}{rest} Nothing is sent again by itself: {why}.",
+            f"nobody knows whether they were.{before}{rest} {advice}: {why}.",
             added=added,
             unknown=in_flight,
         )
@@ -266,6 +290,7 @@ class Publisher:
         if self._sending is not None:
             await asyncio.gather(self._sending, return_exceptions=True)
             self._sending = None
+        self._slots = None
         if self._asynchronous is not None:
             client, self._asynchronous = self._asynchronous, None
             await client.aclose()

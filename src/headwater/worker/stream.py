@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from headwater.errors import DeclarationError, HeadwaterError
+from headwater.groups.adding import add_once, add_replicated
+from headwater.groups.operation import Operation
 from headwater.groups.settling import Addition
 from headwater.messages import codec_for
+from headwater.worker.durations import milliseconds
 
 if TYPE_CHECKING:
     from headwater.worker.app import App
 
 M = TypeVar("M")
+
+SHORTEST_WINDOW_MS, LONGEST_WINDOW_MS = 10_000, 86_400_000
+"""Longer than sending is tried again; no longer than XCFGSET takes."""
+
+REPLICAS_TIMEOUT_MS = 5_000
+"""How long ``wait=`` waits for replicas."""
+
+
+class Alone(NamedTuple):
+    """An addition that is sent by itself, by ``operation``."""
+
+    addition: Addition
+    operation: Callable[[], Operation[str]]
+    repeatable: bool
+    """Sending it twice adds it once."""
 
 
 class Stream(Generic[M]):
@@ -20,7 +40,9 @@ class Stream(Generic[M]):
 
     ``type`` is a msgspec Struct, a dataclass, a TypedDict or a pydantic model; ``codec`` says how
     it is written ("fields" or "json", see `headwater.messages`). With ``maxlen`` every addition
-    trims the stream to about so many entries, handled or not.
+    trims the stream to about so many entries, handled or not. ``dedupe_window`` is how long a
+    ``dedupe`` key of `send` is remembered, from 10 seconds to a day, at most 10,000 keys where the
+    server has idempotent producers; all apps must declare the same.
 
     >>> import msgspec
     >>> class Order(msgspec.Struct):
@@ -31,9 +53,23 @@ class Stream(Generic[M]):
     """
 
     def __init__(
-        self, name: str, type: type[M], *, codec: str = "fields", maxlen: int | None = None
+        self,
+        name: str,
+        type: type[M],
+        *,
+        codec: str = "fields",
+        maxlen: int | None = None,
+        dedupe_window: str | timedelta = "1h",
     ) -> None:
         _check(name, maxlen)
+        self.dedupe_window_ms = milliseconds(
+            dedupe_window, what="dedupe_window", least_ms=SHORTEST_WINDOW_MS
+        )
+        if self.dedupe_window_ms > LONGEST_WINDOW_MS:
+            raise DeclarationError(
+                f"stream {name!r}: dedupe_window={dedupe_window!r} is longer than a day, the longest "
+                "that servers take"
+            )
         self.name = name
         self.type = type
         self.maxlen = maxlen
@@ -49,27 +85,55 @@ class Stream(Generic[M]):
         """What adding ``message`` to the stream means; `EncodeError` if it cannot be written."""
         return Addition(self.name, self.codec.encode(message), self.maxlen)
 
+    def alone(self, message: M, *, dedupe: str | None, wait: int | None) -> Alone | None:
+        """What adding ``message`` with these options means; None if it can share a batch."""
+        if dedupe is None and wait is None:
+            return None
+        addition = self.addition(message)
+        if dedupe is not None:
+            if wait is not None:
+                raise HeadwaterError(
+                    "dedupe= and wait= exclude each other: a repeated message writes nothing that a "
+                    "replica could confirm"
+                )
+            if not dedupe:
+                raise HeadwaterError("dedupe='' must name the message, such as 'order-17'")
+            once = partial(add_once, addition, key=dedupe, window_ms=self.dedupe_window_ms)
+            return Alone(addition, once, repeatable=True)
+        if wait is None or wait < 1:
+            raise HeadwaterError(f"wait={wait!r} must be a number of replicas from 1 on")
+        replicated = partial(
+            add_replicated, addition, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS
+        )
+        return Alone(addition, replicated, repeatable=False)
+
     def belongs_to(self, app: App) -> None:
         """``app`` declares a consumer of this stream, or one whose results go into it."""
         if app not in self._apps:
             self._apps.append(app)
 
-    async def send(self, message: M) -> str:
+    async def send(self, message: M, *, dedupe: str | None = None, wait: int | None = None) -> str:
         """Add one message; its id. Needs an open app: ``async with app:``, or a running worker.
+
+        - ``dedupe``: the message's own name, such as ``"order-17"``. A second message of that name
+          within the stream's ``dedupe_window`` is not added; the id of the first is returned. Such
+          a message is sent again by itself when a connection breaks.
+        - ``wait``: return when so many replicas have the message; `NotReplicated`, with its id, if
+          they do not confirm it within five seconds.
 
         Raises `NotSent` when the store stays away for more than four seconds, and `OutcomeUnknown`
         when the connection broke after the message was sent: the store may have added it, and
         nothing is sent twice by itself.
         """
-        return (await self._app().send_many(self, [message]))[0]
+        return await self._app().send(self, message, dedupe=dedupe, wait=wait)
 
     async def send_many(self, messages: Iterable[M]) -> list[str]:
         """Add messages in order, together; their ids."""
         return await self._app().send_many(self, messages)
 
-    def publish(self, message: M) -> str:
+    def publish(self, message: M, *, dedupe: str | None = None, wait: int | None = None) -> str:
         """As `send`, from code that runs no event loop: a script, a thread, a sync handler."""
-        return self.publish_many([message])[0]
+        return self._app().publish(self, message, dedupe=dedupe, wait=wait)
 
     def publish_many(self, messages: Iterable[M]) -> list[str]:
         """As `send_many`, from code that runs no event loop."""

@@ -1,0 +1,188 @@
+"""Options of publishing: a message of a name is added once, a message is on its replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from headwater.errors import DeclarationError, HeadwaterError, NotReplicated, OutcomeUnknown
+from headwater.groups.operation import Refused
+from headwater.worker import App, Stream, publishing
+from headwater.worker import stream as streams
+from tests.worker.apps import Order, Store, eventually
+from tests.worker.restarts import restarting
+
+SERVERS = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
+
+orders: Stream[Order] = Stream("orders", Order)
+
+
+@pytest.fixture(params=SERVERS)
+async def store(
+    request: pytest.FixtureRequest, store_url: Callable[[str], str]
+) -> AsyncIterator[Store]:
+    """An empty store, each in turn."""
+    url = store_url(request.param)
+    async with redis.asyncio.Redis.from_url(url) as look:
+        yield Store(request.param, url, look)
+
+
+async def test_a_message_of_a_name_is_added_once(store: Store) -> None:
+    async with store.app() as app:
+        first = await app.send(orders, Order(17), dedupe="order-17")
+        other = await app.send(orders, Order(18), dedupe="order-18")
+        again = await app.send(orders, Order(17), dedupe="order-17")
+        from_thread = await asyncio.to_thread(app.publish, orders, Order(17), dedupe="order-17")
+    assert again == from_thread == first != other
+    assert await store.look.xlen("orders") == 2
+
+
+async def test_many_coroutines_and_apps_add_a_message_of_a_name_once(store: Store) -> None:
+    apps = [store.app() for _ in range(3)]
+    for app in apps:
+        await app.__aenter__()
+    ids = await asyncio.gather(
+        *(
+            app.send(orders, Order(number), dedupe=f"order-{number}")
+            for number in range(20)
+            for app in apps
+            for _ in range(2)
+        )
+    )
+    for app in apps:
+        await app.__aexit__()
+    assert len(set(ids)) == 20
+    assert await store.look.xlen("orders") == 20
+
+
+async def test_a_name_is_free_again_after_its_window(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "SHORTEST_WINDOW_MS", 1)
+    short: Stream[Order] = Stream("short", Order, dedupe_window="1s")
+
+    async def sent_again() -> bool:
+        return await app.send(short, Order(1), dedupe="x") != first
+
+    async with store.app() as app:
+        first = await app.send(short, Order(1), dedupe="x")
+        assert not await sent_again()
+        await eventually(sent_again)
+    assert await store.look.xlen("short") == 2
+
+
+async def test_a_named_message_is_trimmed_and_refused_as_any_other(store: Store) -> None:
+    short: Stream[Order] = Stream("short", Order, maxlen=100)
+    async with store.app() as app:
+        await short.send_many([Order(number) for number in range(1_000)])
+        await short.send(Order(1), dedupe="x")
+        assert await store.look.xlen("short") <= 400
+
+        await store.look.set("orders", "text")
+        with pytest.raises(Refused, match="WRONGTYPE"):
+            await app.send(orders, Order(1), dedupe="x")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SERVERS)
+async def test_a_named_message_is_sent_again_when_its_outcome_is_unknown(name: str) -> None:
+    # Given a store that has read a message with a name and dies before it answers
+    with restarting(name) as server:
+        app = App(server.url)
+        async with app:
+            await app.send(orders, Order(0), dedupe="order-0")
+            with server.look() as look:
+                look.client_pause(60_000, all=False)
+                sending = asyncio.ensure_future(app.send(orders, Order(1), dedupe="order-1"))
+                await eventually(lambda: _held_back(look))
+            server.kill()
+
+            # When it is back within the time that sending waits
+            with server.starting():
+                entry_id = await sending
+
+            # Then the message was added once, and both names are remembered
+            assert await app.send(orders, Order(1), dedupe="order-1") == entry_id
+            await app.send(orders, Order(0), dedupe="order-0")
+        with server.look() as look:
+            assert look.xlen("orders") == 2
+
+
+@pytest.mark.slow
+async def test_a_named_message_whose_outcome_stays_unknown_may_be_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.0)
+    with restarting("headwater") as server:
+        async with App(server.url) as app:
+            await app.send(orders, Order(0), dedupe="order-0")
+            with server.look() as look:
+                look.client_pause(60_000, all=False)
+                sending = asyncio.ensure_future(app.send(orders, Order(1), dedupe="order-1"))
+                await eventually(lambda: _held_back(look))
+            server.kill()
+            with pytest.raises(OutcomeUnknown, match="same dedupe= again adds nothing twice"):
+                await sending
+
+
+def _held_back(look: Any) -> bool:
+    """The server has read a write that it holds back."""
+    return any("b" in one["flags"] for one in look.client_list())
+
+
+@pytest.mark.parametrize("name", ["redis-8.2", "redis-7.0", "valkey-9.1"])
+async def test_a_message_is_on_its_replicas_when_send_returns(
+    peer: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a server with one replica
+    monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 20_000)
+    primary = peer(name)
+    replica = peer(name, "--replicaof", f"127.0.0.1 {primary.port}")
+    async with App(primary.url) as app, redis.asyncio.Redis.from_url(replica.url) as look:
+        # When a message is sent that waits for it, then the replica has the message
+        entry_id = await app.send(orders, Order(1), wait=1)
+        entries: Any = await look.xrange("orders")
+        assert [one[0].decode() for one in entries] == [entry_id]
+
+        # And two replicas cannot confirm it: the error has the id of what was added
+        monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 50)
+        with pytest.raises(NotReplicated, match="1 of 2 replicas confirmed") as raised:
+            await app.send(orders, Order(2), wait=2)
+        entries = await look.xrange("orders")
+        assert (raised.value.id, raised.value.replicas) == (entries[-1][0].decode(), 1)
+
+
+async def test_a_server_without_replicas_says_that_the_message_is_not_replicated(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 20)
+    async with store.app() as app:
+        with pytest.raises(NotReplicated, match="0 of 1 replicas confirmed"):
+            await app.send(orders, Order(1), wait=1)
+    assert await store.look.xlen("orders") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dedupe": "x", "wait": 1}, "dedupe= and wait= exclude each other"),
+        ({"dedupe": ""}, "must name the message"),
+        ({"wait": 0}, "must be a number of replicas from 1 on"),
+    ],
+)
+async def test_options_that_say_nothing_are_refused(
+    options: dict[str, Any], complaint: str
+) -> None:
+    async with App("headwater://memory") as app:
+        with pytest.raises(HeadwaterError, match=complaint):
+            await app.send(orders, Order(1), **options)
+
+
+@pytest.mark.parametrize("window", ["1s", "25h"])
+def test_a_window_that_no_server_keeps_is_refused(window: str) -> None:
+    with pytest.raises(DeclarationError, match="dedupe_window"):
+        Stream("orders", Order, dedupe_window=window)
