@@ -286,27 +286,6 @@ async def test_what_fails_every_time_is_a_dead_letter_after_max_deliveries() -> 
     assert (letter.deliveries, letter.error) == (3, "ValueError: no price")
 
 
-async def test_what_kills_its_worker_every_time_is_a_dead_letter_too() -> None:
-    # Crashes are deliveries: an entry that exhausts the memory ends here, without running again.
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-    forever = asyncio.Event()
-
-    @app.consumer(orders, group="billing", max_deliveries=2, claim_after="30s")
-    async def bill(order: Order) -> None:
-        await forever.wait()
-
-    async with app.test() as t:
-        await t.send(orders, Order(id=17))
-        t.crash(bill)
-        await t.advance("31s")
-        t.crash(bill)
-        await t.advance("31s")
-        assert t.deliveries(bill) == [1, 2]
-        (letter,) = t.dead(orders)
-    assert letter.deliveries == 2
-
-
 async def test_a_handler_has_only_so_much_time() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)

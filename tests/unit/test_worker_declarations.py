@@ -71,7 +71,7 @@ def test_defaults() -> None:
     consumer = declared(handle)
     assert (consumer.claim_after_ms, consumer.lease_ms) == (30_000, 10_000)
     assert (consumer.concurrency, consumer.prefetch) == (16, 64)
-    assert (consumer.max_deliveries, consumer.suspect_from) == (5, 3)
+    assert consumer.max_deliveries == 5
     assert consumer.dead == "{orders}.dead"
 
 
@@ -105,7 +105,7 @@ def test_options_that_are_wrong_are_refused(options: dict[str, Any], complaint: 
 
 def test_max_deliveries_1_implies_prefetch_1() -> None:
     consumer = declared(handle, max_deliveries=1)
-    assert (consumer.concurrency, consumer.prefetch, consumer.suspect_from) == (1, 1, 1)
+    assert (consumer.concurrency, consumer.prefetch) == (1, 1)
 
 
 def test_a_thread_has_no_timeout() -> None:

@@ -17,7 +17,6 @@ from tests.worker.apps import (
     Order,
     Store,
     buried,
-    elapsed,
     eventually,
     invoices,
     killed,
@@ -214,96 +213,6 @@ async def test_a_dead_letter_that_cannot_be_written_is_not_lost(store: Store) ->
         await store.look.delete("text")
         await eventually(store.settled)
     assert await store.look.xlen("text") == 1
-
-
-async def test_crashes_end_at_max_deliveries_without_running_again(store: Store) -> None:
-    # Given an entry whose owner fell silent at its last delivery
-    app = store.app()
-    handled = []
-
-    @app.consumer(orders, **QUICK, max_deliveries=2)
-    async def bill(order: Order) -> None:
-        handled.append(order.id)
-
-    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
-    entry_id = await store.look.xadd("orders", {"id": "17"})
-    await store.look.xreadgroup("g", "gone", {"orders": ">"})
-    await store.look.xclaim("orders", "g", "gone", 0, [entry_id], retrycount=2)
-
-    async with working(app):
-        (letter,) = await eventually(store.dead)
-        await eventually(store.settled)
-    assert handled == []
-    assert letter.deliveries == 2
-    assert "delivered 2 times without being settled, max_deliveries is 2" in letter.error
-
-
-async def test_a_suspect_runs_alone_with_nothing_else_owned(store: Store) -> None:
-    # Given three entries, of which the middle one was owned by two who fell silent
-    app = store.app()
-    beside: list[tuple[int, int]] = []
-
-    @app.consumer(orders, **QUICK, concurrency=4)
-    async def bill(order: Order, delivery: Delivery) -> None:
-        if delivery.count == 3:
-            await eventually(elapsed(0.05))
-            for _id, owner, _idle, _count in await store.pending():
-                assert owner in {delivery.consumer, "", "hw.parked"}
-            beside.append((order.id, sum(r[1] == delivery.consumer for r in await store.pending())))
-
-    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
-    for number in range(3):
-        await store.look.xadd("orders", {"id": number})
-    await store.look.xreadgroup("g", "gone", {"orders": ">"})
-    ids = [row[0] for row in await store.pending()]
-    await store.look.xclaim("orders", "g", "gone", 0, [ids[1]], retrycount=2)
-
-    async with working(app):
-        await orders.send_many([Order(number) for number in range(3, 9)])
-        await eventually(store.settled)
-
-    # Then it ran while its process owned nothing but it
-    assert beside == [(1, 1)]
-
-
-async def test_a_suspect_waits_for_the_other_consumers_of_its_process(store: Store) -> None:
-    # Given a process with a second consumer that is busy
-    app = store.app()
-    busy, go_on = asyncio.Event(), asyncio.Event()
-    order_of_events: list[str] = []
-
-    @app.consumer(orders, group="g", claim_after="1s")
-    async def bill(order: Order) -> None:
-        order_of_events.append("suspect")
-
-    @app.consumer(invoices, group="other")
-    async def book(invoice: Invoice, delivery: Delivery) -> None:
-        busy.set()
-        await go_on.wait()
-        order_of_events.append("other")
-
-    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
-    entry_id = await store.look.xadd("orders", {"id": "17"})
-    await store.look.xreadgroup("g", "gone", {"orders": ">"}, count=1)
-    async with working(app):
-        await invoices.send(Invoice(1))
-        await busy.wait()
-        await store.look.xclaim("orders", "g", "gone", 0, [entry_id], retrycount=2)
-
-        # When the suspect is claimed, then it runs after the other has ended
-        await eventually(lambda: _owned_by_us(store))
-        assert order_of_events == []
-        go_on.set()
-        await eventually(store.settled)
-        assert order_of_events == ["other", "suspect"]
-
-        # and the other consumer goes on afterwards
-        await invoices.send(Invoice(2))
-        await eventually(lambda: store.settled("other", "invoices"))
-
-
-async def _owned_by_us(store: Store) -> bool:
-    return any(owner not in {"gone", ""} for _id, owner, _idle, _count in await store.pending())
 
 
 async def test_what_runs_longer_than_its_timeout_is_cancelled_and_tried_again(

@@ -43,10 +43,12 @@ from headwater.messages.keys import (
     beside,
     dead_letter_stream,
     dedupe_key,
+    delays_key,
     due_key,
     group_settings_key,
     hash_tag,
     is_reserved,
+    poison_key,
     reader_key,
 )
 
@@ -93,6 +95,7 @@ __all__ = [
     "dead_letter_stream",
     "decode",
     "dedupe_key",
+    "delays_key",
     "due_key",
     "encode",
     "error_text",
@@ -101,6 +104,7 @@ __all__ = [
     "is_reserved",
     "iso_time",
     "parse_dead_letter",
+    "poison_key",
     "reader_key",
     "trace_text",
 ]

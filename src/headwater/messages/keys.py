@@ -64,7 +64,8 @@ def reader_key(stream: str, group: str, consumer: str) -> str:
 
 
 def due_key(stream: str, group: str) -> str:
-    """The hash id → due time of parked entries: ``{orders}:hw:due:billing``."""
+    """The hash id → due time of parked entries that earlier versions wrote:
+    ``{orders}:hw:due:billing``. Read while it exists."""
     return beside(stream, f":hw:due:{group}")
 
 
@@ -72,6 +73,17 @@ def dedupe_key(stream: str, key: str) -> str:
     """The string that holds the id of the entry added with a dedupe key, where the server has no
     idempotent producers: ``{orders}:hw:dedupe:order-17``."""
     return beside(stream, f":hw:dedupe:{key}")
+
+
+def delays_key(stream: str, group: str) -> str:
+    """The sorted set id by due time of parked entries: ``{orders}:hw:delays:billing``."""
+    return beside(stream, f":hw:delays:{group}")
+
+
+def poison_key(stream: str, group: str) -> str:
+    """The hash id → what is known of a message whose owners fell silent:
+    ``{orders}:hw:poison:billing``."""
+    return beside(stream, f":hw:poison:{group}")
 
 
 def queries_key(stream: str) -> str:

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.worker")
 
-SUSPECTS_REMEMBERED = 10_000
-
 
 class Custody:
     """Held entries and their settlement. ``settled`` is called for each reply that has come;
@@ -71,7 +69,6 @@ class Custody:
         )
         self._sending = Sending(self._link, self.ask)
         self._rejoining = asyncio.Lock()
-        self._suspects: set[bytes] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -100,7 +97,7 @@ class Custody:
         """Whether it is ours still, and not another delivery of the same entry."""
         return self.held.get(held.id) is held
 
-    def take(self, delivered: Delivered, *, suspect_from: int) -> Held | None:
+    def take(self, delivered: Delivered) -> Held | None:
         """Hold an entry that was read; None when it is held already.
 
         The latter happens when this process stood still for so long that it claimed from itself.
@@ -112,10 +109,6 @@ class Custody:
         if before is not None and (delivered.from_silent or before.state is not State.SETTLING):
             return None
         member = self.the_member()
-        suspect = delivered.id in self._suspects or (
-            delivered.from_silent and delivered.delivery_count >= suspect_from
-        )
-        self._suspects.discard(delivered.id)
         delivery = Delivery(
             delivered.id.decode(),
             stream=member.stream,
@@ -124,7 +117,7 @@ class Custody:
             count=delivered.delivery_count,
             flat=delivered.fields,
         )
-        held = Held(delivered, delivery, suspect=suspect)
+        held = Held(delivered, delivery)
         self.held[held.id] = held
         return held
 
@@ -133,18 +126,11 @@ class Custody:
         held.state = State.SETTLING
         self.settler.add(Ending(held, settlement))
 
-    def hand_back(self, entries: Sequence[Held]) -> None:
-        """Give back what was not begun: this delivery is not counted.
-
-        A suspect that is handed back would look harmless to whoever reads it next; this process
-        at least remembers.
-        """
+    def hand_back(self, entries: Sequence[Held], *, delay_ms: int = 0) -> None:
+        """Give back what was not begun: this delivery is not counted. It can be claimed again after
+        ``delay_ms``."""
         for held in entries:
-            if held.suspect:
-                if len(self._suspects) >= SUSPECTS_REMEMBERED:
-                    self._suspects.pop()
-                self._suspects.add(held.id)
-            self.settle(held, Settlement(held.id, How.SILENT))
+            self.settle(held, Settlement(held.id, How.SILENT, delay_ms=delay_ms))
         self.settler.hurry()
 
     def lost(self, entries: Sequence[Held]) -> None:

@@ -7,7 +7,7 @@ Raised Dead, Undecodable     dead letter, now
 Raised Again(counted=False)  delivered again after its delay, not counted
 Raised, TimedOut             delivered again after Again's delay or the retry policy's, counted;
                              at the last delivery, a dead letter with the error
-Exhausted                    dead letter, without the handler
+Exhausted, Condemned         dead letter, without the handler
 Unrecorded                   delivered again after the longest wait, to write its record then
 Stopped                      handed back, not counted
 Lost                         none: another worker owns the entry
@@ -23,6 +23,7 @@ from headwater.groups.settling import How, Settlement
 from headwater.worker.delivery import Delivery
 from headwater.worker.outcome import (
     Again,
+    Condemned,
     Dead,
     Exhausted,
     HandlerOutcome,
@@ -78,6 +79,8 @@ def decide(
                 f"{policy.max_deliveries}"
             )
             return _dead(words, policy, delivery, now, deliveries=before)
+        case Condemned(reason):
+            return _dead(reason, policy, delivery, now, deliveries=delivery.count - 1)
         case Unrecorded():
             delay = UNRECORDED_MS if policy.retry is None else policy.retry.ceiling_ms
             return Settlement(entry_id, How.FAIL, delay_ms=delay)
@@ -89,10 +92,10 @@ def decide(
 
 def _failed(error: BaseException, policy: Policy, delivery: Delivery, now: int) -> Settlement:
     counted = not isinstance(error, Again) or error.counted
-    if isinstance(error, Dead) or (counted and delivery.count >= policy.max_deliveries):
+    if isinstance(error, Dead) or (counted and delivery.attempts >= policy.max_deliveries):
         return _dead(error, policy, delivery, now, deliveries=delivery.count)
     how = How.FAIL if counted else How.SILENT
-    delay = policy.delay_ms(error, delivery.count)
+    delay = policy.delay_ms(error, delivery.attempts)
     return Settlement(delivery.id.encode(), how, delay_ms=delay)
 
 

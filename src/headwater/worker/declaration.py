@@ -19,9 +19,6 @@ from headwater.worker.stream import Stream
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SUSPECT_FROM = 3
-"""An entry whose owners fell silent runs alone from this delivery on."""
-
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
 
 OPTIONS = (
@@ -61,11 +58,6 @@ class Consumer:
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
-
-    @property
-    def suspect_from(self) -> int:
-        """The delivery from which on an entry claimed from a silent owner runs alone."""
-        return min(SUSPECT_FROM, self.max_deliveries)
 
 
 def declare(

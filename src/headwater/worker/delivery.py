@@ -8,7 +8,7 @@ from headwater.messages import Pairs
 class Delivery:
     """One delivery of one entry. A handler gets it by naming a parameter of this type."""
 
-    __slots__ = ("_flat", "_lost", "consumer", "count", "group", "id", "stream")
+    __slots__ = ("_excused", "_flat", "_lost", "consumer", "count", "group", "id", "stream")
 
     def __init__(
         self, id: str, *, stream: str, group: str, consumer: str, count: int, flat: list[bytes]
@@ -22,6 +22,17 @@ class Delivery:
         """Deliveries of this entry to its group, this one included; a crash counts as one."""
         self._flat = flat
         self._lost = False
+        self._excused = 0
+
+    @property
+    def attempts(self) -> int:
+        """Deliveries that count towards ``max_deliveries``, this one included: those that ended
+        because their process died with other messages in it do not."""
+        return max(1, self.count - self._excused)
+
+    def excuse(self, deliveries: int) -> None:
+        """For the worker: so many of the deliveries do not count."""
+        self._excused = deliveries
 
     @property
     def redelivered(self) -> bool:

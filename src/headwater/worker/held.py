@@ -15,6 +15,7 @@ import asyncio
 from enum import Enum
 
 from headwater.groups.claiming import Delivered
+from headwater.groups.poison import NO_RECORD
 from headwater.worker.delivery import Delivery
 
 
@@ -35,12 +36,13 @@ class Stop(Enum):
 class Held:
     """One owned entry."""
 
-    __slots__ = ("began", "delivered", "delivery", "state", "stopped", "suspect", "task")
+    __slots__ = ("began", "delivered", "delivery", "record", "state", "stopped", "task")
 
-    def __init__(self, delivered: Delivered, delivery: Delivery, *, suspect: bool) -> None:
+    def __init__(self, delivered: Delivered, delivery: Delivery) -> None:
         self.delivered = delivered
         self.delivery = delivery
-        self.suspect = suspect
+        self.record = NO_RECORD
+        """What the group remembers of earlier owners that fell silent."""
         self.state = State.BUFFERED
         self.began = 0.0
         """When its handler began, by the worker's monotonic clock in seconds."""
@@ -55,6 +57,11 @@ class Held:
     @property
     def count(self) -> int:
         return self.delivered.delivery_count
+
+    @property
+    def attempts(self) -> int:
+        """Deliveries that count against `max_deliveries`, this one included."""
+        return self.delivery.attempts
 
     def stop(self, why: Stop) -> None:
         """Cancel the handler, if it runs; the first reason stands."""

@@ -19,9 +19,9 @@ from random import Random
 from headwater.errors import HeadwaterError
 from headwater.groups.claiming import Delivered
 from headwater.groups.operation import Refused
+from headwater.groups.poison import condemnation
 from headwater.groups.settling import How, Outcome, Settlement
 from headwater.messages import error_text
-from headwater.worker.alone import Gate
 from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
 from headwater.worker.custody import Custody
@@ -31,6 +31,7 @@ from headwater.worker.execute import Executor
 from headwater.worker.held import Held, State
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
 from headwater.worker.outcome import (
+    Condemned,
     Exhausted,
     HandlerOutcome,
     Raised,
@@ -39,6 +40,7 @@ from headwater.worker.outcome import (
     Unrecorded,
 )
 from headwater.worker.pool import Pool
+from headwater.worker.quarantine import Gate, Quarantine, Suspects
 from headwater.worker.reading import Reading
 from headwater.worker.reaping import reap_regularly
 from headwater.worker.report import report
@@ -76,6 +78,7 @@ class Loop:
         connections: Connections,
         clock: Timers,
         gate: Gate,
+        suspects: Suspects,
         chance: Random,
         reports: Reports,
         observe: Callable[[Held], None] | None = None,
@@ -122,6 +125,16 @@ class Loop:
             accept=self._accept,
         )
         self._slow = SlowHandlers(consumer, clock=clock)
+        self.quarantine = Quarantine(
+            consumer,
+            self,
+            suspects=suspects,
+            gate=gate,
+            custody=custody,
+            pool=self.pool,
+            clock=clock,
+            changes=changes,
+        )
         self._tasks: list[asyncio.Task[None]] = []
         gate.loops.append(self)
 
@@ -182,6 +195,7 @@ class Loop:
                 reading=self.reading,
                 accept=self._accept,
                 end=self._end,
+                forgotten=self.quarantine.forgotten,
             )
             await stopping.run(grace, at_once)
         await self.close()
@@ -190,6 +204,7 @@ class Loop:
         """Vanish, as a process that was killed does: nothing is settled, handed back or renewed."""
         self._abandoned = True
         self._keeper.cancel()
+        self.quarantine.abandon()
         self.custody.abandon()
         self.pool.dismiss()
         self._slow.close()
@@ -213,60 +228,41 @@ class Loop:
     # --- what was read ----------------------------------------------------------------------------
 
     async def _accept(self, found: Sequence[Delivered]) -> None:
-        """Hold what was read and pass it on: to the handlers, to the dead letters, or back."""
+        """Hold what was read and pass it on: to the handlers, the dead letters, the quarantine, or
+        back."""
         if not self._reported:
             self._reported = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
+        taken = [held for one in found if (held := self.custody.take(one)) is not None]
+        await self.quarantine.judge(taken)
         fresh = []
-        for delivered in found:
-            held = self.custody.take(delivered, suspect_from=self.consumer.suspect_from)
-            if held is None:
-                continue
-            if held.count > self.consumer.max_deliveries:
+        for held in taken:
+            if held.state is not State.BUFFERED or not self.custody.holds(held):
+                continue  # a stop handed it back meanwhile, or another has it
+            if held.record.condemned:
+                self._end(held, Condemned(condemnation(held.record)))
+            elif held.attempts > self.consumer.max_deliveries:
                 self._end(held, Exhausted())
             else:
                 fresh.append(held)
         if self.reading.stopping or self.reading.paused:
             self.custody.hand_back(fresh)
             return
-        suspects = [held for held in fresh if held.suspect]
-        if suspects:
-            self.custody.hand_back([held for held in fresh if held is not suspects[0]])
-            await self._run_alone(suspects[0])
+        suspects = [held for held in fresh if held.record.suspect]
+        if suspects and not self.quarantine.leaves:
+            self.custody.hand_back([held for held in fresh if not held.record.suspect])
+            await self.quarantine.handle(suspects)
             return
         for held in fresh:
-            self.pool.put(held)
+            if not held.record.suspect:
+                self.pool.put(held)
+        if suspects:
+            await self.quarantine.handle(suspects)
         if found and not fresh:
             self.custody.settler.hurry()
 
-    async def _run_alone(self, suspect: Held) -> None:
-        """Have it handled while this process owns nothing else that it has not finished."""
-        self.custody.hand_back([held for held in self.custody.unbegun() if held is not suspect])
-        if not await self._gate.enter(self):
-            self.custody.hand_back([suspect])
-            return
-        try:
-            await self._changes.until(lambda: not self.pool.running)
-            self.custody.settler.hurry()
-            await self._changes.until(
-                lambda: len(self.custody.held) == 1 or suspect.state is not State.BUFFERED
-            )
-            # A stop, or a lost lease, may have ended it while it waited.
-            if suspect.state is State.BUFFERED and self.custody.holds(suspect):
-                log.warning(
-                    "%s of %s runs alone: it was delivered %d times before, and its last owner "
-                    "fell silent",
-                    suspect.delivery.id,
-                    suspect.delivery.stream,
-                    suspect.count - 1,
-                )
-                self.pool.put(suspect)
-            await self._changes.until(lambda: not self.custody.holds(suspect))
-        finally:
-            self._gate.leave(self)
-
     async def pause(self) -> None:
-        """For another consumer's suspect: own nothing, run nothing. See `alone`."""
+        """For another consumer's suspect: own nothing, run nothing. See `Quarantine`."""
         self.reading.paused = True
         await self.reading.quieten()
         self.custody.hand_back(self.custody.unbegun())
@@ -306,7 +302,9 @@ class Loop:
             self._reports.settled()
         if outcome.error is not None:
             self._could_not_add(held, settlement, outcome.error)
-        elif outcome.done and self.reading.reader is not None and settlement.how != How.ACK:
+        elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
+            self.quarantine.settled(held)
+        elif outcome.done and self.reading.reader is not None:
             self.reading.reader.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 
     def _could_not_add(self, held: Held, settlement: Settlement, error: Refused) -> None:

@@ -71,6 +71,12 @@ class Exhausted(NamedTuple):
     """The entry was delivered ``max_deliveries`` times before. The handler did not run."""
 
 
+class Condemned(NamedTuple):
+    """The message killed its process while it ran alone, too often. The handler did not run."""
+
+    reason: str
+
+
 class Unrecorded(NamedTuple):
     """The stream of dead letters did not take the record."""
 
@@ -86,5 +92,5 @@ class Lost(NamedTuple):
 
 
 HandlerOutcome: TypeAlias = (
-    Returned | Raised | TimedOut | Undecodable | Exhausted | Unrecorded | Stopped | Lost
+    Returned | Raised | TimedOut | Undecodable | Exhausted | Condemned | Unrecorded | Stopped | Lost
 )

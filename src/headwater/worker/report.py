@@ -10,6 +10,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.delivery import Delivery
 from headwater.worker.outcome import (
     Again,
+    Condemned,
     Exhausted,
     HandlerOutcome,
     Raised,
@@ -35,6 +36,8 @@ def report(
         case Exhausted():
             words = f"delivered {delivery.count - 1} times without being settled"
             _say_dead(consumer, delivery, words, None)
+        case Condemned(reason):
+            _say_dead(consumer, delivery, reason, None)
 
 
 def _say_failed(

@@ -13,12 +13,12 @@ from random import Random
 from typing import Any
 
 from headwater.client.redaction import redacted
-from headwater.worker.alone import Gate
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
 from headwater.worker.held import Held
 from headwater.worker.loop import Loop
+from headwater.worker.quarantine import Gate, Suspects
 from headwater.worker.reports import Reports
 
 log = logging.getLogger("headwater.worker")
@@ -44,12 +44,14 @@ class Running:
         connections: Connections,
         clock: Timers,
         chance: Random,
+        suspects: Suspects = Suspects.HERE,
         observe: Callable[[Consumer, Held], None] | None = None,
         reports: Reports | None = None,
     ) -> None:
         self._connections = connections
         self._clock = clock
         self._chance = chance
+        self._suspects = suspects
         self._observe = observe
         self._reports = reports or Reports()
         self._gate = Gate()
@@ -65,6 +67,7 @@ class Running:
             connections=self._connections,
             clock=self._clock,
             gate=self._gate,
+            suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
             observe=None if watch is None else lambda held: watch(consumer, held),

@@ -45,7 +45,8 @@ HOW_TO_STOP = "SIGTERM or Ctrl-C again stops now"
 
 
 class Stopping:
-    """Stops one consumer; see the module. ``accept`` and ``end`` are the loop's."""
+    """Stops one consumer; see the module. ``accept`` and ``end`` are the loop's, ``forgotten`` returns
+    when the quarantine has nothing more to send."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Stopping:
         reading: Reading,
         accept: Callable[[Sequence[Delivered]], Awaitable[None]],
         end: Callable[[Held, HandlerOutcome], None],
+        forgotten: Callable[[], Awaitable[None]],
     ) -> None:
         self._consumer = consumer
         self._consumer_name = consumer_name
@@ -69,6 +71,7 @@ class Stopping:
         self._reading = reading
         self._accept = accept
         self._end = end
+        self._forgotten = forgotten
 
     async def run(self, grace: float, at_once: asyncio.Event) -> None:
         """Stop within ``grace`` seconds, and sooner when ``at_once`` is set."""
@@ -189,6 +192,7 @@ class Stopping:
         if gone:
             await custody.ask(lambda who: single("XACK", who.stream, who.group, *gone))
         await custody.settler.drained()
+        await self._forgotten()
         return "" if await custody.ask(retire) else "; its consumer still owns entries"
 
     async def _store_is_away(self) -> bool:

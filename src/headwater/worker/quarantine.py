@@ -1,0 +1,296 @@
+"""Quarantine: a suspected poison message runs with nothing else in its process.
+
+    claimed ──▶ judge ──▶ condemned     ──▶ dead letter
+                     ├──▶ suspect       ──▶ HERE: drain, mark, run alone
+                     │                      ELSEWHERE: hand back for the quarantine process
+                     └──▶ anything else ──▶ the handlers
+
+Rule 1. While a suspect runs alone, its process runs nothing else and owns nothing else that it has
+        not finished: every consumer hands back what it has not begun and ends what it has.
+Rule 2. One suspect at a time: another one is handed back meanwhile.
+Rule 3. Draining stops for nobody: after ``claim_after`` the suspect is handed back and the process
+        goes on. A suspect that runs longer than that alone gets neighbours again.
+Rule 4. Under a supervisor no process drains: one child handles only suspects.
+
+Which deaths count against a message is in `headwater.groups.poison`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+from headwater.groups.poison import (
+    NO_RECORD,
+    Record,
+    alone,
+    forget,
+    judged,
+    outlived,
+    sweep,
+    write,
+)
+from headwater.worker.clocks import Timers
+from headwater.worker.custody import Custody
+from headwater.worker.declaration import Consumer
+from headwater.worker.held import Held, State
+from headwater.worker.pool import Pool
+from headwater.worker.signals import Changes
+
+log = logging.getLogger("headwater.worker")
+
+HANDED_BACK_MS = 1_000
+"""How long a suspect waits after a process handed it back."""
+
+DRAINS_APART = 10
+"""After a drain in vain, the next one starts so many ``claim_after`` later at the earliest."""
+
+VAIN_DRAINS = 3
+"""From so many drains in vain on the log says that a suspect cannot run."""
+
+SWEEP_SECONDS = 60.0
+"""How often records of settled messages are looked for."""
+
+
+class Suspects(StrEnum):
+    """Where the suspects run that a process reads."""
+
+    HERE = "here"
+    """In this process, alone: it has no supervisor."""
+    ELSEWHERE = "elsewhere"
+    """In the quarantine process of the same supervisor."""
+    ONLY = "only"
+    """Here, and nothing else: this is the quarantine process."""
+
+
+class Pausable(Protocol):
+    """A consumer's loop, as the gate sees it."""
+
+    async def pause(self) -> None:
+        """Stop reading, hand back what is not begun, end what runs; return when that is done."""
+
+    def resume(self) -> None:
+        """Read again."""
+
+
+class Gate:
+    """The loops of one process, of which one at a time may ask for quiet."""
+
+    def __init__(self) -> None:
+        self.loops: list[Pausable] = []
+        self._taken = False
+
+    async def enter(self, loop: Pausable) -> bool:
+        """Quieten all other loops. False when another is inside or on its way."""
+        if self._taken:
+            return False
+        self._taken = True
+        try:
+            await asyncio.gather(*(one.pause() for one in self.loops if one is not loop))
+        except BaseException:
+            self.leave(loop)
+            raise
+        return True
+
+    def leave(self, loop: Pausable) -> None:
+        """Let all others go on."""
+        self._taken = False
+        for one in self.loops:
+            if one is not loop:
+                one.resume()
+
+
+class Quarantine:
+    """Judges what one consumer claimed, and runs its suspects alone."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        loop: Pausable,
+        *,
+        suspects: Suspects,
+        gate: Gate,
+        custody: Custody,
+        pool: Pool,
+        clock: Timers,
+        changes: Changes,
+    ) -> None:
+        self._consumer = consumer
+        self._loop = loop
+        self._suspects = suspects
+        self._gate = gate
+        self._custody = custody
+        self._pool = pool
+        self._clock = clock
+        self._changes = changes
+        self._seconds = consumer.claim_after_ms / 1000
+        self._vain = 0
+        self._drain_from = 0.0
+        self._sweep_at = 0.0
+        self._cursor = b"0"
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def leaves(self) -> bool:
+        """Whether suspects are handed back: for the quarantine process, or because this process
+        could not be drained lately."""
+        lately = self._clock.monotonic() < self._drain_from
+        return self._suspects is Suspects.ELSEWHERE or lately
+
+    async def judge(self, entries: Sequence[Held]) -> None:
+        """Give each entry that was claimed its record."""
+        claimed = [held for held in entries if held.delivered.claimed]
+        if not claimed:
+            return
+        leave = self._suspects is Suspects.ELSEWHERE
+        records: dict[bytes, Record] = await self._custody.ask(
+            lambda member: judged(member, [held.delivered for held in claimed], leave=leave)
+        )
+        for held in claimed:
+            held.record = records.get(held.id, NO_RECORD)
+            held.delivery.excuse(held.record.excused)
+        if self._clock.monotonic() >= self._sweep_at:
+            self._cursor = await self._custody.ask(lambda member: sweep(member, self._cursor))
+            self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS
+
+    def settled(self, held: Held) -> None:
+        """The message is settled for good: nothing more needs to be known of it."""
+        if held.record == NO_RECORD:
+            return
+        task = asyncio.ensure_future(self._custody.ask(lambda member: forget(member, [held.id])))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def forgotten(self) -> None:
+        """Return when no record is on its way out."""
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def abandon(self) -> None:
+        """Say nothing more to the store."""
+        for task in self._tasks:
+            task.cancel()
+
+    # --- running a suspect ------------------------------------------------------------------------
+
+    async def handle(self, suspects: Sequence[Held]) -> None:
+        """Run the first of these alone, and hand back the others; or hand back all of them."""
+        first, *others = suspects
+        if self.leaves:
+            self._leave(suspects)
+            return
+        self._hand_back(others)
+        self._custody.hand_back([held for held in self._custody.unbegun() if held is not first])
+        if not await self._drained(first):
+            if self._waits(first):
+                self._hand_back([first])
+            return
+        try:
+            await self._run(first)
+        finally:
+            self._gate.leave(self._loop)
+
+    def _leave(self, suspects: Sequence[Held]) -> None:
+        for held in suspects:
+            log.info(
+                "%s of %s is suspected of killing its process: handed back until a process can run "
+                "it alone",
+                held.delivery.id,
+                held.delivery.stream,
+            )
+        self._hand_back(suspects)
+
+    def _hand_back(self, entries: Sequence[Held]) -> None:
+        self._custody.hand_back(entries, delay_ms=HANDED_BACK_MS)
+
+    async def _drained(self, suspect: Held) -> bool:
+        """Drain this process; False if something else still runs after ``claim_after``.
+
+        When True, the gate is ours to leave.
+        """
+        entered = False
+
+        async def drain() -> None:
+            nonlocal entered
+            entered = await self._gate.enter(self._loop)
+            if not entered:
+                return
+            await self._changes.until(lambda: not self._pool.running)
+            self._custody.settler.hurry()
+            await self._changes.until(
+                lambda: len(self._custody.held) == 1 or suspect.state is not State.BUFFERED
+            )
+
+        if await _within(self._clock, self._seconds, drain()):
+            self._vain = 0 if entered else self._vain
+            return entered
+        if entered:
+            self._gate.leave(self._loop)
+        self._drained_in_vain(suspect)
+        return False
+
+    def _drained_in_vain(self, suspect: Held) -> None:
+        self._vain += 1
+        self._drain_from = self._clock.monotonic() + DRAINS_APART * self._seconds
+        if self._vain >= VAIN_DRAINS:
+            log.warning(
+                "%s of %s is suspected of killing its process and must run alone, but handlers of "
+                "this process still ran after %g s, %d times. Give them a timeout, or run the app "
+                "under `headwater work`, which keeps a process for suspects.",
+                suspect.delivery.id,
+                suspect.delivery.stream,
+                self._seconds,
+                self._vain,
+            )
+
+    async def _run(self, suspect: Held) -> None:
+        """Run it in a process that is quiet; return when it is settled, or has outlived the wait."""
+        # A stop, or a lost lease, may have ended it while it waited.
+        if self._waits(suspect):
+            log.warning(
+                "%s of %s runs alone: its process died %d times with others running, and %d times "
+                "with it alone",
+                suspect.delivery.id,
+                suspect.delivery.stream,
+                suspect.record.excused,
+                suspect.record.crashes,
+            )
+            await self._remember(suspect, alone(suspect.record, count=suspect.count))
+            if self._waits(suspect):
+                self._pool.put(suspect)
+        ended = self._changes.until(lambda: not self._custody.holds(suspect))
+        if self._suspects is Suspects.ONLY:
+            await ended
+        elif not await _within(self._clock, self._seconds, ended):
+            log.warning(
+                "%s of %s has run alone for %g s: the process goes on with others",
+                suspect.delivery.id,
+                suspect.delivery.stream,
+                self._seconds,
+            )
+            await self._remember(suspect, outlived(suspect.record))
+
+    def _waits(self, held: Held) -> bool:
+        return held.state is State.BUFFERED and self._custody.holds(held)
+
+    async def _remember(self, held: Held, record: Record) -> None:
+        held.record = record
+        await self._custody.ask(lambda member: write(member, held.id, record))
+
+
+async def _within(clock: Timers, seconds: float, work: Coroutine[Any, Any, None]) -> bool:
+    """Whether ``work`` ended within ``seconds``; if not, it is cancelled."""
+    task = asyncio.ensure_future(work)
+    timer = clock.call_later(seconds, task.cancel)
+    try:
+        await asyncio.wait([task])
+    finally:
+        timer.cancel()
+        task.cancel()
+    if task.cancelled():
+        return False
+    task.result()
+    return True

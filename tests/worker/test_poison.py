@@ -1,0 +1,209 @@
+"""A poison message takes no neighbour with it: only a death alone counts against a message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from headwater.groups.poison import Record
+from headwater.messages import poison_key
+from headwater.worker import Delivery
+from tests.worker.apps import (
+    Invoice,
+    Order,
+    Store,
+    elapsed,
+    eventually,
+    invoices,
+    orders,
+    working,
+)
+
+QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
+
+POISON = poison_key("orders", "g")
+
+pytestmark = pytest.mark.slow
+
+
+async def silent(store: Store, entries: int, *, count: int, record: Record | None = None) -> str:
+    """Entries whose owner fell silent; the id of the middle one, which has this count and record."""
+    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
+    for number in range(entries):
+        await store.look.xadd("orders", {"id": number})
+    await store.look.xreadgroup("g", "gone", {"orders": ">"})
+    ids = [row[0] for row in await store.pending()]
+    chosen: str = ids[entries // 2]
+    await store.look.xclaim("orders", "g", "gone", 0, [chosen], retrycount=count)
+    if record is not None:
+        await store.look.hset(POISON, chosen, record.encode())
+    return chosen
+
+
+async def record_of(store: Store, entry_id: str) -> Record:
+    """What the group remembers of an entry."""
+    value: Any = await store.look.hget(POISON, entry_id)
+    return Record.parse(value)
+
+
+async def test_deaths_with_neighbours_are_excused(store: Store) -> None:
+    # Given an entry whose process died nine times, and few deliveries
+    app = store.app()
+    counts = []
+
+    @app.consumer(orders, **QUICK, max_deliveries=2)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        counts.append(delivery.count)
+
+    await silent(store, 1, count=9, record=Record(excused=8))
+
+    # When a worker claims it, then it runs, is no dead letter, and nothing more is known of it
+    async with working(app):
+        await eventually(store.settled)
+    assert counts == [10]
+    assert await store.dead() == []
+    assert not await store.look.exists(POISON)
+
+
+async def test_failed_deliveries_are_not_excused(store: Store) -> None:
+    # Given an entry that failed three times before its process died
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, **QUICK, max_deliveries=2)
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    await silent(store, 1, count=3)
+
+    async with working(app):
+        (letter,) = await eventually(store.dead)
+        await eventually(store.settled)
+    assert handled == []
+    assert letter.deliveries == 3
+    assert "delivered 3 times without being settled, max_deliveries is 2" in letter.error
+
+
+async def test_what_died_alone_twice_is_a_dead_letter(store: Store) -> None:
+    # Given an entry that killed a process, and was running alone when its owner fell silent
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, **QUICK)
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    await silent(store, 3, count=4, record=Record(excused=2, alone_at=4, crashes=1))
+
+    # When it is claimed, then it does not run again
+    async with working(app):
+        (letter,) = await eventually(store.dead)
+        await eventually(store.settled)
+        await eventually(lambda: _forgotten(store))
+    assert sorted(handled) == [0, 2]
+    assert letter.deliveries == 4
+    assert "Crashes: 2 processes died while they ran it alone" in letter.error
+
+
+async def _forgotten(store: Store) -> bool:
+    return not await store.look.exists(POISON)
+
+
+async def test_a_suspect_runs_alone_and_its_record_says_so_before(store: Store) -> None:
+    # Given three entries, of which the middle one was owned by two who fell silent
+    app = store.app()
+    beside: list[tuple[int, int]] = []
+    records: list[Record] = []
+
+    @app.consumer(orders, **QUICK, concurrency=4)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        if delivery.count == 3:
+            await eventually(elapsed(0.05))
+            beside.append((order.id, sum(r[1] == delivery.consumer for r in await store.pending())))
+            records.append(await record_of(store, delivery.id))
+
+    await silent(store, 3, count=2, record=Record(excused=1))
+
+    async with working(app):
+        await orders.send_many([Order(number) for number in range(3, 9)])
+        await eventually(store.settled)
+
+    # Then it ran while its process owned nothing but it
+    assert beside == [(1, 1)]
+    assert records == [Record(excused=2, alone_at=3)]
+
+
+async def test_a_suspect_waits_for_the_other_consumers_of_its_process(store: Store) -> None:
+    # Given a process with a second consumer that is busy
+    app = store.app()
+    busy, go_on = asyncio.Event(), asyncio.Event()
+    order_of_events: list[str] = []
+
+    @app.consumer(orders, group="g", claim_after="3s")
+    async def bill(order: Order) -> None:
+        order_of_events.append("suspect")
+
+    @app.consumer(invoices, group="other")
+    async def book(invoice: Invoice, delivery: Delivery) -> None:
+        busy.set()
+        await go_on.wait()
+        order_of_events.append("other")
+
+    entry_id = await silent(store, 1, count=2, record=Record(excused=1))
+    async with working(app):
+        await invoices.send(Invoice(1))
+        await busy.wait()
+        await store.look.xclaim("orders", "g", "gone", 0, [entry_id], idle=5_000, justid=True)
+
+        # When the suspect is claimed, then it runs after the other has ended
+        await eventually(lambda: _owned_by_us(store))
+        assert order_of_events == []
+        go_on.set()
+        await eventually(store.settled)
+        assert order_of_events == ["other", "suspect"]
+
+        # and the other consumer goes on afterwards
+        await invoices.send(Invoice(2))
+        await eventually(lambda: store.settled("other", "invoices"))
+
+
+async def _owned_by_us(store: Store) -> bool:
+    return any(
+        owner not in {"gone", "", "hw.parked"}
+        for _id, owner, _idle, _count in await store.pending()
+    )
+
+
+async def test_a_handler_that_hangs_holds_up_a_suspect_but_not_its_process(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a process with a handler that never ends
+    caplog.set_level(logging.INFO, "headwater.worker")
+    app = store.app()
+    hangs, go_on = asyncio.Event(), asyncio.Event()
+    handled: list[int] = []
+
+    @app.consumer(orders, **QUICK)
+    async def bill(order: Order) -> None:
+        if order.id == 100:
+            hangs.set()
+            await go_on.wait()
+        handled.append(order.id)
+
+    await silent(store, 1, count=2, record=Record(excused=1))
+    async with working(app):
+        await orders.send(Order(100))
+        await hangs.wait()
+
+        # When it cannot be drained for a suspect, then it hands that back and goes on with the rest
+        await eventually(lambda: "handed back until a process can run it alone" in caplog.text)
+        await orders.send_many([Order(1), Order(2)])
+        await eventually(lambda: sorted(handled) == [1, 2])
+
+        # and runs it when nothing else runs any more
+        go_on.set()
+        await eventually(store.settled)
+    assert sorted(handled) == [0, 1, 2, 100]
