@@ -78,10 +78,11 @@ class Consumer:
 
     def __init__(self, shop: Shop, name: str = "worker", stream: str = "s") -> None:
         self.client = redis.Redis.from_url(shop.url)
-        able = run(self.client, probe(stream))
+        able = run(self.client, probe())
         self.member = Member(stream, "g", name, CLAIM_AFTER_MS, able)
         run(self.client, join(self.member))
-        self.reader = Reader(self.member)
+        self.gone: list[bytes] = []
+        self.reader = Reader(self.member, gone=self.gone.extend)
 
     def read(self, limit: int = 100, *, claims: bool = True) -> list[Delivered]:
         found: list[Delivered] = run(

@@ -17,7 +17,7 @@ from tests.worker.core import Core
 
 SharedPeer = Callable[[str], peers.Peer]
 
-CORE_STORES = ("headwater", "redis-8.2", "redis-8.4", "redis-7.0", "valkey-9.1")
+CORE_STORES = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
 
 STORES = ("headwater", "redis-8.2")
 """What every promise of a worker is shown on: our own verbs, and the fallback."""
@@ -41,7 +41,7 @@ def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
                 client.flushall()
             return url
         shared: SharedPeer = request.getfixturevalue("shared_peer")
-        return shared("redis-8.2" if name == "redis-8.4" else name).url
+        return shared(name).url
 
     return give
 
@@ -63,7 +63,7 @@ def core(request: pytest.FixtureRequest, store_url: Callable[[str], str]) -> Ite
         found = Core.joined(server.url)
         found.advance = server.advance
     else:
-        found = Core.joined(store_url(request.param), claim_reads=request.param == "redis-8.4")
+        found = Core.joined(store_url(request.param))
     yield found
     found.close()
 

@@ -1,8 +1,4 @@
-"""A group's core over a synchronous connection, for tests that take one step at a time.
-
-The store ``redis-8.4`` is Redis 8.2.3 with XREADGROUP's CLAIM in Lua: no binary of 8.4 or later can
-be had without building it, and the level between is ours to keep.
-"""
+"""A group's core over a synchronous connection, for tests that take one step at a time."""
 
 from __future__ import annotations
 
@@ -15,29 +11,11 @@ import redis
 from headwater.groups import capabilities, claiming, settling
 from headwater.groups.claiming import Delivered, Reader
 from headwater.groups.member import Member, join
-from headwater.groups.operation import Command, Operation, Script, run, single
+from headwater.groups.operation import Command, Operation, run, single
 from headwater.groups.settling import Addition, How, Outcome, Settlement
+from headwater.messages import group_settings_key
 
 CLAIM_AFTER_MS = 60_000
-
-CLAIMING_READ = Script(
-    """
-local key, group, consumer, count, claim = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local found = {}
-for _, row in ipairs(redis.call('XPENDING', key, group, 'IDLE', claim, '-', '+', count)) do
-  local got = redis.call('XCLAIM', key, group, consumer, 0, row[1])[1]
-  if got then found[#found + 1] = {got[1], got[2], row[3], row[4]} end
-end
-if #found < count then
-  local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count - #found,
-                         'STREAMS', key, '>')
-  for _, entry in ipairs(new and new[1][2] or {}) do
-    found[#found + 1] = {entry[1], entry[2], 0, 0}
-  end
-end
-return {{key, found}}
-"""
-)
 
 
 @dataclass
@@ -47,6 +25,8 @@ class Core:
     client: redis.Redis
     member: Member
     reader: Reader
+    gone: list[bytes]
+    """What was said to be gone from the stream."""
     now: float = 1_000.0
     advance: Callable[[float], None] | None = None
     """Lets seconds pass in the store, where a test holds its clock."""
@@ -57,17 +37,20 @@ class Core:
         url: str,
         consumer: str = "one",
         *,
-        claim_reads: bool = False,
         claim_after_ms: int = CLAIM_AFTER_MS,
     ) -> Core:
         """A member of group ``g`` of stream ``s``."""
         client = redis.Redis.from_url(url)
-        able = run(client, capabilities.probe("s"))
-        if claim_reads:
-            able = replace(able, claim=True)
+        able = run(client, capabilities.probe())
         member = Member("s", "g", consumer, claim_after_ms, able)
         run(client, join(member))
-        return cls(client, member, Reader(member))
+        return cls.of(client, member)
+
+    @classmethod
+    def of(cls, client: redis.Redis, member: Member, **more: Any) -> Core:
+        """A member that is joined already."""
+        gone: list[bytes] = []
+        return cls(client, member, Reader(member, gone=gone.extend), gone, **more)
 
     def close(self) -> None:
         self.client.close()
@@ -75,12 +58,15 @@ class Core:
     def beside(self, consumer: str) -> Core:
         """Another consumer of the same group."""
         member = replace(self.member, consumer=consumer)
-        return Core(self.client, member, Reader(member), self.now, self.advance)
+        return Core.of(self.client, member, now=self.now, advance=self.advance)
+
+    def claiming_after(self, claim_after_ms: int) -> Core:
+        """The same consumer with another ``claim_after``."""
+        member = replace(self.member, claim_after_ms=claim_after_ms)
+        return Core.of(self.client, member, now=self.now, advance=self.advance)
 
     def do(self, operation: Operation[Any]) -> Any:
         """Carry out an operation; a reading one never waits, so that a test decides what is next."""
-        if self.member.able.claim and not self.member.able.verbs:
-            operation = _claim_in_lua(operation)
         return run(self.client, _unblocked(operation))
 
     def read(self, limit: int = 100) -> list[Delivered]:
@@ -111,10 +97,12 @@ class Core:
         return found
 
     def age(self, entry: Delivered | bytes, idle_ms: int) -> None:
-        """Make an entry idle for so long, as if its owner had been silent."""
+        """Make an entry idle for so long, as if its owner had not renewed it. Its owner is not silent,
+        so only a sweep of the pending list finds it: the next read makes one."""
         entry_id = entry if isinstance(entry, bytes) else entry.id
         row = self.pending(entry_id)
         run(self.client, single("XCLAIM", "s", "g", row[0], 0, entry_id, "IDLE", idle_ms, "JUSTID"))
+        self.client.hdel(group_settings_key("s", "g"), "swept_ms")
 
     def pending(self, entry_id: bytes) -> tuple[str, int]:
         """Owner and count of a pending entry."""
@@ -139,23 +127,6 @@ def _unblocked(operation: Operation[Any]) -> Operation[Any]:
                 del words[at : at + 2]
             changed.append(words)
         replies = yield changed
-        try:
-            commands = operation.send(replies)
-        except StopIteration as finished:
-            return finished.value
-
-
-def _claim_in_lua(operation: Operation[Any]) -> Operation[Any]:
-    """The same operation with XREADGROUP … CLAIM as a script."""
-    commands = next(operation)
-    while True:
-        words = commands[0]
-        if words[0] == "XREADGROUP" and "CLAIM" in words:
-            count, claim = (words[words.index(name) + 1] for name in ("COUNT", "CLAIM"))
-            reply = yield from CLAIMING_READ.call([words[-2]], [words[2], words[3], count, claim])
-            replies = [reply]
-        else:
-            replies = yield commands
         try:
             commands = operation.send(replies)
         except StopIteration as finished:

@@ -12,11 +12,14 @@ from headwater.groups.member import retire
 from headwater.groups.operation import run, single
 from headwater.groups.replay import replay
 from headwater.groups.settling import Addition, How, Settlement, settle
-from headwater.messages import dead_letter_fields, due_key
+from headwater.messages import dead_letter_fields
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
 RIPE = CLAIM_AFTER_MS + 1
+
+in_lua = pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
+"""Of servers that have no verbs of ours."""
 
 
 def add(core: Core, *values: bytes) -> list[bytes]:
@@ -203,75 +206,6 @@ def test_a_handed_back_entry_comes_again_at_once_and_is_not_counted(core: Core) 
     assert not again.from_silent
 
 
-@pytest.mark.parametrize("delay_ms", [40_000, 3 * CLAIM_AFTER_MS])
-def test_a_delayed_entry_waits_in_the_pending_list_and_comes_when_due(
-    core: Core, delay_ms: int
-) -> None:
-    # Given an entry that is to be tried again after a delay, shorter or longer than claim_after
-    (entry_id,) = add(core, b"a")
-    (first,) = core.read()
-    assert core.settle(first, How.FAIL, delay_ms=delay_ms).done
-    other = core.beside("two")
-
-    # When it is not due, then nobody gets it, however long it has been idle
-    assert core.read() == []
-    assert other.read() == []
-    if core.advance is not None:
-        core.advance(delay_ms / 1000 - 1)
-        assert other.read() == []
-        core.advance(1)
-    else:
-        if core.client.exists(due_key("s", "g")):  # an idle time alone does not say when it is due
-            core.age(entry_id, RIPE)
-            assert other.read() == []
-            core.client.hset(due_key("s", "g"), entry_id.decode(), 1)
-        core.age(entry_id, RIPE)
-
-    # When it is due, then it comes with its honest count, and no trace is left
-    (again,) = other.read()
-    assert again.delivery_count == 2
-    assert not again.from_silent
-    assert core.client.exists(due_key("s", "g")) == 0
-
-
-@pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
-def test_due_times_of_what_is_no_longer_pending_are_dropped(core: Core) -> None:
-    core.client.hset(due_key("s", "g"), "5-5", 1)
-
-    core.read()
-
-    assert core.client.exists(due_key("s", "g")) == 0
-
-
-def test_claims_pass_over_a_long_pending_list_in_steps(core: Core) -> None:
-    # Given 2,500 pending entries of which the last two are ripe
-    with core.client.pipeline(transaction=False) as pipeline:
-        for _ in range(2_500):
-            pipeline.xadd("s", {"v": "x"})
-        pipeline.execute()
-    found = core.read(limit=2_500)
-    for one in found[-2:]:
-        core.age(one, RIPE)
-    other = core.beside("two")
-
-    # When another reads a few times, then it has those two
-    claimed = [one.id for _ in range(4) for one in other.read()]
-    assert claimed == [one.id for one in found[-2:]]
-
-
-def test_an_entry_gone_from_the_stream_is_not_delivered(core: Core) -> None:
-    add(core, b"a")
-    (first,) = core.read()
-    core.age(first, RIPE)
-    core.client.xdel("s", first.id)
-
-    other = core.beside("two")
-    assert other.read() == []
-    other.now += 60
-    assert other.read() == []
-    assert core.nothing_pending()
-
-
 def test_entries_of_a_lost_reply_are_recovered_with_the_count_they_have(core: Core) -> None:
     # Given that two of three entries were delivered in a reply that never arrived
     add(core, b"a", b"b", b"c")
@@ -299,7 +233,7 @@ def test_a_consumer_is_removed_only_when_it_owns_nothing(core: Core) -> None:
     assert b"one" not in names
 
 
-@pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
+@in_lua
 def test_a_script_that_the_server_forgot_is_sent_again(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()

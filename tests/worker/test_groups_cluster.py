@@ -11,7 +11,7 @@ import redis
 from headwater.groups import capabilities
 from headwater.groups.operation import run, single
 from headwater.groups.settling import How
-from headwater.messages import due_key
+from headwater.messages import delays_key
 from tests import peers
 from tests.worker.core import Core
 from tests.worker.outages import PEERS
@@ -41,7 +41,7 @@ def node(request: pytest.FixtureRequest, peer: StartPeer) -> Iterator[redis.Redi
 
 
 def test_a_node_of_a_cluster_is_recognised(node: redis.Redis) -> None:
-    assert run(node, capabilities.probe("s")).cluster
+    assert run(node, capabilities.probe()).cluster
 
 
 def test_while_a_slot_moves_entries_are_settled_and_renewed(node: redis.Redis) -> None:
@@ -50,7 +50,7 @@ def test_while_a_slot_moves_entries_are_settled_and_renewed(node: redis.Redis) -
     for value in (b"a", b"b", b"c", b"d"):
         node.xadd("s", {"v": value})
     first, second, third, fourth = core.read()
-    assert node.exists(due_key("s", "g")) == 0
+    assert node.exists(delays_key("s", "g")) == 0
 
     # When the stream's slot is on its way to another node
     target = _other_node(node)

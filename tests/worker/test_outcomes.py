@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headwater.groups.settling import How
-from headwater.messages import due_key
+from headwater.messages import delays_key
 from headwater.worker import Again, Backoff, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
-from tests.worker.core import CLAIM_AFTER_MS, Core
+from tests.worker.core import Core
 
 Handler = Callable[[Order], Any]
 
@@ -217,9 +217,7 @@ def test_an_entry_put_off_uncounted_comes_when_due_with_the_count_it_had(core: C
     if core.advance is not None:
         core.advance(40)
     else:
-        core.age(first, CLAIM_AFTER_MS)
-    if core.member.able.claim and not core.member.able.verbs:
-        core.client.hset(due_key("s", "g"), first.id.decode(), 1)
+        core.client.zadd(delays_key("s", "g"), {first.id: 1})
     (again,) = other.read()
     assert (again.delivery_count, again.from_silent) == (1, False)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headwater.groups import claiming
 from headwater.worker import Again, Backoff, Dead, Delivery
 from tests.worker.apps import (
     Invoice,
@@ -67,6 +68,27 @@ async def test_a_delayed_retry_is_never_early(store: Store, delay: str) -> None:
     least = int(delay.removesuffix("ms")) / 1000 - 0.002
     assert all(later - earlier >= least for earlier, later in itertools.pairwise(at))
     assert len(at) == 3
+
+
+async def test_a_retry_at_once_calls_the_waiting_read_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a worker whose reads wait for an hour if nothing calls them back
+    monkeypatch.setattr(claiming, "claim_interval_ms", lambda _member: 3_600_000)
+    monkeypatch.setattr(claiming, "MAX_BLOCK_MS", 3_600_000)
+    app = store.app()
+    counts = []
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order, delivery: Delivery) -> None:
+        counts.append(delivery.count)
+        if delivery.count < 4:
+            raise Again(after="0s")
+
+    async with working(app):
+        await orders.send(Order(17))
+        await eventually(store.settled)
+    assert counts == [1, 2, 3, 4]
 
 
 async def test_a_delayed_retry_survives_the_worker_that_asked_for_it(store: Store) -> None:

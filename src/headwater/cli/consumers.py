@@ -100,7 +100,7 @@ def _reap(stream: str, group: str, unseen_ms: int) -> Operation[list[str]]:
     from headwater.groups.consumers import reap as remove
     from headwater.groups.member import Member
 
-    able = yield from probe(stream)
+    able = yield from probe()
     return (yield from remove(Member(stream, group, "", 0, able), unseen_ms=unseen_ms))
 
 

@@ -1,10 +1,12 @@
 """What the server at the other end can do, asked once per connection.
 
-Three levels; nothing above this package knows which one it talks to:
+Two levels; nothing above this package knows which one it talks to:
 
-    Headwater's verbs    XSETTLE, XRENEW, XRETIRE, and XREADGROUP CLAIM
-    Redis 8.4 and later  XREADGROUP CLAIM (and XNACK from 8.8); settlements in Lua
-    Redis 7.0, Valkey    claims and settlements in Lua
+    Headwater       XSETTLE, XRENEW, XRETIRE, and XREADGROUP CLAIM
+    Redis, Valkey   claims and settlements in Lua
+
+XREADGROUP CLAIM of Redis 8.4 is not used: it hides who owned the entry, and so whether that owner
+fell silent or gave the entry up.
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Operation, Refused
-from headwater.messages import beside
+from headwater.groups.operation import Operation
 
 OLDEST = (7, 0)
 """Redis 7.0 is the first whose XCLAIM drops deleted entries instead of returning nil."""
@@ -25,30 +26,23 @@ class Capabilities:
     """What was found. ``server`` is for people: ``redis 8.2.3``."""
 
     verbs: bool
-    """XSETTLE, XRENEW and XRETIRE."""
-    claim: bool
-    """XREADGROUP … CLAIM."""
-    nack: bool
-    """XNACK."""
+    """XSETTLE, XRENEW and XRETIRE, and so XREADGROUP CLAIM as Headwater has it."""
     cluster: bool
     """A step may touch keys of one hash slot only."""
     server: str
 
 
-def probe(stream: str) -> Operation[Capabilities]:
+def probe() -> Operation[Capabilities]:
     """Ask the server what it can do. Changes nothing.
 
     Raises `HeadwaterError` for a server that is too old.
     """
-    missing = beside(stream, ":hw:probe")
     replies = yield [
-        ["COMMAND", "INFO", "xsettle", "xrenew", "xretire", "xnack"],
-        ["XREADGROUP", "GROUP", "hw", "hw", "CLAIM", 0, "STREAMS", missing, ">"],
+        ["COMMAND", "INFO", "xsettle", "xrenew", "xretire"],
         ["INFO", "server"],
     ]
     known = [isinstance(one, list | tuple) for one in _list(replies[0])]
-    known += [False] * (4 - len(known))
-    info = _info(replies[2])
+    info = _info(replies[1])
     version = info.get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers and numbers < OLDEST:
@@ -65,10 +59,7 @@ def probe(stream: str) -> Operation[Capabilities]:
         f"redis {version or '(version unknown)'}",
     )
     return Capabilities(
-        verbs=all(known[:3]),
-        # A server that knows CLAIM gets as far as looking for the key.
-        claim=not isinstance(replies[1], Refused) or replies[1].code in ("NOGROUP", "WRONGTYPE"),
-        nack=known[3],
+        verbs=len(known) == 3 and all(known),
         # Valkey calls it server_mode.
         cluster="cluster" in (info.get("redis_mode"), info.get("server_mode")),
         server=named,

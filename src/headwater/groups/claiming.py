@@ -2,25 +2,31 @@
 
 Rule 1. A claim never takes an owned entry younger than ``claim_after``, nor the member's own.
 Rule 2. What is claimed comes with its count and with whether its former owner gave it up (released,
-        parked, delayed) or fell silent: only the latter makes it a suspect.
+        parked, delayed) or fell silent: only silence may be a death.
 Rule 3. A blocking read is never longer than the next claim is due.
+Rule 4. Where the server does not claim while it reads, a claim looks at what is due and at consumers
+        that fell silent, however much waits. One member a minute sweeps the whole pending list, for
+        what consumers own that live and never renew.
+Rule 5. A pending entry that is gone from the stream is never dropped without a word: its id goes to
+        ``gone``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Word, accepted
-from headwater.groups.scripts import CLAIM, RIPEN
+from headwater.groups.scripts import CLAIM, SWEEP
 from headwater.messages import PARKED_CONSUMER
 
 SCAN_ROWS = 1_000
-"""Pending rows that one claiming step looks at: half a millisecond of the server's time."""
+"""Pending rows that one step of a sweep looks at: half a millisecond of the server's time."""
 
 BETWEEN_STEPS_MS = 5
-"""Pause between the steps of one pass over a long pending list."""
+"""Pause between the steps of one sweep over a long pending list."""
 
 MAX_BLOCK_MS = 5_000
 """A read returns at least so often, so that a connection that died without a word is noticed."""
@@ -31,7 +37,10 @@ RELEASED_IDLE_MS = 10**11
 HISTORY_ROWS = 1_000
 
 SWEEP_SECONDS = 60.0
-"""How often a server that claims while it reads is asked for what it can never deliver."""
+"""How often the whole pending list is looked at."""
+
+Gone = Callable[[Sequence[bytes]], None]
+"""Gets the ids of pending entries that are gone from the stream: deleted or trimmed."""
 
 
 class Delivered(NamedTuple):
@@ -49,43 +58,56 @@ class Delivered(NamedTuple):
 
 
 class Reader:
-    """Reads for one member; keeps where its pass over the pending list stands.
+    """Reads for one member; keeps where its sweep of the pending list is.
 
     ``now`` is monotonic time in seconds, the caller's.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, *, gone: Gone) -> None:
         self.member = member
+        self._gone = gone
         self._place = "-"
+        """Where its sweep goes on; "" while it does not sweep. A new reader begins with one: an
+        earlier version may have parked entries in another way."""
         self._cursor = "0"
+        self._more = False
         self._pass_at = 0.0
+        self._expected = inf
+        """The first that `expect` announced since the last claim was sent."""
+        self._waits_until = 0.0
+        """Until when the last read waits in the server, if the server does not wake it for a claim."""
         self._sweep_at = 0.0
+        self._looked_to = b"-"
 
     @property
     def claim_interval_ms(self) -> int:
         """How late a claim may be where the server does not wake a reader for it."""
-        return max(20, min(1_000, self.member.claim_after_ms // 20))
+        return claim_interval_ms(self.member)
+
+    @property
+    def late(self) -> bool:
+        """Whether the read that is on its way waits for longer than until the next claim is due."""
+        return self._pass_at < self._waits_until
 
     def expect(self, due: float) -> None:
         """Something can be claimed at ``due``: a retry that this member parked itself."""
         self._pass_at = min(self._pass_at, due)
+        self._expected = min(self._expected, due)
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
         """Up to ``limit`` entries; waits for the first one, at most `MAX_BLOCK_MS`.
 
         Raises `GroupVanished` when the group is gone.
         """
-        if self.member.able.claim:
-            if now >= self._sweep_at:
-                self._sweep_at = now + SWEEP_SECONDS
-                yield from self._drop_gone()
+        if self.member.able.verbs:
+            yield from self._drop_gone(now)
             return (yield from self._read_claiming(limit, block_ms=MAX_BLOCK_MS))
         return (yield from self._claim_then_read(limit, now))
 
     @property
     def passing(self) -> bool:
-        """Whether a pass over the pending list, which takes steps in Lua, is under way."""
-        return self._place != "-"
+        """Whether there is more to claim now: a sweep takes steps in Lua."""
+        return bool(self._place) or self._more
 
     def poll(
         self, *, limit: int, now: float, claims: bool = True, new: bool = True
@@ -95,11 +117,8 @@ class Reader:
         Without ``claims`` new ones only. Without ``new`` claimed ones only, except where a server
         claims while it reads: it gives those first, and then new ones.
         """
-        member = self.member
-        if claims and member.able.claim:
-            if now >= self._sweep_at:
-                self._sweep_at = now + SWEEP_SECONDS
-                yield from self._drop_gone()
+        if claims and self.member.able.verbs:
+            yield from self._drop_gone(now)
             return (yield from self._read_claiming(limit, block_ms=0))
         found: list[Delivered] = []
         if claims and now >= self._pass_at:
@@ -112,52 +131,36 @@ class Reader:
     # --- servers that claim while they read -------------------------------------------------------
 
     def _read_claiming(self, limit: int, *, block_ms: int) -> Operation[list[Delivered]]:
-        member = self.member
         entries = yield from self._new(
-            limit, block_ms=block_ms, options=["CLAIM", member.claim_after_ms]
+            limit, block_ms=block_ms, options=["CLAIM", self.member.claim_after_ms]
         )
         found = []
         for entry_id, fields, idle, count in entries:
             claimed = bool(count or idle)
             silent = claimed and idle < RELEASED_IDLE_MS
             found.append(Delivered(entry_id, fields, count + 1, claimed, silent))
-        if not member.able.verbs:
-            found = yield from self._ripe(found)
         return found
 
-    def _ripe(self, found: list[Delivered]) -> Operation[list[Delivered]]:
-        """What was parked with XCLAIM looks like any owned entry to CLAIM: ask the due hash."""
-        doubtful = [one for one in found if one.from_silent]
-        if not doubtful:
-            return found
-        words: list[Word] = []
-        for one in doubtful:
-            words += [one.id, one.delivery_count - 1]
-        outcomes = yield from RIPEN.call(self.member.keys, [*self.member.who, *words])
-        state = dict(zip((one.id for one in doubtful), outcomes, strict=True))
-        return [
-            one._replace(from_silent=False) if state.get(one.id) == 1 else one
-            for one in found
-            if state.get(one.id) != 2
-        ]
-
-    def _drop_gone(self) -> Operation[None]:
-        """Acknowledge what is ripe and whose entry is gone from the stream.
+    def _drop_gone(self, now: float) -> Operation[None]:
+        """Acknowledge what is ripe and whose entry is gone from the stream, a page at a time.
 
         CLAIM passes over it, so it would stay in the pending list for ever. A worker that still
         handles such an entry renews its lease, so it is not ripe.
         """
+        if now < self._sweep_at:
+            return
         member = self.member
-        ripe: list[Word] = ["IDLE", member.claim_after_ms, "-", "+", HISTORY_ROWS]
+        ripe: list[Word] = ["IDLE", member.claim_after_ms, self._looked_to, "+", HISTORY_ROWS]
         replies = yield [["XPENDING", member.stream, member.group, *ripe]]
         ids: list[bytes] = [row[0] for row in accepted(replies[0])]
+        more = len(ids) == HISTORY_ROWS
+        self._looked_to = b"(" + ids[-1] if more else b"-"
+        self._sweep_at = now + (claim_interval_ms(member) / 1000 if more else SWEEP_SECONDS)
         if not ids:
             return
         replies = yield [["XRANGE", member.stream, one, one] for one in ids]
         gone = [one for one, reply in zip(ids, replies, strict=True) if accepted(reply) == []]
-        if gone:
-            replies = yield [["XACK", member.stream, member.group, *gone]]
-            accepted(replies[0])
+        yield from drop_gone(member, gone, self._gone)
 
     # --- servers that do not ----------------------------------------------------------------------
 
@@ -168,25 +171,50 @@ class Reader:
         if len(found) < limit:
             # Until the next claim is due; not at all when there is something to do already.
             wait = 0 if found else max(1, min(MAX_BLOCK_MS, int((self._pass_at - now) * 1000)))
+            self._waits_until = now + wait / 1000
             entries = yield from self._new(limit - len(found), block_ms=wait, options=[])
             found += [Delivered(entry[0], entry[1], 1, False, False) for entry in entries]
         return found
 
     def _claim(self, limit: int, now: float) -> Operation[list[Delivered]]:
-        sweep = self._cursor if self._place == "-" else ""
-        place, cursor, rows = yield from CLAIM.call(
-            self.member.keys, [*self.member.who, self._place, limit, SCAN_ROWS, sweep]
+        """What is due and what silent consumers own; then a step of the sweep, if one is on."""
+        every = int(SWEEP_SECONDS * 1000)
+        self._expected = inf
+        following, more, sweep, rows, gone = yield from CLAIM.call(
+            self.member.claim_keys, [*self.member.who, limit, every]
         )
-        if sweep:
-            self._cursor = cursor.decode()
-        self._place = place.decode() or "-"
-        pause = BETWEEN_STEPS_MS if place else self.claim_interval_ms
-        self._pass_at = now + pause / 1000
+        self._report(gone)
+        self._more = bool(more)
+        if sweep and not self._place:
+            self._place = "-"
+        pause = claim_interval_ms(self.member)
+        if following >= 0:
+            pause = min(pause, following)
+        if self._place:
+            # After the last step too: it may have found what is due.
+            pause = min(pause, BETWEEN_STEPS_MS)
+            if len(rows) < limit:
+                rows += yield from self._sweep(limit - len(rows))
+        self._pass_at = min(self._expected, now + (0 if more else pause / 1000))
         parked = PARKED_CONSUMER.encode()
         return [
-            Delivered(entry_id, fields, count + 1, True, owner != parked)
+            Delivered(entry_id, fields, count + 1, True, owner not in (parked, b""))
             for entry_id, fields, owner, _idle, count in rows
         ]
+
+    def _sweep(self, limit: int) -> Operation[list[Any]]:
+        place, cursor, rows, gone = yield from SWEEP.call(
+            self.member.claim_keys,
+            [*self.member.who, self._place, limit, SCAN_ROWS, self._cursor],
+        )
+        self._report(gone)
+        self._place, self._cursor = place.decode(), cursor.decode()
+        found: list[Any] = rows
+        return found
+
+    def _report(self, gone: Sequence[bytes]) -> None:
+        if gone:
+            self._gone(gone)
 
     # --- both -------------------------------------------------------------------------------------
 
@@ -202,6 +230,21 @@ class Reader:
             next(iter(streams.values())) if isinstance(streams, dict) else streams[0][1]
         )
         return [entry for entry in entries if entry[1] is not None]
+
+
+def claim_interval_ms(member: Member) -> int:
+    """How often a member looks for what it can claim, where the server does not wake it for that."""
+    return max(20, min(1_000, member.claim_after_ms // 20))
+
+
+def drop_gone(member: Member, ids: Sequence[bytes], gone: Gone) -> Operation[None]:
+    """Acknowledge pending entries that are gone from the stream; each is reported by one member."""
+    if not ids:
+        return
+    replies = yield [["XACK", member.stream, member.group, one] for one in ids]
+    dropped = [one for one, reply in zip(ids, replies, strict=True) if accepted(reply)]
+    if dropped:
+        gone(dropped)
 
 
 def owned(
@@ -232,9 +275,9 @@ def recover(
     """What this member owns and does not know: entries of a reply that was lost with a connection.
 
     They come with the count they have: that delivery was counted, and it is the one that now
-    arrives. Where it was claimed, from whom is forgotten: silence is assumed. Second: ids whose
-    entry is gone from the stream; there is nothing left to handle. At most ``limit`` pending rows
-    are looked at, from ``start`` on.
+    arrives. Where it was claimed, from whom is forgotten, so that no death is told from it. Second:
+    ids whose entry is gone from the stream; there is nothing left to handle (`drop_gone`). At most
+    ``limit`` pending rows are looked at, from ``start`` on.
     """
     rows = yield from owned(member, start=start, limit=limit)
     unknown = [row for row in rows if row[0] not in known]
@@ -246,7 +289,9 @@ def recover(
         for (entry_id, count), reply in zip(part, replies, strict=True):
             entries = accepted(reply)
             if entries:
-                found.append(Delivered(entry_id, entries[0][1], count, count > 1, count > 1))
+                found.append(
+                    Delivered(entry_id, entries[0][1], count, count > 1, from_silent=False)
+                )
             else:
                 gone.append(entry_id)
     return found, gone

@@ -19,7 +19,7 @@ from headwater.groups.operation import (
     mapping,
 )
 from headwater.groups.scripts import RETIRE
-from headwater.messages import due_key, group_settings_key
+from headwater.messages import delays_key, due_key, group_settings_key
 from headwater.model import MIN_ID, StreamID
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
@@ -75,7 +75,13 @@ class Member:
     @cached_property
     def keys(self) -> list[str]:
         """The keys that the scripts of a group touch."""
-        return [self.stream, due_key(self.stream, self.group)]
+        return [self.stream, delays_key(self.stream, self.group)]
+
+    @cached_property
+    def claim_keys(self) -> list[str]:
+        """The keys that the claiming scripts of a group touch."""
+        former = due_key(self.stream, self.group)
+        return [*self.keys, former, group_settings_key(self.stream, self.group)]
 
     @cached_property
     def who(self) -> list[str | int]:

@@ -14,7 +14,7 @@ from headwater.groups.capabilities import probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
 from headwater.groups.operation import Operation, Refused, accepted, mapping
-from headwater.messages import PARKED_CONSUMER, due_key, group_settings_key
+from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
 
 ROWS = 100
@@ -87,7 +87,7 @@ def pending(
     if group is not None and group not in names:
         known = f"its groups are {', '.join(names)}" if names else "it has none"
         raise HeadwaterError(f"stream {stream!r} has no group {group!r}: {known}")
-    able = yield from probe(stream)
+    able = yield from probe()
     reports = []
     for name, about in zip(names, found, strict=True):
         if group in (None, name):
@@ -146,12 +146,19 @@ class _Delays(NamedTuple):
 
 
 def _parked(stream: str, group: str, ids: Sequence[bytes], now_ms: int) -> Operation[_Delays]:
-    """Redis and Valkey: due times beyond ``claim_after`` are kept beside the stream."""
+    """Redis and Valkey: due times are kept beside the stream; earlier versions had a hash of them."""
     if not ids:
         return _Delays({})
-    replies = yield [["HMGET", due_key(stream, group), *ids]]
-    times = zip(ids, accepted(replies[0]), strict=True)
-    return _Delays({one: max(0, int(float(at)) - now_ms) for one, at in times if at is not None})
+    replies = yield [
+        ["ZMSCORE", delays_key(stream, group), *ids],
+        ["HMGET", due_key(stream, group), *ids],
+    ]
+    due = {}
+    for one, at, before in zip(ids, accepted(replies[0]), accepted(replies[1]), strict=True):
+        found = before if at is None else at
+        if found is not None:
+            due[one] = max(0, int(float(found)) - now_ms)
+    return _Delays(due)
 
 
 def _by_verbs(stream: str, group: str, ids: Sequence[bytes]) -> Operation[_Delays]:

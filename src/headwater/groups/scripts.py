@@ -2,11 +2,12 @@
 
 Rule 1. Ownership is judged by XPENDING over one id and one consumer before anything changes.
 Rule 2. A retry or a hand-back is *parked*: owned by the consumer ``hw.parked``, with an idle time at
-        which it can be claimed when it is due. A delay longer than ``claim_after`` cannot be said
-        by an idle time, so the due time also stands in the due hash, and who finds it early leaves
-        it parked.
+        which it can be claimed when it is due. Its due time is its score in the sorted set of delays,
+        so that a claim reads what is due and not everything that waits.
 Rule 3. Counts: claiming adds one, parking keeps (FAIL) or takes one away (SILENT), renewing and
         parking by XCLAIM … JUSTID add none.
+Rule 4. XCLAIM drops a pending entry that is gone from the stream and answers nothing. Each script that
+        claims says which entries these were.
 """
 
 from __future__ import annotations
@@ -14,31 +15,62 @@ from __future__ import annotations
 from headwater.groups.operation import Script
 
 _PROLOGUE = """
-local stream, due = KEYS[1], KEYS[2]
+local stream, delays = KEYS[1], KEYS[2]
 local group, consumer, claim_after = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function pending(id)
   return redis.call('XPENDING', stream, group, id, id, 1, consumer)[1]
 end
-local function park(id, count, delay, mark)
+local function whole(number)
+  return string.format('%.0f', number)
+end
+-- Whether it is parked: not if its entry is gone from the stream.
+local function park(id, count, delay)
   local idle = math.max(0, claim_after - delay)
-  redis.call('XCLAIM', stream, group, 'hw.parked', 0, id,
-             'IDLE', idle, 'RETRYCOUNT', math.max(0, count), 'JUSTID')
-  if mark or delay > claim_after then
-    redis.call('HSET', due, id, string.format('%.0f', now + delay))
-  end
+  local kept = redis.call('XCLAIM', stream, group, 'hw.parked', 0, id,
+                          'IDLE', whole(idle), 'RETRYCOUNT', math.max(0, count), 'JUSTID')
+  if kept[1] then redis.call('ZADD', delays, whole(now + delay), id) end
+  return kept[1] ~= nil
 end
 """
+
+_CLAIMING = (
+    _PROLOGUE
+    + """
+local due, settings = KEYS[3], KEYS[4]
+local former = redis.call('EXISTS', due) == 1
+local found, gone = {}, {}
+local function take(row)
+  local id = row[1]
+  local claimed = redis.call('XCLAIM', stream, group, consumer, 0, id)[1]
+  if row[2] == 'hw.parked' then
+    redis.call('ZREM', delays, id)
+    if former then redis.call('HDEL', due, id) end
+  end
+  if claimed then
+    found[#found + 1] = {claimed[1], claimed[2], row[2], row[3], row[4]}
+  else
+    gone[#gone + 1] = id
+  end
+end
+-- Left by a silent owner, or by another client that released it.
+local function silent(row)
+  return row[2] ~= consumer and row[2] ~= 'hw.parked' and (row[3] >= claim_after or row[2] == '')
+end
+"""
+)
 
 SETTLE = Script(
     _PROLOGUE
     + """
--- KEYS[3…] destinations. ARGV[4] '1': every parked entry gets a due time (the reader cannot see who
--- owned what it claims). ARGV[5] '1': the server has XNACK. Then for each settlement: how, delay,
--- id, number of additions, and for each of those: destination's index, number of words, XADD's words.
-local mark, nack = ARGV[4] == '1', ARGV[5] == '1'
-local outcomes, at = {}, 6
+-- ARGV[4] '1' if KEYS[2] is the sorted set of delays; the other keys are destinations. ARGV[5…] for each
+-- settlement: how, delay, id, number of additions, and for each of those: destination's index, number of
+-- words, XADD's words.
+-- Returns for each settlement {1, new id, …}; {0} if the caller does not own the entry; {2} if it was to
+-- come again but is gone from the stream; {-1, error} if an addition was refused.
+local waiting = ARGV[4] == '1' and redis.call('EXISTS', delays) == 1
+local outcomes, at = {}, 5
 while at <= #ARGV do
   local how, delay, id, additions = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
   local row, first, wrong = pending(id), at + 4, nil
@@ -66,15 +98,12 @@ while at <= #ARGV do
   if wrong then
     outcome = {-1, wrong}
   elseif row then
-    if how == 'ACK' then
+    if how == 'ACK' or how == 'ACKDEL' then
       redis.call('XACK', stream, group, id)
-    elseif how == 'ACKDEL' then
-      redis.call('XACK', stream, group, id)
-      redis.call('XDEL', stream, id)
-    elseif nack and delay == 0 then
-      redis.call('XNACK', stream, group, how, 'IDS', 1, id)
-    else
-      park(id, how == 'SILENT' and row[4] - 1 or row[4], delay, mark)
+      if how == 'ACKDEL' then redis.call('XDEL', stream, id) end
+      if waiting then redis.call('ZREM', delays, id) end
+    elseif not park(id, how == 'SILENT' and row[4] - 1 or row[4], delay) then
+      outcome[1] = 2
     end
   end
   outcomes[#outcomes + 1] = outcome
@@ -84,64 +113,108 @@ return outcomes
 )
 
 CLAIM = Script(
-    _PROLOGUE
+    _CLAIMING
     + """
--- ARGV[4] where to go on in the pending list, [5] most entries to claim, [6] most rows to look at,
--- [7] cursor of the due hash's sweep, '' for none now.
--- Returns next place ('' at the end), next cursor, {{id, fields, former owner, idle, count}, …}.
-local limit, scan = tonumber(ARGV[5]), tonumber(ARGV[6])
-local rows = redis.call('XPENDING', stream, group, ARGV[4], '+', scan)
-local found, place = {}, ''
-if #rows == scan then place = '(' .. rows[#rows][1] end
-for i, row in ipairs(rows) do
-  local id, owner, idle, count = row[1], row[2], row[3], row[4]
-  if #found == limit then place = '(' .. rows[i - 1][1] break end
-  if owner ~= consumer then
-    local ripe = idle >= claim_after
-    local parked = owner == 'hw.parked'
-    local at = parked and redis.call('HGET', due, id)
-    if at then ripe = now >= tonumber(at) end
-    if ripe then
-      local claimed = redis.call('XCLAIM', stream, group, consumer, 0, id)[1]
-      if claimed then found[#found + 1] = {claimed[1], claimed[2], owner, idle, count} end
-      if at then redis.call('HDEL', due, id) end
+-- What is due, and what consumers own that have been silent for claim_after. KEYS[3] the hash of due
+-- times that earlier versions wrote, KEYS[4] the group's settings. ARGV[4] most entries to claim,
+-- [5] milliseconds between two sweeps.
+-- Returns milliseconds until the next retry is due or -1, 1 if there is more to claim now, 1 if the
+-- caller is to sweep, {{id, fields, former owner, idle, count}, …}, ids that are gone from the stream.
+local limit, every = tonumber(ARGV[4]), tonumber(ARGV[5])
+redis.call('XPENDING', stream, group, '-', '+', 1)  -- says NOGROUP, which XINFO does not
+local ids = redis.call('ZRANGEBYSCORE', delays, '-inf', whole(now), 'LIMIT', 0, limit)
+local more = #ids == limit and 1 or 0
+for _, id in ipairs(ids) do
+  local row = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  if row and row[2] == 'hw.parked' then
+    take(row)
+  else
+    redis.call('ZREM', delays, id)
+    if former then redis.call('HDEL', due, id) end
+  end
+end
+local parked = 0
+for _, words in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+  local info = {}
+  for i = 1, #words, 2 do info[words[i]] = words[i + 1] end
+  if info.name == 'hw.parked' then
+    parked = info.pending
+  elseif info.name ~= consumer and info.pending > 0 and info.idle >= claim_after then
+    local room = limit - #found
+    if room > 0 then
+      local rows = redis.call('XPENDING', stream, group, 'IDLE', claim_after, '-', '+', room, info.name)
+      for _, row in ipairs(rows) do take(row) end
+      room = room - #rows
     end
+    if room <= 0 then more = 1 end
   end
 end
-local cursor = ''
-if ARGV[7] ~= '' then
-  local swept = redis.call('HSCAN', due, ARGV[7], 'COUNT', 50)
-  cursor = swept[1]
-  for i = 1, #swept[2], 2 do
-    local id = swept[2][i]
-    if not redis.call('XPENDING', stream, group, id, id, 1)[1] then redis.call('HDEL', due, id) end
-  end
+local age = now - tonumber(redis.call('HGET', settings, 'swept_ms') or 0)
+local unknown = parked > redis.call('ZCARD', delays)
+local sweep = 0
+if age < 0 or age >= every or (unknown and age >= 1000) then
+  redis.pcall('HSET', settings, 'swept_ms', whole(now))  -- a server out of memory refuses it
+  sweep = 1
 end
-return {place, cursor, found}
+local following, first = -1, redis.call('ZRANGE', delays, 0, 0, 'WITHSCORES')
+if first[2] then following = math.max(0, tonumber(first[2]) - now) end
+return {following, more, sweep, found, gone}
 """
 )
 
-RIPEN = Script(
-    _PROLOGUE
+SWEEP = Script(
+    _CLAIMING
     + """
--- For what XREADGROUP CLAIM took: ARGV[4…] id, count before. 0: it was not parked, 1: it was and is
--- due, 2: it is not due yet and is parked again with the count it had.
-local outcomes = {}
-for i = 4, #ARGV, 2 do
-  local id, outcome = ARGV[i], 0
-  local at = redis.call('HGET', due, id)
-  if at then
-    outcome = 1
-    if now < tonumber(at) and pending(id) then
-      park(id, tonumber(ARGV[i + 1]), tonumber(at) - now, true)
-      outcome = 2
-    else
-      redis.call('HDEL', due, id)
-    end
+-- One step over the whole pending list, for what CLAIM does not see: entries that a living consumer
+-- never renews, and those that an earlier version parked. ARGV[4] where to go on, [5] most entries to
+-- claim, [6] most rows to look at, [7] cursor of the former hash's sweep.
+-- Returns next place ('' at the end), next cursor, claimed and gone entries as CLAIM does.
+local limit, scan = tonumber(ARGV[5]), tonumber(ARGV[6])
+local rows = redis.call('XPENDING', stream, group, ARGV[4], '+', scan)
+local place, cursor = '', '0'
+if #rows == scan then place = '(' .. rows[#rows][1] end
+for i, row in ipairs(rows) do
+  local id = row[1]
+  if silent(row) then
+    if #found == limit then place = i == 1 and ARGV[4] or '(' .. rows[i - 1][1] break end
+    take(row)
+  elseif row[2] == 'hw.parked' and not redis.call('ZSCORE', delays, id) then
+    local at = former and redis.call('HGET', due, id)
+    redis.call('ZADD', delays, at or whole(now + math.max(0, claim_after - row[3])), id)
   end
-  outcomes[#outcomes + 1] = outcome
 end
-return outcomes
+if former then
+  local page = redis.call('HSCAN', due, ARGV[7], 'COUNT', 50)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    local id = page[2][i]
+    if not redis.call('XPENDING', stream, group, id, id, 1)[1] then redis.call('HDEL', due, id) end
+  end
+end
+return {place, cursor, found, gone}
+"""
+)
+
+CLAIM_SUSPECT = Script(
+    _CLAIMING
+    + """
+-- The first of these suspects that can be claimed. ARGV[4…] id, '1' if a reader handed it back for the
+-- caller: then it need not be due. Returns claimed and gone entries as CLAIM does, and settled ids.
+local settled = {}
+for i = 4, #ARGV, 2 do
+  local id = ARGV[i]
+  local row = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  if not row then
+    settled[#settled + 1] = id
+  elseif row[2] == 'hw.parked' then
+    local at = redis.call('ZSCORE', delays, id)
+    if ARGV[i + 1] == '1' or (at and tonumber(at) <= now) then take(row) end
+  elseif silent(row) then
+    take(row)
+  end
+  if found[1] then break end
+end
+return {found, gone, settled}
 """
 )
 

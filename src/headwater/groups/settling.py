@@ -69,6 +69,8 @@ class Outcome(NamedTuple):
     done: bool
     added: Sequence[bytes] = ()
     error: Refused | None = None
+    gone: bool = False
+    """It was to come again, but its entry is gone from the stream; so it is not pending any more."""
 
 
 def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
@@ -157,13 +159,12 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
-    able = member.able
-    # While a slot moves, a script that names a key which does not exist yet gets TRYAGAIN: the due
-    # times are named only by what may write one.
-    timed = any(_has_due_time(member, one) for one in settlements)
+    # While a slot moves, a script that names a key which does not exist yet gets TRYAGAIN: in a cluster
+    # the delays are named only by what parks an entry. What remains there is removed while claiming.
+    timed = not member.able.cluster or any(_parks(one) for one in settlements)
     keys: list[Word] = list(member.keys) if timed else [member.stream]
     places: dict[str, int] = {}
-    words: list[Word] = [*member.who, int(able.claim), int(able.nack)]
+    words: list[Word] = [*member.who, int(timed)]
     for settlement in settlements:
         words += [settlement.how, settlement.delay_ms, settlement.id, len(settlement.additions)]
         for addition in settlement.additions:
@@ -176,16 +177,15 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
     return [_outcome(reply) for reply in replies]
 
 
-def _has_due_time(member: Member, settlement: Settlement) -> bool:
-    """Whether the script may keep a due time for it: see `scripts`, rule 2."""
-    parked = settlement.how in (How.SILENT, How.FAIL)
-    return parked and (member.able.claim or settlement.delay_ms > member.claim_after_ms)
+def _parks(settlement: Settlement) -> bool:
+    """Whether the script keeps a due time for it: see `scripts`, rule 2."""
+    return settlement.how in (How.SILENT, How.FAIL)
 
 
 def _outcome(reply: list[Any]) -> Outcome:
     if reply[0] < 0:
         return Outcome(done=False, error=Refused(reply[1].decode("utf-8", "replace")))
-    return Outcome(bool(reply[0]), reply[1:])
+    return Outcome(bool(reply[0]), reply[1:], gone=reply[0] == 2)
 
 
 def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:

@@ -30,6 +30,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.execute import Executor
 from headwater.worker.held import Held, State
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
+from headwater.worker.losses import Losses
 from headwater.worker.outcome import (
     Condemned,
     Exhausted,
@@ -113,6 +114,7 @@ class Loop:
             connections=connections,
             ended=self._broken,
         )
+        self.losses = Losses(consumer.stream.name, consumer.group)
         self.reading = Reading(
             consumer,
             consumer_name=consumer_name,
@@ -121,6 +123,7 @@ class Loop:
             custody=custody,
             keeper=self._keeper,
             changes=changes,
+            losses=self.losses,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
         )
@@ -196,6 +199,7 @@ class Loop:
                 accept=self._accept,
                 end=self._end,
                 forgotten=self.quarantine.forgotten,
+                losses=self.losses,
             )
             await stopping.run(grace, at_once)
         await self.close()
@@ -304,8 +308,10 @@ class Loop:
             self._could_not_add(held, settlement, outcome.error)
         elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
             self.quarantine.settled(held)
-        elif outcome.done and self.reading.reader is not None:
-            self.reading.reader.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
+        elif outcome.gone:
+            self.losses.pending([held.id])
+        elif outcome.done:
+            self.reading.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 
     def _could_not_add(self, held: Held, settlement: Settlement, error: Refused) -> None:
         """A result, or a dead letter, that its stream does not take."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
-from headwater.groups.claiming import Delivered, Reader, recover
+from headwater.groups.claiming import Delivered, Reader, drop_gone, recover
 from headwater.groups.member import Member, join
 from headwater.groups.operation import Refused, perform, single
 from headwater.groups.settling import one_step
@@ -33,6 +33,7 @@ from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.custody import Custody
 from headwater.worker.declaration import Consumer
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
+from headwater.worker.losses import Losses
 from headwater.worker.signals import Changes
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Reading:
         custody: Custody,
         keeper: ThreadKeeper | TaskKeeper,
         changes: Changes,
+        losses: Losses,
         hungry: Callable[[], bool],
         accept: Accept,
     ) -> None:
@@ -75,11 +77,13 @@ class Reading:
         self._custody = custody
         self._keeper = keeper
         self._changes = changes
+        self._losses = losses
         self._hungry = hungry
         self._accept = accept
         self._able: Capabilities | None = None
         self._connection_id = 0
         self._in_read = False
+        self._calling_back: asyncio.Task[None] | None = None
         self._mark: bytes | None = None
 
     async def run(self) -> None:
@@ -118,8 +122,7 @@ class Reading:
         member = await self._introduce(client)
         self._mark = self._custody.mark
         found, gone = await perform(client, recover(member, list(self._custody.held)))
-        for entry_id in gone:
-            await perform(client, single("XACK", member.stream, member.group, entry_id))
+        await perform(client, drop_gone(member, gone, self._losses.pending))
         self._well()
         await self._accept(found)
         assert self.reader is not None, "a member that was introduced has a reader"
@@ -133,7 +136,7 @@ class Reading:
     async def _introduce(self, client: redis.asyncio.Redis) -> Member:
         """Ask the server what it can do, and join the group the first time."""
         consumer = self.consumer
-        able = await perform(client, probe(consumer.stream.name))
+        able = await perform(client, probe())
         try:
             self._connection_id = await perform(client, single("CLIENT", "ID"))
         except Refused:
@@ -151,7 +154,7 @@ class Reading:
             self._say_joined(member)
         self._custody.member = member
         if self.reader is None or able != self._able:
-            self.reader, self._able = Reader(member), able
+            self.reader, self._able = Reader(member, gone=self._losses.pending), able
         return member
 
     def _say_joined(self, member: Member) -> None:
@@ -205,15 +208,39 @@ class Reading:
         """Return when no read is on its way, and what it brought has been accepted."""
         while self._in_read:
             # The server finds nothing to unblock until the read is blocked there: ask again.
-            try:
-                await perform(
-                    self._custody.client, single("CLIENT", "UNBLOCK", self._connection_id)
-                )
-            except Refused as error:
-                log.debug("the read cannot be called back and ends by itself: %s", error)
-            except lost_connection():
-                pass  # and so will the read be
-            await asyncio.sleep(0.002)  # for the network, which knows no other clock
+            await self._unblock()
+
+    def expect(self, due: float) -> None:
+        """Something can be claimed at ``due``: a read that would wait for longer is called back."""
+        reader = self.reader
+        if reader is None:
+            return
+        reader.expect(due)
+        if reader.late and self._in_read and self._calling_back is None:
+            self._calling_back = asyncio.create_task(
+                self._call_back(reader), name="read called back"
+            )
+
+    async def _call_back(self, reader: Reader) -> None:
+        """Have the read that is on its way return early."""
+        try:
+            while self._in_read and reader.late and await self._unblock():
+                pass
+        finally:
+            self._calling_back = None
+
+    async def _unblock(self) -> bool:
+        """Ask the server to end the blocked read; whether asking again may help."""
+        possible = bool(self._connection_id)
+        try:
+            await perform(self._custody.client, single("CLIENT", "UNBLOCK", self._connection_id))
+        except Refused as error:
+            log.debug("the read cannot be called back and ends by itself: %s", error)
+            possible = False
+        except lost_connection():
+            possible = False  # and so will the read be
+        await asyncio.sleep(0.002)  # for the network, which knows no other clock
+        return possible
 
 
 async def _close(client: redis.asyncio.Redis) -> None:

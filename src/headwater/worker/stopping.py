@@ -14,14 +14,15 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from headwater.groups.claiming import Delivered, recover
+from headwater.groups.claiming import Delivered, drop_gone, recover
 from headwater.groups.member import retire
-from headwater.groups.operation import Refused, perform, single
+from headwater.groups.operation import Refused, perform
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import lost_connection
 from headwater.worker.custody import Custody
 from headwater.worker.declaration import Consumer
 from headwater.worker.held import Held, Stop
+from headwater.worker.losses import Losses
 from headwater.worker.outcome import HandlerOutcome, Stopped
 from headwater.worker.pool import Pool
 from headwater.worker.reading import Reading
@@ -61,6 +62,7 @@ class Stopping:
         accept: Callable[[Sequence[Delivered]], Awaitable[None]],
         end: Callable[[Held, HandlerOutcome], None],
         forgotten: Callable[[], Awaitable[None]],
+        losses: Losses,
     ) -> None:
         self._consumer = consumer
         self._consumer_name = consumer_name
@@ -72,6 +74,7 @@ class Stopping:
         self._accept = accept
         self._end = end
         self._forgotten = forgotten
+        self._losses = losses
 
     async def run(self, grace: float, at_once: asyncio.Event) -> None:
         """Stop within ``grace`` seconds, and sooner when ``at_once`` is set."""
@@ -190,7 +193,7 @@ class Stopping:
         found, gone = await custody.ask(lambda who: recover(who, list(custody.held)))
         await self._accept(found)
         if gone:
-            await custody.ask(lambda who: single("XACK", who.stream, who.group, *gone))
+            await custody.ask(lambda who: drop_gone(who, gone, self._losses.pending))
         await custody.settler.drained()
         await self._forgotten()
         return "" if await custody.ask(retire) else "; its consumer still owns entries"

@@ -49,7 +49,8 @@ CHUNK: Final = 1_000
 """Settlements in one step: a few milliseconds of the server's time, in Lua."""
 
 _NEEDED: Final = (
-    "+@stream +@hash +@string +@scripting +@transaction +@keyspace -@dangerous +time +info +command"
+    "+@stream +@hash +@sortedset +@string +@scripting +@transaction +@keyspace -@dangerous "
+    "+time +info +command"
 )
 """What an access list must allow; with Headwater neither +@scripting nor +time."""
 
@@ -119,13 +120,13 @@ class Membership:
                     f"stream: the key {stream!r} holds a {kind.decode()}, not a stream"
                 ) from None
             raise
-        self._readers[stream] = Reader(member)
+        self._readers[stream] = self._reader(member)
 
     def member(self, stream: str) -> Member:
         """Who this query is in the group of ``stream``."""
         if stream not in self._members:
             if self._able is None:
-                self._able = run(self.client, probe(stream))
+                self._able = run(self.client, probe())
             self._members[stream] = Member(
                 stream, self.group, self.consumer, self.claim_after_ms(stream), self._able
             )
@@ -136,7 +137,20 @@ class Membership:
 
     def read_anew(self) -> None:
         """Begin every pass over a pending list again."""
-        self._readers = {stream: Reader(self._members[stream]) for stream in self._readers}
+        self._readers = {stream: self._reader(self._members[stream]) for stream in self._readers}
+
+    def _reader(self, member: Member) -> Reader:
+        def gone(ids: Sequence[bytes]) -> None:
+            _log.warning(
+                "%d entries of stream %r that group %s had pending were deleted or trimmed before "
+                "they were settled: %s …",
+                len(ids),
+                member.stream,
+                member.group,
+                ids[0].decode(),
+            )
+
+        return Reader(member, gone=gone)
 
     def claim_after_ms(self, stream: str) -> int:
         """``minIdleTime``, else what the group of ``stream`` has agreed upon."""

@@ -1,0 +1,232 @@
+"""Delayed retries wait in the pending list; claiming looks at what is due, not at all that waits; what
+is gone from the stream is reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headwater.groups.settling import How
+from headwater.messages import delays_key, due_key
+from tests.worker.core import CLAIM_AFTER_MS, Core
+from tests.worker.test_groups import RIPE, add, in_lua
+
+DELAYS, DUE = delays_key("s", "g"), due_key("s", "g")
+
+WAITING = 200_000
+
+PARK = """
+for first = 1, ARGV[1], 1000 do
+  for i = 1, 1000 do redis.call('XADD', KEYS[1], '*', 'v', 'x') end
+  local read = redis.call('XREADGROUP', 'GROUP', 'g', 'one', 'COUNT', 1000, 'STREAMS', KEYS[1], '>')
+  for _, entry in ipairs(read[1][2]) do
+    redis.call('XCLAIM', KEYS[1], 'g', 'hw.parked', 0, entry[1], 'IDLE', 0, 'JUSTID')
+    redis.call('ZADD', KEYS[2], ARGV[2], entry[1])
+  end
+end
+"""
+
+
+@pytest.mark.parametrize("delay_ms", [40_000, 3 * CLAIM_AFTER_MS])
+def test_a_delayed_entry_waits_in_the_pending_list_and_comes_when_due(
+    core: Core, delay_ms: int
+) -> None:
+    # Given an entry that is to be tried again after a delay, shorter or longer than claim_after
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    assert core.settle(first, How.FAIL, delay_ms=delay_ms).done
+    other = core.beside("two")
+
+    # When it is not due, then nobody gets it, however long it has been idle
+    assert core.read() == []
+    assert other.read() == []
+    if core.advance is not None:
+        core.advance(delay_ms / 1000 - 1)
+        assert other.read() == []
+        core.advance(1)
+    else:
+        core.age(entry_id, RIPE)  # an idle time alone does not say when it is due
+        assert other.read() == []
+        core.client.zadd(DELAYS, {entry_id: 1})
+
+    # When it is due, then it comes with its honest count, and no trace is left
+    (again,) = other.read()
+    assert again.delivery_count == 2
+    assert not again.from_silent
+    assert core.client.exists(DELAYS) == 0
+
+
+@in_lua
+def test_due_times_of_what_is_no_longer_pending_are_dropped(core: Core) -> None:
+    core.client.zadd(DELAYS, {"5-5": 1})
+    core.client.hset(DUE, "5-5", "1")
+
+    core.read()
+
+    assert core.client.exists(DELAYS, DUE) == 0
+
+
+@in_lua
+def test_what_an_earlier_version_parked_comes_when_it_is_due(core: Core) -> None:
+    # Given two parked entries: one for so short that an idle time said it, one with a due time
+    add(core, b"a", b"b")
+    short, long = core.read()
+    later = 2**50
+    core.client.xclaim("s", "g", "hw.parked", 0, [short.id, long.id], idle=RIPE, justid=True)
+    core.client.hset(DUE, long.id.decode(), later)
+
+    # When a member of this version reads, then it gets the first, and leaves the second until it is due
+    other = core.beside("two")
+    found = [*other.read(), *other.read()]
+    assert [(one.id, one.from_silent) for one in found] == [(short.id, False)]
+    assert core.client.zrange(DELAYS, 0, -1, withscores=True) == [(long.id, later)]
+
+    core.client.zadd(DELAYS, {long.id: 1})
+    assert [one.id for one in other.read()] == [long.id]
+    assert core.client.exists(DELAYS, DUE) == 0
+
+
+@in_lua
+def test_what_is_settled_leaves_no_due_time(core: Core) -> None:
+    # Given a parked entry that another client claimed
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    core.settle(first, How.FAIL, delay_ms=1_000)
+    core.client.xclaim("s", "g", "one", 0, [entry_id])
+
+    assert core.settle(first).done
+
+    assert core.client.exists(DELAYS) == 0
+
+
+def test_claims_pass_over_a_long_pending_list_in_steps(core: Core) -> None:
+    # Given 2,500 pending entries of which the last two are ripe
+    with core.client.pipeline(transaction=False) as pipeline:
+        for _ in range(2_500):
+            pipeline.xadd("s", {"v": "x"})
+        pipeline.execute()
+    found = core.read(limit=2_500)
+    for one in found[-2:]:
+        core.age(one, RIPE)
+    other = core.beside("two")
+
+    # When another reads a few times, then it has those two
+    claimed = [one.id for _ in range(4) for one in other.read()]
+    assert claimed == [one.id for one in found[-2:]]
+
+
+def test_an_entry_gone_from_the_stream_is_not_delivered_but_reported_once(core: Core) -> None:
+    add(core, b"a", b"b")
+    first, second = core.read()
+    core.age(first, RIPE)
+    core.client.xdel("s", first.id)
+
+    other, third = core.beside("two"), core.beside("three")
+    found = [one for reader in (other, third, other) for one in reader.read()]
+    assert found == []
+    assert other.gone + third.gone == [first.id]
+    core.settle(second)
+    assert core.nothing_pending()
+
+
+@in_lua
+def test_the_retry_of_an_entry_gone_from_the_stream_says_so(core: Core) -> None:
+    add(core, b"a", b"b")
+    first, second = core.read()
+    core.client.xtrim("s", maxlen=0)
+
+    outcome = core.settle(first, How.FAIL, delay_ms=1_000)
+
+    assert (outcome.done, outcome.gone) == (True, True)
+    assert core.settle(second).done
+    assert core.nothing_pending()
+    assert core.client.exists(DELAYS) == 0
+
+
+def test_a_retry_that_is_trimmed_while_it_waits_is_reported(core: Core) -> None:
+    # Given a retry that waits, and whose entry is trimmed
+    add(core, b"a")
+    (first,) = core.read()
+    core.settle(first, How.FAIL, delay_ms=1_000)
+    core.client.xtrim("s", maxlen=0)
+
+    # When it is due
+    if core.advance is None:
+        core.client.zadd(DELAYS, {first.id: 1})
+    else:
+        core.advance(120)
+
+    other = core.beside("two")
+    assert other.read() == []
+    assert other.gone == [first.id]
+    assert core.nothing_pending()
+
+
+@in_lua
+def test_claiming_costs_the_same_however_many_retries_wait(core: Core) -> None:
+    # Given 200,000 retries that wait for an hour, and four idle members that have swept once
+    core.client.eval(PARK, 2, "s", DELAYS, WAITING, 2**50)
+    members = [core.beside(name) for name in ("a", "b", "c", "d")]
+    for member in members:
+        while member.reader.passing:
+            member.read()
+
+    # When each of them reads ten times
+    core.client.config_resetstat()
+    for _ in range(10):
+        for member in members:
+            assert member.read() == []
+
+    # Then each read is one script that looks at one row, and a read of what is new
+    stats: Any = core.client.info("commandstats")
+    calls = {name.removeprefix("cmdstat_"): one["calls"] for name, one in stats.items()}
+    assert calls["evalsha"] == calls["xreadgroup"] == calls["xpending"] == 40
+    assert sum(calls.values()) <= 40 * 11
+    assert "xclaim" not in calls
+
+
+@in_lua
+def test_one_member_a_minute_sweeps_the_whole_pending_list(core: Core) -> None:
+    # Given an entry that its living owner does not renew, and members that have swept once
+    add(core, b"a")
+    (first,) = core.read()
+    members = [core.beside(name) for name in ("a", "b")]
+    assert [one.read() for one in members] == [[], []]
+    core.age(first, RIPE)
+
+    # When the minute is over, then one of them claims it
+    found = [one for member in members for one in member.read()]
+    assert [one.id for one in found] == [first.id]
+    assert sum(member.reader.passing for member in members) == 0
+
+
+@in_lua
+def test_a_silent_consumer_is_claimed_from_without_a_sweep(core: Core) -> None:
+    # Given a member that claims after 100 ms, has swept, and another that falls silent
+    core = core.claiming_after(100)
+    add(core, b"a", b"b")
+    (first, second) = core.read()
+    other = core.beside("two")
+    while other.reader.passing:
+        assert other.read() == []
+
+    # When the server has seen nothing of that one for so long
+    while core.client.xinfo_consumers("s", "g")[0]["idle"] < 100:  # "one" is the first by name
+        pass
+
+    # Then the next read claims what it owned
+    assert [one.id for one in other.read()] == [first.id, second.id]
+
+
+@in_lua
+def test_a_retry_at_once_is_claimable_at_once(core: Core) -> None:
+    # Given a member that has just looked for what it can claim
+    add(core, b"a")
+    (first,) = core.read()
+    core.settle(first, How.FAIL)
+
+    # When it is told of its retry, then the same moment's read has it
+    core.reader.expect(core.now)
+    core.now -= 1
+    assert [one.id for one in core.read()] == [first.id]

@@ -1,0 +1,66 @@
+"""Entries that vanish from a stream are counted and said."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.worker import Again
+from tests.worker.apps import Order, Store, eventually, orders, working
+
+pytestmark = pytest.mark.slow
+
+
+async def test_pending_entries_that_were_deleted_are_a_warning_with_numbers(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given three entries of an owner that fell silent, two of which are deleted
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, group="g", claim_after="300ms")
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
+    for number in range(3):
+        await store.look.xadd("orders", {"id": number})
+    await store.look.xreadgroup("g", "gone", {"orders": ">"})
+    first, _second, third = [row[0] for row in await store.pending()]
+    await store.look.xdel("orders", first, third)
+    await eventually(lambda: _ripe(store))
+
+    # When a worker claims
+    async with working(app) as running:
+        (loop,) = running.loops.values()
+        await eventually(lambda: loop.losses.gone_pending == 2)
+        await eventually(store.settled)
+
+    # Then it handles what is there, and says what is not
+    assert handled == [1]
+    assert "of orders lost: group g had them pending" in caplog.text
+    assert first in caplog.text
+    assert third in caplog.text
+
+
+async def _ripe(store: Store) -> bool:
+    return all(row[2] > 300 for row in await store.pending())
+
+
+@pytest.mark.parametrize("store", ["redis-8.2"], indirect=True)
+async def test_a_retry_whose_entry_was_trimmed_meanwhile_is_a_warning(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a handler under whose hands the stream is trimmed
+    app = store.app()
+
+    @app.consumer(orders, group="g", claim_after="300ms")
+    async def bill(order: Order) -> None:
+        await store.look.xtrim("orders", maxlen=0)
+        raise Again(after="1m")
+
+    # When it asks for a retry, then the loss is said at once
+    async with working(app) as running:
+        (loop,) = running.loops.values()
+        await orders.send(Order(17))
+        await eventually(lambda: loop.losses.gone_pending == 1)
+    assert "1 entry of orders lost" in caplog.text
