@@ -12,6 +12,7 @@ from headwater.messages import DeadLetter, parse_dead_letter
 from headwater.worker import Again, Backoff, Dead, Delivery, Stream
 from headwater.worker.decide import UNRECORDED_MS, Policy, decide
 from headwater.worker.outcome import (
+    Condemned,
     Exhausted,
     HandlerOutcome,
     Lost,
@@ -46,6 +47,11 @@ def not_counted(delay_ms: int) -> Settlement:
     return Settlement(b"5-1", How.SILENT, delay_ms=delay_ms)
 
 
+def _named(value: object) -> str:
+    """Of a policy, which of the two: its text has the address of its source of chance."""
+    return repr(value.retry) if isinstance(value, Policy) else str(value)
+
+
 TABLE: list[tuple[HandlerOutcome, Policy, int, Settlement | None]] = [
     # returned
     (Returned(), RETRY, 1, Settlement(b"5-1", How.ACK)),
@@ -73,7 +79,7 @@ TABLE: list[tuple[HandlerOutcome, Policy, int, Settlement | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("outcome", "policy", "count", "expected"), TABLE, ids=str)
+@pytest.mark.parametrize(("outcome", "policy", "count", "expected"), TABLE, ids=_named)
 def test_an_outcome_ends_its_delivery_so(
     outcome: HandlerOutcome, policy: Policy, count: int, expected: Settlement | None
 ) -> None:
@@ -95,7 +101,17 @@ DEAD: list[tuple[HandlerOutcome, int, str, int]] = [
         "MaxDeliveries: delivered 5 times without being settled, max_deliveries is 5",
         5,
     ),
+    (Condemned("Crashes: it died alone twice"), 6, "Crashes: it died alone twice", 5),
 ]
+
+
+def test_deliveries_that_others_ended_count_neither_for_the_retry_nor_for_the_last() -> None:
+    # Given the ninth delivery of an entry, seven of which ended because their process died
+    delivery = delivered(9)
+    delivery.excuse(7)
+
+    # When it fails, then it is the second attempt
+    assert decide(Raised(FAILURE), RETRY, delivery, NOW) == fail(2_000)
 
 
 @pytest.mark.parametrize(("outcome", "count", "error", "deliveries"), DEAD, ids=str)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
+import io
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import Any, NoReturn
 
@@ -256,6 +258,18 @@ ENDS: dict[str, End] = {
 }
 
 # --- the promise ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _log_of_its_own() -> Iterator[None]:
+    """What is logged is formatted and not shown: a text that is not Unicode cannot be passed to the
+    process that collects what tests have logged."""
+    logger, handler = logging.getLogger("headwater.worker"), logging.StreamHandler(io.StringIO())
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield
+    logger.propagate = True
+    logger.removeHandler(handler)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
