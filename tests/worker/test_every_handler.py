@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-import io
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import Any, NoReturn
@@ -260,16 +259,20 @@ ENDS: dict[str, End] = {
 # --- the promise ----------------------------------------------------------------------------------
 
 
+def _in_ascii(record: logging.LogRecord) -> bool:
+    record.msg, record.args = ascii(logging.Formatter().format(record)), None
+    record.exc_info = record.exc_text = None
+    return True
+
+
 @pytest.fixture(autouse=True)
-def _log_of_its_own() -> Iterator[None]:
-    """What is logged is formatted and not shown: a text that is not Unicode cannot be passed to the
-    process that collects what tests have logged."""
-    logger, handler = logging.getLogger("headwater.worker"), logging.StreamHandler(io.StringIO())
-    logger.addHandler(handler)
-    logger.propagate = False
+def _logged_in_ascii() -> Iterator[None]:
+    """What is logged is formatted as usual, then escaped: a text that is not Unicode cannot be passed to
+    the process that collects what tests have logged."""
+    logger = logging.getLogger("headwater.worker")
+    logger.addFilter(_in_ascii)
     yield
-    logger.propagate = True
-    logger.removeHandler(handler)
+    logger.removeFilter(_in_ascii)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
