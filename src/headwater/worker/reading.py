@@ -88,7 +88,7 @@ class Reading:
 
     async def run(self) -> None:
         """Read until told to stop. Raises what no waiting mends."""
-        while not self.stopping:
+        while not self._ends():
             client = self._connections.reading(deadline_s=deadline_s(self.consumer.lease_ms))
             try:
                 await self._read_over(client)
@@ -117,6 +117,12 @@ class Reading:
         self.pause.reset()
         self._connections.availability.well(self._who)
 
+    def _ends(self) -> bool:
+        """Whether to stop. A cancellation counts even if a library swallowed it: asyncio.wait_for of
+        Python 3.11 does, if what it waits for ends in the same turn."""
+        task = asyncio.current_task()
+        return self.stopping or (task is not None and task.cancelling() > 0)
+
     async def _read_over(self, client: redis.asyncio.Redis) -> None:
         """Read over one connection until told to stop; whatever goes wrong is raised."""
         member = await self._introduce(client)
@@ -126,7 +132,7 @@ class Reading:
         self._well()
         await self._accept(found)
         assert self.reader is not None, "a member that was introduced has a reader"
-        while not self.stopping:
+        while not self._ends():
             limit = await self._room()
             if limit:
                 found = await self._read_once(client, self.reader, limit)
