@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from headwater.worker.loop import TaskEnded
-from tests.worker.apps import Order, Store, eventually, orders
+from tests.worker.apps import Order, Store, eventually, orders, worker
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,27 @@ async def test_a_worker_that_is_stopped_ends_without_an_error(store: Store) -> N
     await eventually(lambda: store.look.exists("orders"))
     app.stop()
     await running
+
+
+async def test_leases_are_not_renewed_after_the_event_loop_was_closed(store: Store) -> None:
+    # Given a worker whose event loop ends under it, as at a second Ctrl-C in a notebook
+    app = store.app()
+    before = set(threading.enumerate())
+
+    app.consumer(orders, group="g", claim_after="300ms")(lambda order: None)
+
+    def interrupted() -> None:
+        async def main() -> None:
+            running = worker(app)
+            running.start()
+            (loop,) = running.loops.values()
+            await eventually(lambda: loop.reading.joined)
+
+        asyncio.run(main())
+
+    thread = threading.Thread(target=interrupted)
+    thread.start()
+    await eventually(lambda: not thread.is_alive())
+
+    # Then its renewer ends as well, though the process lives on
+    await eventually(lambda: not set(threading.enumerate()) - before - {thread})

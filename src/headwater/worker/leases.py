@@ -147,13 +147,15 @@ class ThreadKeeper:
             self._keep()
         except BaseException as found:
             error = found
-        if not self._stop.is_set():
+        if not self._stop.is_set() and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ended, "lease renewer", error)
 
     def _keep(self) -> None:
         client = None
         pause = self._seconds
         while not self._stop.wait(pause):
+            if self._loop.is_closed():
+                break  # its worker was never closed: what it held must not be kept from others
             try:
                 if client is None:
                     client = self._connections.synchronous(deadline_s=self._deadline_s)
