@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -39,10 +38,8 @@ async def test_a_thread_publishes_while_the_loop_runs(store: Store) -> None:
         handled.append(order.id)
 
     async with working(app):
-        thread = threading.Thread(target=lambda: orders.publish(Order(17)))
-        thread.start()
+        await asyncio.to_thread(orders.publish, Order(17))
         await eventually(store.settled)
-        thread.join()
     assert handled == [17]
     assert [one.order for one in await store.results()] == [17]
 

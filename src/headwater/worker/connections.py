@@ -113,11 +113,13 @@ class Connections:
 
         return self._open(lambda where: connect(retry=Retry(NoBackoff(), 0), **where), deadline_s)
 
-    @property
-    def movable(self) -> bool:
-        """Whether a new client may find the store elsewhere: a directory is opened in this process,
-        or served by another one."""
-        return self._node is None and self._directory is not None
+    def place(self) -> str:
+        """Where a new client would find the store: a directory is opened in this process, or served
+        by another one."""
+        served = None
+        if self._node is None and self._directory is not None:
+            served = served_at(self._directory)
+        return served or self._place
 
     def _open(self, make: Callable[[dict[str, Any]], C], deadline_s: float | None) -> C:
         """A client, of the directory's server while another process serves it."""

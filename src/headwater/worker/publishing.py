@@ -129,6 +129,10 @@ class Publisher:
         self._threads = threading.BoundedSemaphore(THREADS)
         self._synchronous: redis.Redis | None = None
         self._asynchronous: redis.asyncio.Redis | None = None
+        self._place = self._place_of_threads = ""
+        self._left: list[redis.asyncio.Redis] = []
+        self._left_synchronous: list[redis.Redis] = []
+        """Clients of places where the store is no longer, to be closed at the end."""
         self._jobs: deque[_Job] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._slots: asyncio.Semaphore | None = None
@@ -177,21 +181,23 @@ class Publisher:
         patience = Patience(repeatable=repeatable)
         while True:
             if self._asynchronous is None:
+                self._place = self._connections.place()
                 self._asynchronous = self._connections.asynchronous()
+            client = self._asynchronous
             for _turn in range(SEEING_TURNS):
                 await asyncio.sleep(0)
             try:
                 if patience.failed:
-                    await perform(self._asynchronous, reach())
-                return await perform(self._asynchronous, make())
+                    await perform(client, reach())
+                return await perform(client, make())
             except lost_connection() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
             await asyncio.sleep(pause)
-            if self._connections.movable:
-                client, self._asynchronous = self._asynchronous, None
-                await client.aclose()
+            if self._asynchronous is client and self._place != self._connections.place():
+                self._left.append(client)  # other coroutines may use it still
+                self._asynchronous = None
 
     async def send_one(
         self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
@@ -231,6 +237,7 @@ class Publisher:
         while True:
             with self._lock:
                 if self._synchronous is None:
+                    self._place_of_threads = self._connections.place()
                     self._synchronous = self._connections.synchronous()
                 client = self._synchronous
             try:
@@ -244,8 +251,10 @@ class Publisher:
                     raise
             time.sleep(pause)
             with self._lock:
-                if self._connections.movable and self._synchronous is client:
-                    self._synchronous = None  # other threads may use it still: not closed here
+                moved = self._place_of_threads != self._connections.place()
+                if self._synchronous is client and moved:
+                    self._left_synchronous.append(client)  # other threads may use it still
+                    self._synchronous = None
 
     def _explained(
         self,
@@ -291,14 +300,20 @@ class Publisher:
             await asyncio.gather(self._sending, return_exceptions=True)
             self._sending = None
         self._slots = None
+        clients, self._left = self._left, []
         if self._asynchronous is not None:
-            client, self._asynchronous = self._asynchronous, None
+            clients.append(self._asynchronous)
+            self._asynchronous = None
+        for client in clients:
             await client.aclose()
         self.close_synchronous()
 
     def close_synchronous(self) -> None:
         """Close the connections that threads have used."""
         with self._lock:
-            client, self._synchronous = self._synchronous, None
-        if client is not None:
+            clients, self._left_synchronous = self._left_synchronous, []
+            if self._synchronous is not None:
+                clients.append(self._synchronous)
+                self._synchronous = None
+        for client in clients:
             client.close()
