@@ -21,6 +21,8 @@ class Restarting(ABC):
     """One server. ``url`` stays the same over restarts."""
 
     url: str
+    arguments: tuple[str, ...] = ()
+    """Of the peer's command line at its next start."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -71,7 +73,9 @@ class _Peer(Restarting):
 
     def _launch(self, port: int) -> peers.Peer:
         keeping = ("--appendonly", "yes", "--appendfsync", "always")
-        return peers.start(self._name, *keeping, directory=self._directory, port=port)
+        return peers.start(
+            self._name, *keeping, *self.arguments, directory=self._directory, port=port
+        )
 
 
 @contextmanager

@@ -4,8 +4,10 @@ never sent twice, and the error says which of the two it was."""
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +19,8 @@ from tests.worker.restarts import Restarting, restarting
 
 pytestmark = pytest.mark.slow
 
-SERVERS = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
+PEERS = ("redis-8.2", "redis-7.0", "valkey-9.1")
+SERVERS = ("headwater", *PEERS)
 
 orders: Stream[Order] = Stream("orders", Order)
 
@@ -60,6 +63,40 @@ def test_publish_waits_while_the_store_restarts(server: Restarting) -> None:
             app.publish(orders, Order(2))
     with server.look() as look:
         assert look.xlen("orders") == 2
+
+
+@pytest.mark.parametrize("server", PEERS, indirect=True)
+async def test_many_messages_wait_while_the_store_loads_its_data(
+    server: Restarting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an app that has sent nothing for a while, and a store that takes long to load its data
+    monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 30.0)
+    app = App(server.url)
+    async with app:
+        await app.send_many(orders, [Order(number) for number in range(5_000)])
+        server.kill()
+        server.arguments = ("--key-load-delay", "500")
+        with server.starting():
+            await eventually(lambda: _loads(server))
+
+            # When many messages are sent while it answers that it is loading
+            ids = await app.send_many(orders, [Order(number) for number in range(10)])
+
+    # Then they are added when it has loaded
+    with server.look() as look:
+        assert look.xlen("orders") == 5_010
+        assert look.xrevrange("orders", count=1)[0][0] == ids[-1]
+
+
+def _loads(server: Restarting) -> bool:
+    port = urlsplit(server.url).port
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"-LOADING")
+    except OSError:
+        return False
 
 
 async def test_what_was_not_sent_is_said_to_be_not_sent(

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.client.redaction import redacted
@@ -36,6 +37,11 @@ T = TypeVar("T")
 
 THREADS = 32
 """Threads, or coroutines that do not share a batch, that publish at a time; the others wait."""
+
+QUIET_SECONDS = 1.0
+"""After so long without a reply the store is asked whether it executes commands, before messages are
+sent. One that has restarted meanwhile and still loads its data would refuse the first message of a batch,
+and what became of the others would be unknown."""
 
 RECONNECT_SECONDS = 4.0
 """How long sending is tried again while the store cannot be reached: a restart takes less."""
@@ -130,6 +136,7 @@ class Publisher:
         self._synchronous: redis.Redis | None = None
         self._asynchronous: redis.asyncio.Redis | None = None
         self._place = self._place_of_threads = ""
+        self._heard_at = -inf
         self._left: list[redis.asyncio.Redis] = []
         self._left_synchronous: list[redis.Redis] = []
         """Clients of places where the store is no longer, to be closed at the end."""
@@ -187,13 +194,16 @@ class Publisher:
             for _turn in range(SEEING_TURNS):
                 await asyncio.sleep(0)
             try:
-                if patience.failed:
+                if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                     await perform(client, reach())
-                return await perform(client, make())
+                result = await perform(client, make())
             except lost_connection() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+            else:
+                self._heard_at = time.monotonic()
+                return result
             await asyncio.sleep(pause)
             if self._asynchronous is client and self._place != self._connections.place():
                 self._left.append(client)  # other coroutines may use it still
@@ -242,13 +252,16 @@ class Publisher:
                 client = self._synchronous
             try:
                 with self._threads:
-                    if patience.failed:
+                    if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                         run(client, reach())
-                    return run(client, make())
+                    result = run(client, make())
             except lost_connection() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+            else:
+                self._heard_at = time.monotonic()
+                return result
             time.sleep(pause)
             with self._lock:
                 moved = self._place_of_threads != self._connections.place()
