@@ -33,6 +33,7 @@ def test_a_server_that_cannot_help_is_left_at_every_step(step: Step, code: str) 
     [
         theirs.ConnectionError("closed"),
         theirs.TimeoutError("no answer"),
+        theirs.InvalidResponse("Protocol Error: b'HTTP/1.1 502'"),
         theirs.BusyLoadingError("Redis is loading the dataset in memory"),
         ConnectionResetError(),
         Disconnected("gone"),

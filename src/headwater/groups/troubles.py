@@ -111,9 +111,11 @@ def _of_code(code: str, step: Step) -> Remedy:
 def lost_connection() -> tuple[type[Exception], ...]:
     """The errors that mean: the store went away; what was sent may or may not have run."""
     from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import InvalidResponse
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
-    return (RedisConnectionError, RedisTimeoutError, Disconnected, StoreClosed, OSError)
+    theirs = (RedisConnectionError, RedisTimeoutError, InvalidResponse)
+    return (*theirs, Disconnected, StoreClosed, OSError)
 
 
 def refused_credentials() -> tuple[type[Exception], ...]:

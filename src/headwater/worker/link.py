@@ -55,7 +55,6 @@ class Link:
             except Exception as error:
                 what = remedy(error, step)
                 if what not in (Remedy.WAIT, Remedy.RECONNECT):
-                    self.well()
                     raise
                 await self.wait(error, pause)
                 if not isinstance(error, Refused):
@@ -64,7 +63,8 @@ class Link:
                     if losses is not None and lost >= losses:
                         raise
             else:
-                self.well()
+                if step is not Step.SETTLE:  # what it returns may be errors: `Sending` knows
+                    self.well()
                 return result
 
     async def _reached(self, pause: Pause) -> None:

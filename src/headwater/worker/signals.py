@@ -1,9 +1,10 @@
-"""Waiting inside one event loop for something to become true."""
+"""Waiting inside one event loop for something to become true, or for tasks to end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
 class Changes:
@@ -31,3 +32,19 @@ class Changes:
             one = asyncio.get_running_loop().create_future()
             self._waiting.append(one)
             await one
+
+
+AGAIN_SECONDS = 1.0
+
+
+async def ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Return when these tasks, which were cancelled, have ended.
+
+    A cancellation that arrives while a library closes a connection can be lost in the error of that;
+    it is repeated every `AGAIN_SECONDS`.
+    """
+    waiting = set(tasks)
+    while waiting:
+        _done, waiting = await asyncio.wait(waiting, timeout=AGAIN_SECONDS)
+        for task in waiting:
+            task.cancel()

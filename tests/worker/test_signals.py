@@ -1,0 +1,33 @@
+"""Waiting for tasks of a worker to end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headwater.worker import signals
+
+
+async def test_a_task_that_lost_its_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a task whose first cancellation disappears in another error
+    monkeypatch.setattr(signals, "AGAIN_SECONDS", 0.01)
+    lost = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    await lost.wait()
+
+    # When its end is waited for, then it ends
+    await signals.ended([task])
+    assert task.cancelled()
