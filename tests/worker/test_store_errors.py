@@ -59,7 +59,7 @@ class Biller:
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("outage", OUTAGES, ids=str)
 async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
-    peer: StartPeer, name: str, outage: Outage
+    peer: StartPeer, name: str, outage: Outage, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a worker with a running handler, and a store that then refuses
     server = peer(name)
@@ -88,6 +88,7 @@ async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
         results = [one.order for one in await store.results()]
     assert sorted(results) == [17, 18]
     assert one.counts + two.counts == [1, 1]
+    assert caplog.text.count("trying again until") <= 4  # twice for each worker
 
 
 async def _codes(store: Store) -> list[str]:
@@ -99,6 +100,37 @@ async def _codes(store: Store) -> list[str]:
         except Refused as error:
             codes.append(error.code)
     return codes
+
+
+@pytest.mark.parametrize("name", PEERS)
+async def test_a_store_that_loads_its_data_is_waited_for(
+    peer: StartPeer, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a worker with a running handler, and a store that reads its file again for a second
+    interval = ("--loading-process-events-interval-bytes", "1024")
+    server = peer(name, "--enable-debug-command", "yes", *interval)
+    one, two = Biller(server.url), Biller(server.url)
+    async with store_of(server) as store, working(one.app):
+        await one.app.send(orders, Order(17))
+        await eventually(lambda: one.counts)
+        await store.look.mset({f"key{number}": "x" * 1_000 for number in range(200)})
+        await store.look.config_set("key-load-delay", "5000")
+        loading = asyncio.create_task(perform(store.look, single("DEBUG", "RELOAD")))
+        await eventually(elapsed(0.1))
+
+        # When the handler returns and a second worker starts, then both wait for it
+        one.go_on.set()
+        two.go_on.set()
+        async with working(two.app) as second:
+            (loop,) = second.loops.values()
+            await loading
+            await eventually(store.settled)
+            await eventually(lambda: loop.reading.joined)
+            assert not loop.failed.done()
+        results = [one.order for one in await store.results()]
+    assert results == [17]
+    assert one.counts + two.counts == [1]
+    assert "loading the dataset in memory" in caplog.text
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -6,6 +6,8 @@ sync and asyncio code alike.
     claiming       new and claimed entries, with honest counts
     settling       acknowledge, hand back, retry, publish: owner-checked, in one step; leases
     adding         entries to streams: many, one at most once, one that replicas have
+    notes, noting  what workers note of their group, so that it survives being destroyed
+    troubles       what to do about an error of the store: one table for every step
     dead_letters   records of what could not be handled
     replay         dead letters back to their group
     consumers      who consumes, and removing those long gone

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.errors import DeclarationError
+from headwater.groups import notes
 from headwater.groups.capabilities import Capabilities
 from headwater.groups.operation import (
     Command,
@@ -16,11 +17,12 @@ from headwater.groups.operation import (
     Script,
     Word,
     accepted,
+    executed,
     mapping,
 )
 from headwater.groups.scripts import RETIRE
-from headwater.messages import delays_key, due_key, group_settings_key
-from headwater.model import MIN_ID, StreamID
+from headwater.messages import delays_key, due_key, group_settings_key, noted_key
+from headwater.model import MIN_ID, StreamID, id_before
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
 
@@ -35,6 +37,9 @@ MARK_FIELD = "made"
 SEEN_MS = 5_000
 """A worker that lives is seen so often, on a busy machine too. The consumers' own idle times do not
 say so: on Redis 7.0 a read that finds nothing neither creates a consumer nor counts as seen."""
+
+NOTE_VALID_MS = 600_000
+"""An older note is of workers that stopped long ago."""
 
 _REPLACE = Script(
     """
@@ -103,49 +108,124 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
         ["XINFO", "GROUPS", member.stream],
         ["HMGET", key, CLAIM_AFTER_FIELD, MARK_FIELD],
         ["TIME"],
+        ["HGET", noted_key(member.stream, member.group), "at"],
     ]
+    announced, mark = accepted(replies[1])
+    now = _now_ms(replies[2])
     # Rights to create are needed only by who creates.
     if not _has_group(replies[0], member.group):
-        _created((yield [_create(member, position)])[0])
-    announced, mark = accepted(replies[1])
+        if now is not None and 0 <= now - _number(replies[3]) < SEEN_MS:
+            # It vanished a moment ago, under workers that live: it begins where they were.
+            found = f"{member.consumer}:{now}"
+            mark = (yield from rejoin(member, unsettled=(), seen=None, mark=found)).mark
+        else:
+            _created((yield [_create(member, position)])[0])
     if announced is None:
-        announced = accepted((yield _announce(member, replies[2]))[-1])
+        announced = accepted((yield _announce(member, now))[-1])
     if int(announced) != member.claim_after_ms:
         yield from _replace(member, int(announced))
-    found: bytes | None = mark
-    return found
+    agreed: bytes | None = mark
+    return agreed
+
+
+class Remade(NamedTuple):
+    """What `rejoin` has done."""
+
+    position: StreamID
+    """Behind which the group goes on."""
+    kept: set[bytes]
+    """What this member had not settled and owns again."""
+    mark: bytes | None
+    made: bool = True
+    """It was this member that created the group, and no other just before."""
+    noted: int = 0
+    """Entries registered again from the last note."""
+    age_ms: int = 0
+    """How old that note was."""
 
 
 def rejoin(
     member: Member, *, unsettled: Sequence[tuple[bytes, int]], seen: bytes | None, mark: str
-) -> Operation[tuple[StreamID, set[bytes]]]:
-    """Make a vanished group again and register in it what this member has not settled.
+) -> Operation[Remade]:
+    """Create a vanished group again and register in it what this member has not settled.
 
     ``unsettled`` are ids with their counts, ``seen`` the greatest id this member was ever given.
-    The group begins just below the smallest unsettled id; with none, behind what was seen; and at
-    the beginning, when the stream holds nothing so late (it was made anew). The others learn of it
-    by ``mark``, a new word of the caller's. Returns that position and the ids that are registered.
+    The group goes on where the last note says (`noting`), and what that lists as pending is pending
+    again: waiting retries, and what other workers own, the dead ones included. Without a note it
+    begins just below the smallest unsettled id; with none, behind what was seen; and at the
+    beginning, when the stream holds nothing so late (it was deleted and written again). The others
+    learn of it by ``mark``, a new word of the caller's.
     """
-    replies = yield [["XINFO", "STREAM", member.stream], ["TIME"]]
-    last, time = MIN_ID, replies[1]
+    replies = yield [
+        ["XINFO", "STREAM", member.stream],
+        ["XINFO", "GROUPS", member.stream],
+        ["TIME"],
+        ["HMGET", noted_key(member.stream, member.group), *notes.FIELDS],
+        ["HGET", _settings(member), MARK_FIELD],
+    ]
+    if _has_group(replies[1], member.group):
+        kept = yield from _register(member, unsettled)
+        return Remade(MIN_ID, kept, accepted(replies[4]), made=False)
+    last = MIN_ID
     if not isinstance(replies[0], Refused):
         last = StreamID.parse(mapping(replies[0])[b"last-generated-id"])
-    position = MIN_ID
-    if unsettled:
-        position = _before(min(StreamID.parse(one[0]) for one in unsettled))
-    elif seen is not None:
-        position = StreamID.parse(seen)
+    now = _now_ms(replies[2])
+    note = None if now is None or isinstance(replies[3], Refused) else notes.parse(replies[3])
+    if now is None or note is None or now - note.at_ms > NOTE_VALID_MS or note.position > last:
+        note = None
+    position = _position(unsettled, seen) if note is None else note.position
     if position > last:
         position = MIN_ID
-    # The mark goes first: should this member die here, the others look needlessly, which is no harm.
+    again = [] if note is None or now is None else _from_note(member, note, unsettled, now)
+    # One step: a worker that dies here has created nothing, or everything.
     replies = yield [
+        ["MULTI"],
         ["HSET", _settings(member), MARK_FIELD, mark],
         _create(member, position),
-        *_announce(member, time),
+        *_announce(member, now),
+        *again,
+        ["EXEC"],
     ]
-    accepted(replies[0])
-    _created(replies[1])
-    return position, (yield from _register(member, unsettled))
+    _created(executed(replies)[1])
+    kept = yield from _register(member, unsettled)
+    noted = sum(command[0] == "XCLAIM" for command in again)
+    age = 0 if note is None or now is None else now - note.at_ms
+    return Remade(position, kept, mark.encode(), noted=noted, age_ms=age)
+
+
+def _position(unsettled: Sequence[tuple[bytes, int]], seen: bytes | None) -> StreamID:
+    """Where a group goes on of which nothing is noted."""
+    if unsettled:
+        return StreamID(*id_before(*min(StreamID.parse(one[0]) for one in unsettled)))
+    return MIN_ID if seen is None else StreamID.parse(seen)
+
+
+def _from_note(
+    member: Member, note: notes.Note, unsettled: Sequence[tuple[bytes, int]], now: int
+) -> list[Command]:
+    """Register what is noted, for its former owners; what this member had of it, it knows better."""
+    mine = {one[0] for one in unsettled}
+    me = member.consumer.encode()
+    commands: list[Command] = []
+    released: list[bytes] = []
+    for row in note.rows:
+        if row.id in mine or row.owner == me:
+            continue
+        owner, idle = row.owner, 0
+        if row.owner == notes.PARKED:
+            idle = max(0, member.claim_after_ms - max(0, row.ripe_ms - now))
+        elif not row.owner and member.able.verbs:
+            owner = me
+            released.append(row.id)
+        elif not row.owner:
+            owner, idle = notes.PARKED, member.claim_after_ms
+        head: list[Word] = ["XCLAIM", member.stream, member.group, owner, member.claim_after_ms]
+        count: list[Word] = ["FORCE", "JUSTID", "RETRYCOUNT", row.deliveries]
+        commands.append([*head, row.id, "IDLE", idle, *count])
+    if released:
+        settle = ["XSETTLE", member.stream, member.group, member.consumer, "FAIL"]
+        commands.append([*settle, "IDS", len(released), *released])
+    return commands
 
 
 def look_again(
@@ -194,14 +274,23 @@ def _has_group(reply: Any, group: str) -> bool:
     return any(mapping(one)[b"name"] == group.encode() for one in reply)
 
 
-def _announce(member: Member, time: Any) -> list[Command]:
-    """Announce ``claim_after`` unless a value is there, and ask which one is; ``time`` is the reply
-    to TIME, which not every user may ask."""
+def _now_ms(reply: Any) -> int | None:
+    """The server's clock as TIME says it; None to a user who may not ask."""
+    if isinstance(reply, Refused):
+        return None
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+
+def _number(reply: Any) -> int:
+    return 0 if reply is None or isinstance(reply, Refused) else int(reply)
+
+
+def _announce(member: Member, now: int | None) -> list[Command]:
+    """Announce ``claim_after`` unless a value is there, and ask which one is."""
     key = _settings(member)
     commands: list[Command] = [["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms]]
-    if not isinstance(time, Refused):
-        now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
-        commands.append(["HSET", key, SEEN_FIELD, now_ms])
+    if now is not None:
+        commands.append(["HSET", key, SEEN_FIELD, now])
     return [*commands, ["HGET", key, CLAIM_AFTER_FIELD]]
 
 
@@ -221,13 +310,6 @@ def _replace(member: Member, announced: int) -> Operation[None]:
         f"value, or stop all workers of the group. ({found.decode('utf-8', 'replace')}; a new value "
         f"is accepted when no consumer was seen for {silence / 1000:g} s.)"
     )
-
-
-def _before(id: StreamID) -> StreamID:
-    """The greatest id below this one."""
-    if id.seq:
-        return StreamID(id.ms, id.seq - 1)
-    return StreamID(id.ms - 1, 2**64 - 1) if id.ms else MIN_ID
 
 
 def retire(member: Member) -> Operation[bool]:

@@ -51,6 +51,14 @@ def accepted(reply: Any) -> Any:
     return reply
 
 
+def executed(replies: Sequence[Any]) -> list[Any]:
+    """Of the replies to MULTI … EXEC those that EXEC returned, each an error where its command
+    failed. Raises the error for which nothing was executed."""
+    if isinstance(replies[-1], Refused):
+        raise next(reply for reply in replies if isinstance(reply, Refused))
+    return [_judged(one) for one in replies[-1]]
+
+
 def single(*command: Word) -> Operation[Any]:
     """One command; its reply, or its error raised."""
     replies = yield [command]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from headwater.groups.member import Member
 from headwater.groups.operation import Command, Operation, Refused, Word, accepted
 from headwater.groups.scripts import RENEW, SETTLE
-from headwater.messages import Pairs, hash_tag
+from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
 
 LUA_WORDS = 7_000
 """Most words of one XADD inside Lua, whose stack holds 8,000."""
@@ -199,3 +199,18 @@ def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
         return [bool(flag) for flag in accepted(replies[0])]
     flags = yield from RENEW.call([member.stream], [*member.who, *ids])
     return [bool(flag) for flag in flags]
+
+
+def whereabouts(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:
+    """Of entries that were not owned: who has each now, in words."""
+    replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]
+    return [_whereabouts(accepted(reply)) for reply in replies]
+
+
+def _whereabouts(rows: list[Any]) -> str:
+    if not rows:
+        return "nobody has it: another client acknowledged it, or deleted it"
+    owner = rows[0][1].decode("utf-8", "replace")
+    if owner in ("", PARKED_CONSUMER):
+        return "it waits for its next delivery"
+    return f"consumer {owner} has it"

@@ -48,6 +48,7 @@ from headwater.messages.keys import (
     group_settings_key,
     hash_tag,
     is_reserved,
+    noted_key,
     poison_key,
     reader_key,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "hash_tag",
     "is_reserved",
     "iso_time",
+    "noted_key",
     "parse_dead_letter",
     "poison_key",
     "reader_key",

@@ -86,6 +86,11 @@ def poison_key(stream: str, group: str) -> str:
     return beside(stream, f":hw:poison:{group}")
 
 
+def noted_key(stream: str, group: str) -> str:
+    """The hash of what workers note of a group, to create it again: ``{orders}:hw:noted:billing``."""
+    return beside(stream, f":hw:noted:{group}")
+
+
 def queries_key(stream: str) -> str:
     """The hash query → how far it has read, of Spark's queries on a stream: ``{orders}:hw:queries``."""
     return beside(stream, ":hw:queries")

@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.groups.claiming import Delivered
-from headwater.groups.member import Member, look_again, rejoin
+from headwater.groups.member import Member, Remade, look_again, rejoin
 from headwater.groups.operation import GroupVanished, Operation, perform
-from headwater.groups.settling import How, Outcome, Settlement
+from headwater.groups.settling import How, Outcome, Settlement, whereabouts
 from headwater.groups.troubles import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
@@ -31,12 +31,15 @@ from headwater.worker.leases import renew_all
 from headwater.worker.link import Link
 from headwater.worker.sending import Sending
 from headwater.worker.settler import Ending, Settler
-from headwater.worker.signals import Changes
+from headwater.worker.signals import Changes, ended
 
 if TYPE_CHECKING:
     import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
+
+SAID_TOGETHER = 1_000
+"""Entries whose whereabouts are asked for at a time."""
 
 
 class Custody:
@@ -79,6 +82,7 @@ class Custody:
     async def close(self) -> None:
         """Stop talking to the store."""
         self.abandon()
+        await ended(self._tasks)
         self._link.well()
         await self._link.close()
 
@@ -139,23 +143,33 @@ class Custody:
             held for held in entries if self.holds(held) and held.state is not State.SETTLING
         ]
         if entries:
-            task = asyncio.ensure_future(self._drop_unless_remade(entries))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._drop_unless_remade(entries))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _drop_unless_remade(self, entries: Sequence[Held]) -> None:
         kept = await self._registered_again()
+        dropped = []
         for held in entries:
             mine = self.holds(held) and held.state is not State.SETTLING
             if mine and held.id not in kept:
                 self._drop(held)
+                dropped.append(held.id)
+        await self._say_lost(dropped, "its lease was lost, what its handler does is dropped")
+
+    async def _say_lost(self, ids: Sequence[bytes], what: str) -> None:
+        """Log of each what became of it here, and who has it now."""
+        for first in range(0, len(ids), SAID_TOGETHER):
+            part = ids[first : first + SAID_TOGETHER]
+            found = await self.ask(lambda member: whereabouts(member, part))  # noqa: B023
+            for entry_id, where in zip(part, found, strict=True):
+                stream = self.the_member().stream
+                log.warning("%s of %s: %s; %s", entry_id.decode(), stream, what, where)
 
     def _drop(self, held: Held) -> None:
-        log.warning(
-            "lost the lease of %s of %s: another worker has it; what its handler does is dropped",
-            held.delivery.id,
-            held.delivery.stream,
-        )
         del self.held[held.id]
         held.delivery.mark_lost()
         held.stop(Stop.LOST)
@@ -194,19 +208,12 @@ class Custody:
                 return
             member = self.the_member()
             new = secrets.token_hex(8)
-            position, kept = await self._link.answered(
+            remade = await self._link.answered(
                 lambda: rejoin(member, unsettled=self._unsettled(), seen=self.seen, mark=new),
                 Step.READ,
             )
-            self.mark = new.encode()
-            log.warning(
-                "group %s of stream %s was gone and is made again behind %s; %d unsettled entries "
-                "are registered again",
-                member.group,
-                member.stream,
-                position,
-                len(kept),
-            )
+            self.mark = remade.mark
+            _say_remade(member, remade)
 
     async def _registered_again(self) -> set[bytes]:
         """If another worker made the group anew, what was registered again as ours; else nothing."""
@@ -231,19 +238,15 @@ class Custody:
             retried = await self._sending.send([settlements[n] for n in again])
             for n, outcome in zip(again, retried, strict=True):
                 outcomes[n] = outcome
+            lost = [n for n in missed if not outcomes[n].done and outcomes[n].error is None]
+            ids = [settlements[n].id for n in lost]
+            self._begin(self._say_lost(ids, "it was not settled by this worker"))
         return outcomes
 
     def _done(self, ending: Ending, outcome: Outcome) -> None:
         held = ending.held
         if self.holds(held) and outcome.error is None:
             del self.held[held.id]
-        if not outcome.done and outcome.error is None:
-            log.warning(
-                "%s of %s was not settled (%s): another worker has it",
-                held.delivery.id,
-                held.delivery.stream,
-                ending.settlement.how,
-            )
         self._settled(ending, outcome)
         self.changes.notify()
 
@@ -251,3 +254,26 @@ class Custody:
         """`member`, once the group is joined."""
         assert self.member is not None, "nothing is held before the group is joined"
         return self.member
+
+
+def _say_remade(member: Member, remade: Remade) -> None:
+    if not remade.made:
+        log.warning(
+            "group %s of stream %s was gone and another worker made it again; %d unsettled entries "
+            "are registered again",
+            member.group,
+            member.stream,
+            len(remade.kept),
+        )
+        return
+    log.warning(
+        "group %s of stream %s was gone and is made again behind %s; %d unsettled entries of this "
+        "worker are registered again, and %d from a note that is %.1f s old; what was settled since "
+        "may be handled again",
+        member.group,
+        member.stream,
+        remade.position,
+        len(remade.kept),
+        remade.noted,
+        remade.age_ms / 1000,
+    )

@@ -31,6 +31,7 @@ from headwater.worker.execute import Executor
 from headwater.worker.held import Held, State
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
 from headwater.worker.losses import Losses
+from headwater.worker.noting import Noting
 from headwater.worker.outcome import (
     Condemned,
     Exhausted,
@@ -47,9 +48,9 @@ from headwater.worker.reaping import reap_regularly
 from headwater.worker.report import report
 from headwater.worker.reports import Reports
 from headwater.worker.settler import Ending
-from headwater.worker.signals import Changes
+from headwater.worker.signals import Changes, ended
 from headwater.worker.slow import SlowHandlers
-from headwater.worker.stopping import CANCELLED_SECONDS, Stopping
+from headwater.worker.stopping import Stopping
 
 log = logging.getLogger("headwater.worker")
 
@@ -128,6 +129,12 @@ class Loop:
             accept=self._accept,
         )
         self._slow = SlowHandlers(consumer, clock=clock)
+        self._noting = Noting(
+            clock=clock,
+            client=custody.client,
+            member=lambda: custody.member,
+            changes=changes,
+        )
         self.quarantine = Quarantine(
             consumer,
             self,
@@ -156,6 +163,7 @@ class Loop:
                 ),
                 name=f"{name} reaper",
             ),
+            asyncio.create_task(self._noting.run(), name=f"{name} noter"),
             *self.pool.start(name),
         ]
         for task in self._tasks:
@@ -219,12 +227,10 @@ class Loop:
 
     async def close(self) -> None:
         """Let go of tasks, threads and connections. A handler that ignores its cancellation is left
-        behind after `CANCELLED_SECONDS`."""
+        behind."""
         self.abandon()
         await self._keeper.close()
-        if self._tasks:
-            ended, _deaf = await asyncio.wait(self._tasks, timeout=CANCELLED_SECONDS)
-            await asyncio.gather(*ended, return_exceptions=True)
+        await ended(self._tasks)
         await self.custody.close()
         self.executor.close()
         self.failed.cancel()

@@ -1,7 +1,8 @@
 """The one task of a consumer that reads, over one connection after another.
 
 Rule 1. A connection begins with what this consumer owns and does not know: the entries of a reply
-        that was lost with the connection before.
+        that was lost with the connection before. This is repeated after each `claim_after`: a read
+        on a connection that fell silent may be carried out later, and nobody else may ever claim.
 Rule 2. Nothing is read for which there is no room; when there is, the read waits in the store, and
         can be called back from there.
 Rule 3. The group is joined once. If it is gone later, it is made again from what is known here
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.worker")
 
+RECOVER_SECONDS = 5.0
+"""How often at most a reader looks for what it owns and does not know."""
+
 Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
 
 
@@ -72,6 +76,7 @@ class Reading:
         self._name = consumer_name
         self._who = f"reader of {consumer.stream.name}/{consumer.group}"
         self.pause = Pause()
+        self._recover_at = 0.0
         self._connections = connections
         self._clock = clock
         self._custody = custody
@@ -113,7 +118,7 @@ class Reading:
             await sleep(self._clock, seconds)
 
     def _well(self) -> None:
-        """The store has answered what a reader asks."""
+        """A read has succeeded: it is a write, so less than that says nothing."""
         self.pause.reset()
         self._connections.availability.well(self._who)
 
@@ -127,17 +132,24 @@ class Reading:
         """Read over one connection until told to stop; whatever goes wrong is raised."""
         member = await self._introduce(client)
         self._mark = self._custody.mark
-        found, gone = await perform(client, recover(member, list(self._custody.held)))
-        await perform(client, drop_gone(member, gone, self._losses.pending))
-        self._well()
-        await self._accept(found)
+        await self._recover(client, member)
         assert self.reader is not None, "a member that was introduced has a reader"
         while not self._ends():
             limit = await self._room()
-            if limit:
+            if self._clock.monotonic() >= self._recover_at:
+                await self._recover(client, member)
+            elif limit:
                 found = await self._read_once(client, self.reader, limit)
                 self._well()
                 await self._accept(found)
+
+    async def _recover(self, client: redis.asyncio.Redis, member: Member) -> None:
+        """Take what this consumer owns and does not know."""
+        interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
+        self._recover_at = self._clock.monotonic() + interval
+        found, gone = await perform(client, recover(member, list(self._custody.held)))
+        await perform(client, drop_gone(member, gone, self._losses.pending))
+        await self._accept(found)
 
     async def _introduce(self, client: redis.asyncio.Redis) -> Member:
         """Ask the server what it can do, and join the group the first time."""
@@ -159,6 +171,7 @@ class Reading:
             self.joined = True
             self._say_joined(member)
         self._custody.member = member
+        self._changes.notify()
         if self.reader is None or able != self._able:
             self.reader, self._able = Reader(member, gone=self._losses.pending), able
         return member

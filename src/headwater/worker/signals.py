@@ -35,16 +35,20 @@ class Changes:
 
 
 AGAIN_SECONDS = 1.0
+CANCELLATIONS = 3
+"""What ignores so many, such as a handler that catches them, is left behind."""
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Return when these tasks, which were cancelled, have ended.
+    """Return when these tasks, which were cancelled, have ended, or ignored `CANCELLATIONS`.
 
     A cancellation that arrives while a library closes a connection can be lost in the error of that;
     it is repeated every `AGAIN_SECONDS`.
     """
     waiting = set(tasks)
-    while waiting:
+    for _ in range(CANCELLATIONS):
+        if not waiting:
+            return
         _done, waiting = await asyncio.wait(waiting, timeout=AGAIN_SECONDS)
         for task in waiting:
             task.cancel()

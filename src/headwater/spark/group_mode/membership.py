@@ -190,7 +190,7 @@ class Membership:
                 raise
             seen = self._seen.get(stream)
             mark = secrets.token_hex(8)
-            position, kept = run(
+            remade = run(
                 self.client,
                 rejoin(
                     member,
@@ -199,14 +199,14 @@ class Membership:
                     mark=mark,
                 ),
             )
-            self._marks[stream] = mark.encode()
+            self._marks[stream] = remade.mark
             _log.warning(
                 "group %s of stream %s was gone and is made again behind %s; %d unsettled entries "
                 "are registered again",
                 member.group,
                 stream,
-                position,
-                len(kept),
+                remade.position,
+                len(remade.kept),
             )
             return run(self.client, make(member))
 

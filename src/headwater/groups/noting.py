@@ -1,0 +1,96 @@
+"""Notes every two seconds how far a group is, so that nothing is lost when somebody destroys it.
+
+Rule 1. One worker of a group notes: whoever finds the last note two seconds old.
+Rule 2. The same round shows the others that a worker of the group lives (`member.SEEN_FIELD`), and
+        compares the server's clock with that of the last note.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from headwater.groups.member import SEEN_FIELD, Member
+from headwater.groups.notes import MOST, PARKED, Note, Row
+from headwater.groups.operation import Command, Operation, accepted, executed, mapping
+from headwater.messages import group_settings_key, noted_key
+from headwater.model import StreamID
+
+NOTE_SECONDS: Final = 2.0
+
+SET_BACK_MS: Final = 1_000
+"""A clock that is so much behind the last note was set back."""
+
+
+class Round(NamedTuple):
+    """What a round has done."""
+
+    noted: bool
+    set_back_ms: int
+    """How far the server's clock was set back since the last note; 0 if it was not."""
+
+
+class Noter:
+    """Notes for one member; remembers what it noted last."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self._noted: tuple[Any, ...] = ()
+        self._wrote_at = 0
+        self._many = False
+
+    def round(self) -> Operation[Round]:
+        """Note the group, unless another worker has just done so."""
+        member = self.member
+        key = noted_key(member.stream, member.group)
+        replies = yield [["TIME"], ["HGET", key, "at"]]
+        seconds, micros = accepted(replies[0])
+        now = int(seconds) * 1000 + int(micros) // 1000
+        before = int(accepted(replies[1]) or 0)
+        set_back = before - now if before - now > SET_BACK_MS else 0
+        if not set_back and now - before < NOTE_SECONDS * 900:
+            return Round(noted=False, set_back_ms=0)
+        note = yield from self._look(now)
+        if note is None:
+            return Round(noted=False, set_back_ms=set_back)
+        settings = group_settings_key(member.stream, member.group)
+        commands: list[Command] = [["HSET", settings, SEEN_FIELD, now]]
+        content = (note.last, note.floor, note.text())
+        if content == self._noted and before == self._wrote_at:
+            commands.append(["HSET", key, "at", now])
+        else:
+            commands.append(["HSET", key, *note.words()])
+        for reply in (yield commands):
+            accepted(reply)
+        self._noted, self._wrote_at = content, now
+        return Round(noted=True, set_back_ms=set_back)
+
+    def _look(self, now: int) -> Operation[Note | None]:
+        """The group as it is; None when it is gone."""
+        member = self.member
+        rows = 1 if self._many else MOST + 1
+        replies = yield [
+            ["MULTI"],
+            ["XINFO", "GROUPS", member.stream],
+            ["XPENDING", member.stream, member.group],
+            ["XPENDING", member.stream, member.group, "-", "+", rows],
+            ["EXEC"],
+        ]
+        groups, summary, pending = executed(replies)
+        found = [mapping(one) for one in accepted(groups)]
+        mine = [one for one in found if one[b"name"] == member.group.encode()]
+        if not mine:
+            return None
+        last = StreamID.parse(mine[0][b"last-delivered-id"])
+        count = accepted(summary)[0]
+        listed = accepted(pending)
+        was_many, self._many = self._many, count > MOST
+        if count > MOST:
+            return Note(now, last, StreamID.parse(listed[0][0]), [])
+        if was_many:
+            return (yield from self._look(now))
+        return Note(now, last, None, [self._row(one, now) for one in listed])
+
+    def _row(self, reply: Any, now: int) -> Row:
+        entry_id, owner, idle, count = reply
+        ripe = now + self.member.claim_after_ms - idle if owner == PARKED else 0
+        return Row(entry_id, count, owner, ripe)

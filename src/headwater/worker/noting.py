@@ -1,0 +1,79 @@
+"""The task of a consumer that notes how far its group is; see `groups.noting`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headwater.groups.member import Member
+from headwater.groups.noting import NOTE_SECONDS, Noter
+from headwater.groups.operation import Refused, perform
+from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.worker.clocks import Timers, sleep
+from headwater.worker.signals import Changes
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+log = logging.getLogger("headwater.worker")
+
+
+class Noting:
+    """Notes for the member that ``member`` returns, once there is one."""
+
+    def __init__(
+        self,
+        *,
+        clock: Timers,
+        client: redis.asyncio.Redis,
+        member: Callable[[], Member | None],
+        changes: Changes,
+    ) -> None:
+        self._clock = clock
+        self._client = client
+        self._member = member
+        self._changes = changes
+        self._noter: Noter | None = None
+        self._refused = False
+
+    async def run(self) -> None:
+        """A round every `NOTE_SECONDS`, until cancelled."""
+        await self._changes.until(lambda: self._member() is not None)
+        while True:
+            member = self._member()
+            if member is not None:
+                await self._round(member)
+            await sleep(self._clock, NOTE_SECONDS)
+
+    async def _round(self, member: Member) -> None:
+        if self._noter is None or self._noter.member != member:
+            self._noter = Noter(member)
+        try:
+            done = await perform(self._client, self._noter.round())
+        except Exception as error:
+            what = remedy(error, Step.READ)
+            if what is Remedy.END:
+                raise
+            if what is Remedy.RECONNECT:
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+            # The reader meets what concerns it too, and says so.
+            log.debug("group %s of %s was not noted: %s", member.group, member.stream, error)
+            if isinstance(error, Refused) and error.code == "NOPERM" and not self._refused:
+                self._refused = True
+                log.warning(
+                    "group %s of stream %s cannot be noted, so its waiting retries are lost if "
+                    "somebody destroys it: %s",
+                    member.group,
+                    member.stream,
+                    error,
+                )
+            return
+        if done.set_back_ms and not member.able.verbs:
+            log.warning(
+                "the clock of the store was set back by %.1f s: on %s, retries of %s that wait come "
+                "so much later",
+                done.set_back_ms / 1000,
+                member.able.server,
+                member.stream,
+            )
