@@ -16,6 +16,8 @@ from tests import peers
 from tests.worker.core import Core
 from tests.worker.outages import PEERS
 
+pytestmark = pytest.mark.slow
+
 StartPeer = Callable[..., peers.Peer]
 
 

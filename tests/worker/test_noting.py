@@ -29,6 +29,8 @@ from tests.worker.apps import (
 )
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
+pytestmark = pytest.mark.slow
+
 
 def add(core: Core, *values: bytes) -> list[bytes]:
     return [core.client.xadd("s", {"v": value}) for value in values]  # type: ignore[misc]

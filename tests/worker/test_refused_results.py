@@ -19,6 +19,8 @@ from tests.worker.apps import Invoice, Order, Store, elapsed, eventually, invoic
 from tests.worker.core import Core
 from tests.worker.outages import PEERS
 
+pytestmark = pytest.mark.slow
+
 StartPeer = Callable[..., peers.Peer]
 
 EVERYWHERE = ("headwater", *PEERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,6 +29,8 @@ from tests.worker.apps import (
 from tests.worker.outages import OUTAGES, PEERS, Outage
 from tests.worker.processes import supervised
 from tests.worker.proxy import proxy
+
+pytestmark = pytest.mark.slow
 
 StartPeer = Callable[..., peers.Peer]
 
@@ -88,7 +91,7 @@ async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
         results = [one.order for one in await store.results()]
     assert sorted(results) == [17, 18]
     assert one.counts + two.counts == [1, 1]
-    assert caplog.text.count("trying again until") <= 4  # twice for each worker
+    assert caplog.text.count("trying again until") <= 6  # not one for each attempt
 
 
 async def _codes(store: Store) -> list[str]:
@@ -207,18 +210,22 @@ async def test_after_a_failover_settler_and_lease_renewer_follow_the_reader(
             await store.look.replicaof("NO", "ONE")
             await old.replicaof("127.0.0.1", "1")
             address.target = replica.url
+            since = time.monotonic()
 
-            # Then leases are renewed there for longer than claim_after, and the result goes there
-            await eventually(elapsed(1.5))
-            ((_id, _owner, idle, count),) = await store.pending()
-            assert idle < 1_000
-            assert count == 1
+            # Then leases are renewed there, and the result goes there
+            await eventually(lambda: _renewed(store, since))
             biller.go_on.set()
             await eventually(store.settled)
             (loop,) = running.loops.values()
             await eventually(lambda: not loop.custody.held)
         assert [one.order for one in await store.results()] == [17]
     assert biller.counts == [1]
+
+
+async def _renewed(store: Store, since: float) -> bool:
+    """The entry's lease was renewed after that time."""
+    ((_id, _owner, idle, _count),) = await store.pending()
+    return bool(idle < (time.monotonic() - since) * 1_000)
 
 
 async def _owns_one(store: Store) -> bool:
