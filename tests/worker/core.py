@@ -122,7 +122,7 @@ def _unblocked(operation: Operation[Any]) -> Operation[Any]:
         changed: list[Command] = []
         for command in commands:
             words = list(command)
-            if words[0] == "XREADGROUP" and "BLOCK" in words:
+            if words[0] in ("XREAD", "XREADGROUP") and "BLOCK" in words:
                 at = words.index("BLOCK")
                 del words[at : at + 2]
             changed.append(words)

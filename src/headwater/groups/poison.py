@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, Word, accepted
+from headwater.groups.operation import Operation, Refused, Word, accepted, mapping
 from headwater.messages import poison_key
 
 SUSPECT_FROM = 2
@@ -31,9 +31,6 @@ SUSPECT_FROM = 2
 
 MAX_CRASHES = 2
 """Deaths alone that make a message a dead letter. One may be chance: a deployment, the system."""
-
-PAGE = 200
-"""Fields of the hash looked at by one step."""
 
 
 class Record(NamedTuple):
@@ -160,17 +157,21 @@ def forget(member: Member, ids: Collection[bytes]) -> Operation[None]:
         yield [["HDEL", poison_key(member.stream, member.group), *ids]]
 
 
-def sweep(member: Member, cursor: bytes = b"0") -> Operation[bytes]:
-    """Drop the records of one page of the hash that are no longer pending; the next cursor."""
-    key = poison_key(member.stream, member.group)
-    replies = yield [["HSCAN", key, cursor, "COUNT", PAGE]]
+def records(member: Member) -> Operation[dict[bytes, Record]]:
+    """All records: of messages that a process held when it died, until they are settled.
+
+    A server that refuses the hash has none.
+    """
+    replies = yield [["HGETALL", poison_key(member.stream, member.group)]]
     if isinstance(replies[0], Refused):
-        return b"0"
-    following, fields = replies[0]
-    ids = list(fields) if isinstance(fields, dict) else fields[::2]
-    yield from forget(member, (yield from _settled(member, ids)))
-    found: bytes = following
-    return found
+        return {}
+    return {one: Record.parse(value) for one, value in mapping(replies[0]).items()}
+
+
+def sweep(member: Member) -> Operation[None]:
+    """Drop the records of messages that are no longer pending."""
+    found = yield from records(member)
+    yield from forget(member, (yield from _settled(member, list(found))))
 
 
 def _settled(member: Member, ids: Sequence[bytes]) -> Operation[list[bytes]]:

@@ -34,6 +34,7 @@ from headwater.worker.declaration import (
 )
 from headwater.worker.durations import milliseconds
 from headwater.worker.publishing import Publisher
+from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import Reports
 from headwater.worker.retry import Backoff
 from headwater.worker.running import Running
@@ -90,6 +91,8 @@ class App:
         self.url = url
         self.name = name
         self.grace_ms = milliseconds(grace, what="grace", least_ms=0)
+        self.suspects = Suspects.HERE
+        """Where suspected poison messages run; `headwater work` sets it for its processes."""
         self.consumers: list[Consumer] = []
         self._connections = Connections(url)
         self._publisher = Publisher(self._connections)
@@ -271,6 +274,7 @@ class App:
             clock=LoopClock(),
             chance=Random(),
             reports=reports,
+            suspects=self.suspects,
         )
         self._running = running
         try:

@@ -125,6 +125,7 @@ class Loop:
             keeper=self._keeper,
             changes=changes,
             losses=self.losses,
+            suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
         )

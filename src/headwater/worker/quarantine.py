@@ -130,7 +130,6 @@ class Quarantine:
         self._vain = 0
         self._drain_from = 0.0
         self._sweep_at = 0.0
-        self._cursor = b"0"
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -153,7 +152,7 @@ class Quarantine:
             held.record = records.get(held.id, NO_RECORD)
             held.delivery.excuse(held.record.excused)
         if self._clock.monotonic() >= self._sweep_at:
-            self._cursor = await self._custody.ask(lambda member: sweep(member, self._cursor))
+            await self._custody.ask(sweep)
             self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS
 
     def settled(self, held: Held) -> None:

@@ -22,6 +22,7 @@ from headwater.groups.claiming import Delivered, Reader, drop_gone, recover
 from headwater.groups.member import Member, join
 from headwater.groups.operation import Refused, perform, single
 from headwater.groups.settling import one_step
+from headwater.groups.suspects import SuspectReader
 from headwater.groups.troubles import (
     Remedy,
     Step,
@@ -45,6 +46,8 @@ log = logging.getLogger("headwater.worker")
 RECOVER_SECONDS = 5.0
 """How often at most a reader looks for what it owns and does not know."""
 
+AnyReader = Reader | SuspectReader
+
 Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
 
 
@@ -65,6 +68,7 @@ class Reading:
         keeper: ThreadKeeper | TaskKeeper,
         changes: Changes,
         losses: Losses,
+        suspects_only: bool,
         hungry: Callable[[], bool],
         accept: Accept,
     ) -> None:
@@ -72,7 +76,7 @@ class Reading:
         self.joined = False
         self.stopping = False
         self.paused = False
-        self.reader: Reader | None = None
+        self.reader: AnyReader | None = None
         self._name = consumer_name
         self._who = f"reader of {consumer.stream.name}/{consumer.group}"
         self.pause = Pause()
@@ -83,6 +87,7 @@ class Reading:
         self._keeper = keeper
         self._changes = changes
         self._losses = losses
+        self._suspects_only = suspects_only
         self._hungry = hungry
         self._accept = accept
         self._able: Capabilities | None = None
@@ -173,13 +178,15 @@ class Reading:
         self._custody.member = member
         self._changes.notify()
         if self.reader is None or able != self._able:
-            self.reader, self._able = Reader(member, gone=self._losses.pending), able
+            kind = SuspectReader if self._suspects_only else Reader
+            self.reader, self._able = kind(member, gone=self._losses.pending), able
         return member
 
     def _say_joined(self, member: Member) -> None:
         log.info(
-            "%s reads %s as %s of group %s (%s)",
+            "%s %s %s as %s of group %s (%s)",
             self.consumer.name,
+            "handles suspects of" if self._suspects_only else "reads",
             member.stream,
             member.consumer,
             member.group,
@@ -195,7 +202,7 @@ class Reading:
             )
 
     async def _read_once(
-        self, client: redis.asyncio.Redis, reader: Reader, limit: int
+        self, client: redis.asyncio.Redis, reader: AnyReader, limit: int
     ) -> list[Delivered]:
         stale = self._clock.monotonic() - self._keeper.renewed_at
         if self._custody.held and stale > self.consumer.lease_ms / 1000:
@@ -240,7 +247,7 @@ class Reading:
                 self._call_back(reader), name="read called back"
             )
 
-    async def _call_back(self, reader: Reader) -> None:
+    async def _call_back(self, reader: AnyReader) -> None:
         """Have the read that is on its way return early."""
         try:
             while self._in_read and reader.late and await self._unblock():

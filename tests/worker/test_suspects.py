@@ -1,0 +1,87 @@
+"""The reader of the process that handles only suspects, one step at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headwater.groups.claiming import Delivered
+from headwater.groups.poison import Record
+from headwater.groups.settling import How
+from headwater.groups.suspects import SuspectReader
+from headwater.messages import delays_key, poison_key
+from tests.worker.core import CLAIM_AFTER_MS, Core
+from tests.worker.test_groups import add
+
+POISON = poison_key("s", "g")
+
+
+@pytest.fixture
+def quarantine(core: Core) -> Core:
+    """The quarantine process's member of the group."""
+    found = core.beside("quarantine")
+    found.reader = SuspectReader(found.member, gone=found.gone.extend)  # type: ignore[assignment]
+    return found
+
+
+def one_of(core: Core, record: Record) -> Delivered:
+    """An entry that was read and has this record."""
+    add(core, b"a", b"b")
+    first, _second = core.read()
+    core.client.hset(POISON, first.id.decode(), record.encode())
+    return first
+
+
+def test_it_reads_suspects_only(core: Core, quarantine: Core) -> None:
+    one_of(core, Record(excused=1))
+    add(core, b"new")
+
+    assert quarantine.read() == []
+
+
+def test_what_was_handed_back_for_it_is_its_at_once(core: Core, quarantine: Core) -> None:
+    # Given a suspect that another reader hands back
+    suspect = one_of(core, Record(excused=2, left=1))
+    core.settle(suspect, How.SILENT, delay_ms=1_000)
+
+    # When the quarantine process reads, then it has it, with the count that it had
+    (found,) = quarantine.read()
+    assert (found.id, found.fields, found.delivery_count) == (suspect.id, [b"v", b"a"], 1)
+    assert not found.from_silent
+    assert core.pending(suspect.id) == ("quarantine", 1)
+    assert quarantine.settle(found).done
+
+
+def test_the_retry_of_a_suspect_is_never_early(core: Core, quarantine: Core) -> None:
+    suspect = one_of(core, Record(excused=2, alone_at=1))
+    core.settle(suspect, How.FAIL, delay_ms=30_000)
+
+    assert quarantine.read() == []
+
+    if core.advance is None:
+        core.client.zadd(delays_key("s", "g"), {suspect.id: 1})
+    else:
+        core.advance(31)
+    (found,) = quarantine.read()
+    assert (found.delivery_count, found.from_silent) == (2, False)
+
+
+def test_a_suspect_is_not_taken_from_a_living_owner(core: Core, quarantine: Core) -> None:
+    suspect = one_of(core, Record(excused=2, left=1))
+
+    assert quarantine.read() == []
+
+    core.age(suspect, CLAIM_AFTER_MS + 1)
+    (found,) = quarantine.read()
+    assert (found.delivery_count, found.from_silent) == (2, True)
+
+
+def test_records_of_settled_messages_are_dropped(core: Core, quarantine: Core) -> None:
+    suspect = one_of(core, Record(excused=2))
+    core.settle(suspect)
+
+    assert quarantine.read() == []
+
+    fields: Any = core.client.hgetall(POISON)
+    assert fields == {}
