@@ -11,7 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.processes import children, command_line
+
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+ONLY_SUSPECTS = "--suspects only"
 
 SHOP = "tests.worker.shop:app"
 
@@ -79,3 +83,17 @@ def supervised(
         yield parent
     finally:
         parent.end()
+
+
+def workers_of(parent: int) -> list[int]:
+    """The worker processes of ``headwater work``, without the one that handles only suspects."""
+    return [
+        pid
+        for pid in children(parent)
+        if "headwater.worker.process" in (line := command_line(pid)) and ONLY_SUSPECTS not in line
+    ]
+
+
+def quarantine_of(parent: int) -> list[int]:
+    """The process of ``headwater work`` that handles only suspects."""
+    return [pid for pid in children(parent) if ONLY_SUSPECTS in command_line(pid)]

@@ -1,7 +1,9 @@
 """An app for worker processes. ``SHOP_URL`` names its store; what it does to itself is in the entry.
 
 kill     SIGKILL to its own process, as the system does when memory is out
+segfault reads the address 0
 slow     takes half a second, or ``SHOP_SLOW_SECONDS``
+hang     never ends
 fail     raises
 leave    raises SystemExit
 deaf     says so, and ignores every cancellation
@@ -12,6 +14,7 @@ stop     on its first delivery, has the app stop, as if it had been told to
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -50,6 +53,10 @@ invoices: Stream[Invoice] = Stream("invoices", Invoice)
 async def bill(order: Order, delivery: Delivery) -> Invoice:
     if order.do == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif order.do == "segfault":
+        ctypes.string_at(0)
+    elif order.do == "hang":
+        await asyncio.Event().wait()
     elif order.do == "slow":
         await asyncio.sleep(float(os.environ.get("SHOP_SLOW_SECONDS", "0.5")))
     elif order.do == "fail":

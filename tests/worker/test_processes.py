@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from headwater.client.connect import connect
+from headwater.messages import poison_key
 from headwater.worker import serving
 from tests.processes import children, runs
 from tests.worker import shop
 from tests.worker.apps import Store, eventually
-from tests.worker.processes import one_worker, supervised
+from tests.worker.processes import one_worker, quarantine_of, supervised, workers_of
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ async def test_headwater_work_runs_n_workers_and_stops_them_in_peace(store: Stor
         await eventually(lambda: parent.said().count("reads orders as") == 2)
         await _send(store, *(shop.Order(number, do="yield") for number in range(100)))
         await eventually(store.settled)
-        workers = children(parent.pid)
+        workers = workers_of(parent.pid)
         parent.signal(signal.SIGTERM)
         status = parent.wait()
     results = await _results(store)
@@ -48,9 +49,9 @@ async def test_headwater_work_runs_n_workers_and_stops_them_in_peace(store: Stor
 async def test_a_worker_that_dies_is_started_again(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
         await eventually(lambda: "reads orders as" in parent.said())
-        (first,) = await eventually(lambda: children(parent.pid))
+        (first,) = await eventually(lambda: workers_of(parent.pid))
         os.kill(first, signal.SIGKILL)
-        await eventually(lambda: children(parent.pid) not in ([], [first]))
+        await eventually(lambda: workers_of(parent.pid) not in ([], [first]))
         await _send(store, shop.Order(17))
         await eventually(store.settled)
         parent.signal(signal.SIGTERM)
@@ -83,7 +84,7 @@ async def _owned(store: Store, count: int) -> bool:
 async def test_a_worker_stops_in_peace_when_its_parent_is_killed(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
         await eventually(lambda: "reads orders as" in parent.said())
-        (worker,) = children(parent.pid)
+        (worker,) = workers_of(parent.pid)
         parent.signal(signal.SIGKILL)
         parent.wait()
         await eventually(lambda: "g of orders stopped" in parent.said())
@@ -104,13 +105,42 @@ async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store
         await eventually(store.settled)
         parent.signal(signal.SIGTERM)
         parent.wait()
+        said = parent.said()
 
-    # Then it ends as a dead letter after so many crashes, and every neighbour is handled
+    # Then it ends as a dead letter after two crashes alone, and every neighbour is handled
     (letter,) = await store.dead()
     results = await _results(store)
     assert (b"id", b"10") in letter.fields
-    assert letter.deliveries == 3
+    assert letter.deliveries == 4
+    assert letter.error.startswith("Crashes: 2 processes died while they ran it alone")
     assert sorted(one.order for one in results) == [n for n in range(24) if n != 10]
+    assert said.count("the quarantine process was ended by SIGKILL; again in 0.5 s") == 2
+
+
+async def test_a_suspect_that_hangs_holds_up_no_worker(store: Store) -> None:
+    # Given a suspect that hangs, and a worker
+    with supervised(store.url, "--workers", "1", SHOP_CLAIM_AFTER="300ms") as parent:
+        await eventually(lambda: "reads orders as" in parent.said())
+        await _send(store, shop.Order(1, do="hang"), shop.Order(2))
+        await eventually(lambda: _handled(store, {2}))
+        (hanging,) = workers_of(parent.pid)
+
+        # When the process dies that runs it with others, twice
+        os.kill(hanging, signal.SIGKILL)
+        await eventually(lambda: workers_of(parent.pid) not in ([], [hanging]))
+        await eventually(lambda: store.look.hlen(poison_key("orders", "g")))
+        (hanging,) = workers_of(parent.pid)
+        os.kill(hanging, signal.SIGKILL)
+
+        # Then it hangs in the quarantine process, and the worker handles the rest
+        await eventually(lambda: "runs alone" in parent.said())
+        await _send(store, *(shop.Order(number) for number in range(3, 20)))
+        await eventually(lambda: _handled(store, set(range(2, 20))))
+        os.kill(quarantine_of(parent.pid)[0], signal.SIGKILL)
+
+
+async def _handled(store: Store, orders: set[int]) -> bool:
+    return {one.order for one in await _results(store)} == orders
 
 
 @pytest.mark.parametrize(
@@ -183,8 +213,8 @@ async def test_a_served_store_ends_after_the_workers_of_a_killed_parent(tmp_path
 
         # Then all end, and the workers before the store
         await eventually(lambda: not any(runs(pid) for pid in processes))
-        assert parent.said().count("g of orders stopped\n") == 2
-    assert len(processes) == 3
+        assert parent.said().count("g of orders stopped\n") == 3
+    assert len(processes) == 4
     with connect(url) as store:
         assert store.xinfo_consumers("orders", "g") == []
 

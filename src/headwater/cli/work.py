@@ -18,7 +18,13 @@ def work(
     ],
     *,
     workers: Annotated[
-        int, typer.Option(min=1, max=1024, metavar="N", help="How many processes.")
+        int,
+        typer.Option(
+            min=1,
+            max=1024,
+            metavar="N",
+            help="How many processes, not counting the one for suspects.",
+        ),
     ] = 1,
     grace: Annotated[
         str | None,
@@ -36,7 +42,8 @@ def work(
 ) -> None:
     """Run the consumers of an app until SIGTERM.
 
-    They run in worker processes; one that dies is started again. SIGINT is as SIGTERM. On the
+    They run in worker processes; one that dies is started again. One more process handles only
+    messages that are suspected of killing their process. SIGINT is as SIGTERM. On the
     first signal running handlers may end within the grace time and everything else is handed back;
     on the second, running ones are handed back too.
     """

@@ -29,6 +29,7 @@ from headwater.worker.app import App
 from headwater.worker.durations import milliseconds
 from headwater.worker.logs import LogFormat, LogLevel, configure_logging
 from headwater.worker.pool import Slot
+from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import Reports
 
 CANNOT_START = 78
@@ -126,6 +127,7 @@ def run_worker(
     *,
     grace_ms: int | None = None,
     url: str | None = None,
+    suspects: Suspects = Suspects.HERE,
     until_eof: bool = False,
     reports: int | None = None,
 ) -> int:
@@ -135,6 +137,7 @@ def run_worker(
     """
     try:
         app = find_app(target)
+        app.suspects = suspects
         if grace_ms is not None:
             app.grace_ms = grace_ms
         if url is not None:
@@ -169,6 +172,7 @@ def main() -> None:
     parser.add_argument("target")
     parser.add_argument("--grace")
     parser.add_argument("--url")
+    parser.add_argument("--suspects", choices=list(Suspects), default=Suspects.HERE)
     parser.add_argument("--reports", type=int)
     parser.add_argument("--log-level", type=LogLevel, default=LogLevel.INFO)
     parser.add_argument("--log-format", type=LogFormat, default=LogFormat.TEXT)
@@ -180,6 +184,7 @@ def main() -> None:
             options.target,
             grace_ms=grace,
             url=options.url,
+            suspects=Suspects(options.suspects),
             until_eof=True,
             reports=options.reports,
         )

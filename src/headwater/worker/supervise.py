@@ -8,7 +8,9 @@ Rule 2. A worker that cannot start (no such app, another claim_after) ends all o
         started again like any other: one failed start does not stop what works.
 Rule 3. A signal goes to every worker once. They are in sessions of their own, so the terminal's
         Ctrl-C reaches them only from here.
-Rule 4. If this process dies, the workers see the end of their standard input and stop in peace.
+Rule 4. One more process, the last one, handles only suspected poison messages. To be ended by a signal
+        is what it is for: its pauses do not grow then.
+Rule 5. If this process dies, the workers see the end of their standard input and stop in peace.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from asyncio.subprocess import Process
 from collections.abc import Collection, Sequence
 
 from headwater.worker.process import CANNOT_START
+from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import GROUP, Life
 
 log = logging.getLogger("headwater.worker")
@@ -68,7 +71,7 @@ class Supervisor:
         for told in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(told, self._signal)
         async with asyncio.TaskGroup() as group:
-            for number in range(self._workers):
+            for number in range(self._workers + 1):
                 group.create_task(self._keep(number))
         return self._status
 
@@ -102,7 +105,9 @@ class Supervisor:
                 return
             if life.settled or time.monotonic() - began > HEALTHY_SECONDS:
                 pause = FIRST_PAUSE
-            log.warning("worker %d %s; again in %g s", number, _death(status), pause)
+            if status < 0 and number == self._workers:
+                pause = FIRST_PAUSE
+            log.warning("%s %s; again in %g s", self._name(number), _death(status), pause)
             await self._stopped_within(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -121,6 +126,8 @@ class Supervisor:
                 *self._command,
                 "--reports",
                 str(life.writer),
+                "--suspects",
+                Suspects.ONLY if number == self._workers else Suspects.ELSEWHERE,
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=(*self._inherited, life.writer),
                 start_new_session=True,
@@ -138,13 +145,16 @@ class Supervisor:
             if not ended.done():
                 done, _waiting = await asyncio.wait([ended], timeout=self._patience)
                 if not done:
-                    log.error("worker %d did not end in time and is killed", number)
+                    log.error("%s did not end in time and is killed", self._name(number))
                     process.kill()
             return await ended
         finally:
             del self._alive[number]
             life.read()
             self._joined |= life.joined
+
+    def _name(self, number: int) -> str:
+        return "the quarantine process" if number == self._workers else f"worker {number}"
 
     async def _stopped_within(self, seconds: float) -> None:
         try:
