@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.member import join
 from headwater.groups.settling import How
+from headwater.groups.trimmed import unread_lost
 from headwater.messages import delays_key, due_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import RIPE, add, in_lua
@@ -230,3 +232,39 @@ def test_a_retry_at_once_is_claimable_at_once(core: Core) -> None:
     core.reader.expect(core.now)
     core.now -= 1
     assert [one.id for one in core.read()] == [first.id]
+
+
+def test_entries_trimmed_unread_are_counted_once_in_a_group(core: Core) -> None:
+    # Given a group that has read one of five entries, of which four are trimmed
+    add(core, b"a", b"b", b"c", b"d", b"e")
+    core.read(limit=1)
+    core.client.xtrim("s", maxlen=1, approximate=False)
+    other = core.beside("two")
+
+    # When two members ask, then one of them counts three
+    assert core.do(unread_lost(core.member)) == 3
+    assert other.do(unread_lost(other.member)) == 0
+
+    # and both see what is lost afterwards
+    add(core, b"f")
+    core.client.xtrim("s", maxlen=1, approximate=False)
+    assert other.do(unread_lost(other.member)) == 1
+
+
+def test_entries_deleted_after_they_were_read_are_no_loss(core: Core) -> None:
+    add(core, b"a", b"b", b"c")
+    for one in core.read(limit=2):
+        core.settle(one, How.ACKDEL)
+
+    assert core.do(unread_lost(core.member)) == 0
+
+
+def test_what_was_trimmed_before_the_group_was_made_is_no_loss(core: Core) -> None:
+    add(core, b"a", b"b", b"c")
+    core.client.xtrim("s", maxlen=1, approximate=False)
+    core.client.xgroup_destroy("s", "g")
+    core.do(join(core.member))
+
+    assert core.do(unread_lost(core.member)) == 0
+    assert len(core.read()) == 1
+    assert core.do(unread_lost(core.member)) == 0

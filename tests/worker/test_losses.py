@@ -46,6 +46,35 @@ async def _ripe(store: Store) -> bool:
     return all(row[2] > 300 for row in await store.pending())
 
 
+async def test_entries_that_were_trimmed_unread_are_a_warning_with_numbers(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a group that has read two of ten entries, of which seven are trimmed
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, group="g", claim_after="300ms")
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
+    for number in range(10):
+        await store.look.xadd("orders", {"id": number})
+    await store.look.xreadgroup("g", "gone", {"orders": ">"}, count=2)
+    await store.look.xack("orders", "g", *(row[0] for row in await store.pending()))
+    await store.look.xtrim("orders", maxlen=3, approximate=False)
+
+    # When a worker reads
+    async with working(app) as running:
+        await eventually(store.settled)
+        (loop,) = running.loops.values()
+
+    # Then the five that nobody read are counted, and the rest is handled
+    assert loop.losses.gone_unread == 5
+    assert sorted(handled) == [7, 8, 9]
+    assert "5 entries of orders lost: trimmed or deleted before group g read them" in caplog.text
+
+
 @pytest.mark.parametrize("store", ["redis-8.2"], indirect=True)
 async def test_a_retry_whose_entry_was_trimmed_meanwhile_is_a_warning(
     store: Store, caplog: pytest.LogCaptureFixture

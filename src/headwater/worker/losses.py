@@ -19,6 +19,8 @@ class Losses:
         self.group = group
         self.gone_pending = 0
         """Entries deleted or trimmed while they were pending."""
+        self.gone_unread = 0
+        """Entries deleted or trimmed before the group read them; at least so many."""
 
     def pending(self, ids: Sequence[bytes]) -> None:
         """These were pending and are gone from the stream."""
@@ -37,4 +39,19 @@ class Losses:
             shown,
             ", …" if len(ids) > SHOWN else "",
             self.gone_pending,
+        )
+
+    def unread(self, count: int) -> None:
+        """So many were gone before anybody of the group read them."""
+        if not count:
+            return
+        self.gone_unread += count
+        log.warning(
+            "%d %s of %s lost: trimmed or deleted before group %s read them (%d since the start). The "
+            "group is slower than the stream's maxlen allows: raise maxlen, or add workers.",
+            count,
+            "entry" if count == 1 else "entries",
+            self.stream,
+            self.group,
+            self.gone_unread,
         )

@@ -23,6 +23,7 @@ from headwater.groups.member import Member, join
 from headwater.groups.operation import Refused, perform, single
 from headwater.groups.settling import one_step
 from headwater.groups.suspects import SuspectReader
+from headwater.groups.trimmed import unread_lost
 from headwater.groups.troubles import (
     Remedy,
     Step,
@@ -45,6 +46,9 @@ log = logging.getLogger("headwater.worker")
 
 RECOVER_SECONDS = 5.0
 """How often at most a reader looks for what it owns and does not know."""
+
+LOOK_SECONDS = 1.0
+"""How often, at most, a read first asks whether entries were trimmed unread."""
 
 AnyReader = Reader | SuspectReader
 
@@ -92,6 +96,7 @@ class Reading:
         self._accept = accept
         self._able: Capabilities | None = None
         self._connection_id = 0
+        self._look_at = 0.0
         self._in_read = False
         self._calling_back: asyncio.Task[None] | None = None
         self._mark: bytes | None = None
@@ -208,6 +213,9 @@ class Reading:
         if self._custody.held and stale > self.consumer.lease_ms / 1000:
             # This process stood still. A read that claims would claim from ourselves.
             await self._custody.renew_now()
+        if not self._suspects_only and self._clock.monotonic() >= self._look_at:
+            self._look_at = self._clock.monotonic() + LOOK_SECONDS
+            self._losses.unread(await perform(client, unread_lost(reader.member)))
         self._mark = self._custody.mark
         self._in_read = True
         try:
