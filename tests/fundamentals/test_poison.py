@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 from headwater import App, Stream
 
@@ -55,3 +56,46 @@ async def test_a_poison_message_takes_no_neighbour_with_it() -> None:
         (letter,) = t.dead(orders)
     assert (b"id", b"3") in letter.fields
     assert sorted(handled) == [0, 1, 2, 4, 5]
+
+
+async def test_a_suspect_that_hangs_stops_its_process_for_a_while_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given two messages that were in flight at two deaths, and whose handlers hang
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    go_on = asyncio.Event()
+    handled = []
+
+    @app.consumer(orders, group="billing", claim_after="30s")
+    async def bill(order: Order) -> None:
+        if order.id < 3:
+            await go_on.wait()
+        handled.append(order.id)
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=1), Order(id=2))
+        for _death in range(2):
+            t.crash(bill)
+            await t.advance("31s")
+
+        # When the first has run alone for longer than claim_after, then the others are handled
+        await t.advance("31s")
+        await t.send(orders, Order(id=3))
+        await t.advance("31s")
+        assert handled == [3]
+        assert "has run alone for 30 s" in caplog.text
+
+        # The second suspect cannot run alone, and after the third drain in vain the log says so.
+        assert "must run alone" not in caplog.text
+        await t.advance("20m")
+        assert "must run alone" in caplog.text
+        await t.send(orders, Order(id=4))
+        await t.advance("31s")
+        assert handled == [3, 4]
+
+        go_on.set()
+        await t.advance("20m")
+        assert t.pending(bill) == {}
+        assert t.dead(orders) == []
+    assert sorted(handled) == [1, 2, 3, 4]

@@ -1,0 +1,85 @@
+"""What a group remembers of messages whose owners fell silent, on every server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import redis
+
+from headwater.groups.claiming import Delivered
+from headwater.groups.operation import run, single
+from headwater.groups.poison import Record, alone, judged, records, sweep, write
+from headwater.groups.settling import How
+from tests.worker.core import CLAIM_AFTER_MS, Core
+from tests.worker.test_groups import add
+
+
+def judge(core: Core, found: Sequence[Delivered], *, leave: bool = False) -> dict[bytes, Record]:
+    known: dict[bytes, Record] = core.do(judged(core.member, found, leave=leave))
+    assert known == core.do(records(core.member))
+    return known
+
+
+def claimed_by(core: Core, name: str, entry: Delivered) -> tuple[Core, Delivered]:
+    """Another consumer, after the owner of ``entry`` fell silent."""
+    core.age(entry, CLAIM_AFTER_MS + 1)
+    other = core.beside(name)
+    (found,) = other.read()
+    return other, found
+
+
+def test_each_silent_claim_is_excused_until_it_ran_alone(core: Core) -> None:
+    # Given a message whose owners fall silent, one after another
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    two, second = claimed_by(core, "two", first)
+    assert judge(two, [second]) == {entry_id: Record(excused=1)}
+    three, third = claimed_by(core, "three", second)
+    suspect = judge(three, [third], leave=True)[entry_id]
+    assert suspect == Record(excused=2, left=1)
+
+    # When it dies alone twice, then it is condemned
+    for name in ("four", "five"):
+        core.do(write(core.member, entry_id, alone(suspect, count=third.delivery_count)))
+        other, third = claimed_by(core, name, third)
+        suspect = judge(other, [third])[entry_id]
+    assert suspect == Record(excused=2, crashes=2)
+    assert suspect.condemned
+
+
+def test_a_retry_and_a_hand_back_leave_no_record(core: Core) -> None:
+    add(core, b"a")
+    (first,) = core.read()
+    for how in (How.FAIL, How.SILENT):
+        core.settle(first, how)
+        (first,) = core.read()
+        assert judge(core, [first]) == {}
+
+
+def test_records_are_swept_when_their_messages_are_settled(core: Core) -> None:
+    add(core, b"a", b"b")
+    first, second = core.read()
+    for one in (first, second):
+        core.do(write(core.member, one.id, Record(excused=1)))
+    core.settle(first)
+
+    core.do(sweep(core.member))
+
+    assert core.do(records(core.member)) == {second.id: Record(excused=1)}
+
+
+def test_without_the_right_to_the_hash_nobody_is_judged(core: Core) -> None:
+    # Given a worker that may not touch the hash
+    add(core, b"a")
+    (first,) = core.read()
+    run(core.client, single("ACL", "SETUSER", "w", "on", ">w", "+@all", "~s", "~{s}:hw:group:g"))
+    address = core.client.connection_pool.connection_kwargs
+    with redis.Redis(
+        host=address["host"], port=address["port"], username="w", password="w"
+    ) as client:
+        claimed = first._replace(claimed=True, from_silent=True, delivery_count=2)
+
+        # When it claims, then it goes on without records
+        assert run(client, judged(core.member, [claimed], leave=False)) == {}
+        run(client, sweep(core.member))
+    run(core.client, single("ACL", "DELUSER", "w"))
