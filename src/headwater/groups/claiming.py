@@ -107,7 +107,7 @@ class Reader:
     @property
     def passing(self) -> bool:
         """Whether there is more to claim now: a sweep takes steps in Lua."""
-        return bool(self._place) or self._more
+        return not self.member.able.verbs and (bool(self._place) or self._more)
 
     def poll(
         self, *, limit: int, now: float, claims: bool = True, new: bool = True
