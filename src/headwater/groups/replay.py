@@ -4,55 +4,21 @@ Rule 1. An entry that its stream still holds becomes pending in its own group ag
         counted. Other groups, which have handled it, do not see it.
 Rule 2. An entry whose stream or group no longer has it can only be added again, which every group of
         the stream sees. That is done only when there is no other group, or when the caller allows it.
-Rule 3. The record is removed in the same step, so two operators never replay one record twice.
+Rule 3. The record is removed in the same step, and nothing is done when it was removed since it was
+        looked at (WATCH), so two operators never replay one record twice. The driver's connection must
+        be the same for both: a client with one thread and a pool has that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from headwater.groups.operation import Operation, Refused, Script, Word, accepted
-from headwater.groups.settling import LUA_WORDS
-from headwater.messages import PARKED_CONSUMER, DeadLetter
-
-REPLAY = Script(
-    """
--- KEYS stream and, unless it lies in another slot, dead-letter stream. ARGV group, entry's id ('' if
--- unknown), record's id, '1' if other groups may see the entry, parking consumer, the fields.
-local stream, dead = KEYS[1], KEYS[2]
-local group, id, record, all, parked = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]
-if dead and not redis.call('XRANGE', dead, record, record)[1] then return {'gone'} end
-local last, others = nil, 0
-if redis.call('EXISTS', stream) == 1 then
-  for _, info in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
-    local about = {}
-    for i = 1, #info, 2 do about[info[i]] = info[i + 1] end
-    if about['name'] == group then last = about['last-delivered-id'] else others = others + 1 end
-  end
-end
-local outcome
-if last and id ~= '' and redis.call('XRANGE', stream, id, id)[1] then
-  if redis.call('XPENDING', stream, group, id, id, 1)[1]
-     or redis.call('XRANGE', stream, '(' .. last, id, 'COUNT', 1)[1] then
-    outcome = {'coming', id}
-  else
-    redis.call('XCLAIM', stream, group, parked, 0, id,
-               'TIME', 0, 'RETRYCOUNT', 0, 'FORCE', 'JUSTID')
-    outcome = {'returned', id}
-  end
-elseif others > 0 and not all then
-  return {last and 'others' or 'nogroup', others}
-elseif #ARGV < 6 then
-  return {'large'}
-else
-  outcome = {'added', redis.call('XADD', stream, '*', unpack(ARGV, 6))}
-end
-if dead then redis.call('XDEL', dead, record) end
-return outcome
-"""
-)
+from headwater.groups.capabilities import probe
+from headwater.groups.operation import Command, Operation, Refused, Word, accepted, mapping
+from headwater.messages import PARKED_CONSUMER, DeadLetter, delays_key, poison_key
+from headwater.model import StreamID
 
 
 class ReplayResult(StrEnum):
@@ -91,10 +57,12 @@ def replay(
     ``destination`` is the dead-letter stream. With ``all_groups`` entries that are gone from their
     streams are added again although other groups see them too.
     """
+    verbs = (yield from probe()).verbs
     outcomes = []
     for letter in letters:
         if letter.stream and letter.fields:
-            outcomes.append((yield from _replay(destination, letter, all_groups=all_groups)))
+            replayed = yield from _replay(destination, letter, all_groups=all_groups, verbs=verbs)
+            outcomes.append(replayed)
         else:
             reason = (
                 "it does not say what entry of which stream it was; look at it with `headwater "
@@ -104,38 +72,87 @@ def replay(
     return outcomes
 
 
-def _replay(destination: str, letter: DeadLetter, *, all_groups: bool) -> Operation[Replayed]:
-    fields: list[Word] = [part for pair in letter.fields for part in pair]
-    about: list[Word] = [letter.group, letter.entry_id, letter.id, int(all_groups), PARKED_CONSUMER]
-    words = about if len(fields) > LUA_WORDS else [*about, *fields]
-    try:
-        reply = yield from REPLAY.call([letter.stream, destination], words)
-    except Refused as error:
-        if error.code != "CROSSSLOT":
-            raise
-        # A dead-letter stream in another slot of a cluster: first the entry, then the record.
-        reply = yield from REPLAY.call([letter.stream], words)
-        if reply[0].decode() in DONE:
-            accepted((yield [["XDEL", destination, letter.id]])[0])
-    if reply[0] == b"large":
-        # Lua cannot pass so many words to a command; here two operators at a time would both add it.
-        replies = yield [["XADD", letter.stream, "*", *fields], ["XDEL", destination, letter.id]]
-        reply = [b"added", accepted(replies[0])]
-    return _outcome(letter, reply[0], reply[1:])
-
-
-def _outcome(letter: DeadLetter, word: bytes, rest: Sequence[bytes | int]) -> Replayed:
-    if word.decode() in DONE:
-        entry_id = rest[0]
-        assert isinstance(entry_id, bytes), "the script returns an id with these words"
-        return Replayed(letter, ReplayResult(word.decode()), entry_id.decode())
-    if word == b"gone":
+def _replay(
+    destination: str, letter: DeadLetter, *, all_groups: bool, verbs: bool
+) -> Operation[Replayed]:
+    """One record. The dead-letter stream is watched from before the look until the change."""
+    entry, record = letter.entry_id or "-", letter.id
+    pending: list[Word] = ["XPENDING", letter.stream, letter.group, entry, entry, 1]
+    replies = yield [
+        ["WATCH", destination],
+        ["XRANGE", destination, record, record],
+        ["XINFO", "GROUPS", letter.stream],
+        ["XRANGE", letter.stream, entry, entry],
+        pending,
+    ]
+    accepted(replies[0])
+    if not accepted(replies[1]):
+        return (yield from _undone(Replayed(letter, ReplayResult.GONE)))
+    groups = {} if isinstance(replies[2], Refused) else _last_delivered(replies[2])
+    last = groups.pop(letter.group.encode(), None)
+    there = bool(letter.entry_id) and not isinstance(replies[3], Refused) and bool(replies[3])
+    commands: list[Command]
+    if last is not None and there:
+        if accepted(replies[4]) or StreamID.parse(last) < StreamID.parse(entry):
+            how, commands = ReplayResult.COMING, []
+        else:
+            how, commands = ReplayResult.RETURNED, _returned(letter, verbs=verbs)
+    elif groups and not all_groups:
+        return (yield from _undone(_refused(letter, known=last is not None, others=len(groups))))
+    else:
+        fields: list[Word] = [part for pair in letter.fields for part in pair]
+        how, commands = ReplayResult.ADDED, [["XADD", letter.stream, "*", *fields]]
+    done = yield from _in_one_step(commands, ["XDEL", destination, record])
+    if done is None:
         return Replayed(letter, ReplayResult.GONE)
+    return Replayed(letter, how, done[0].decode() if how is ReplayResult.ADDED else entry)
+
+
+def _returned(letter: DeadLetter, *, verbs: bool) -> list[Command]:
+    """Have the entry pending again, due now, with no delivery counted and no crash remembered."""
+    head: list[Word] = ["XCLAIM", letter.stream, letter.group, PARKED_CONSUMER, 0, letter.entry_id]
+    commands: list[Command] = [
+        [*head, "TIME", 0, "RETRYCOUNT", 0, "FORCE", "JUSTID"],
+        ["HDEL", poison_key(letter.stream, letter.group), letter.entry_id],
+    ]
+    if not verbs:
+        commands.append(["ZADD", delays_key(letter.stream, letter.group), 0, letter.entry_id])
+    return commands
+
+
+def _last_delivered(groups: Sequence[Any]) -> dict[bytes, bytes]:
+    """XINFO GROUPS: the last id that each group was given."""
+    found = [mapping(one) for one in groups]
+    return {one[b"name"]: one[b"last-delivered-id"] for one in found}
+
+
+def _undone(outcome: Replayed) -> Operation[Replayed]:
+    """Change nothing."""
+    yield [["UNWATCH"]]
+    return outcome
+
+
+def _in_one_step(commands: list[Command], remove: Command) -> Operation[list[Any] | None]:
+    """The replies; None when the dead-letter stream has changed since it was watched."""
+    replies = yield [["MULTI"], *commands, remove, ["EXEC"]]
+    if any(isinstance(one, Refused) and one.code == "CROSSSLOT" for one in replies):
+        # A dead-letter stream in another slot of a cluster: first the entry, then the record.
+        replies = yield [["UNWATCH"], *commands, remove]
+        return [accepted(one) for one in replies[1:]]
+    done: list[Any] | None = accepted(replies[-1])
+    for one in done or ():
+        if isinstance(one, Exception):
+            raise one
+    return done
+
+
+def _refused(letter: DeadLetter, *, known: bool, others: int) -> Replayed:
+    """Adding the entry again would reach groups that have handled it."""
     lacks = (
-        f"stream {letter.stream!r} has no group {letter.group!r} any more"
-        if word == b"nogroup"
-        else f"its entry {letter.entry_id} is gone from {letter.stream!r}"
+        f"its entry {letter.entry_id} is gone from {letter.stream!r}"
+        if known
+        else f"stream {letter.stream!r} has no group {letter.group!r} any more"
     )
-    others = "another group" if rest[0] == 1 else f"{rest[0]!s} other groups"
-    reason = f"{lacks}, and adding it again would reach {others}: allow that with --all-groups"
+    reach = "another group" if others == 1 else f"{others} other groups"
+    reason = f"{lacks}, and adding it again would reach {reach}: allow that with --all-groups"
     return Replayed(letter, ReplayResult.REFUSED, reason=reason)
