@@ -12,7 +12,7 @@ from headwater.groups.member import Remade, join, rejoin
 from headwater.groups.notes import FIELDS, MOST, parse
 from headwater.groups.noting import Noter, Round
 from headwater.groups.settling import How
-from headwater.messages import due_key, noted_key
+from headwater.messages import delays_key, noted_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import (
     Invoice,
@@ -66,9 +66,7 @@ def test_a_waiting_retry_survives_its_group(core: Core) -> None:
     assert core.pending(first)[1] == 1
     if not core.member.able.verbs:
         assert core.pending(first)[0] == "hw.parked"
-        if core.client.exists(due_key("s", "g")):
-            core.client.hset(due_key("s", "g"), first.decode(), "1")
-        core.age(first, CLAIM_AFTER_MS + 1)
+        core.client.zadd(delays_key("s", "g"), {first: 1})
     assert [(entry.id, entry.delivery_count) for entry in core.read()] == [(first, 2)]
     assert core.read() == []
 

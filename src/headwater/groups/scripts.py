@@ -30,7 +30,7 @@ local function park(id, count, delay)
   local idle = math.max(0, claim_after - delay)
   local kept = redis.call('XCLAIM', stream, group, 'hw.parked', 0, id,
                           'IDLE', whole(idle), 'RETRYCOUNT', math.max(0, count), 'JUSTID')
-  if kept[1] then redis.call('ZADD', delays, whole(now + delay), id) end
+  if kept[1] and delays then redis.call('ZADD', delays, whole(now + delay), id) end
   return kept[1] ~= nil
 end
 """
@@ -69,7 +69,8 @@ SETTLE = Script(
 -- words, XADD's words.
 -- Returns for each settlement {1, new id, …}; {0} if the caller does not own the entry; {2} if it was to
 -- come again but is gone from the stream; {-1, error} if an addition was refused.
-local waiting = ARGV[4] == '1' and redis.call('EXISTS', delays) == 1
+if ARGV[4] ~= '1' then delays = nil end
+local waiting = delays and redis.call('EXISTS', delays) == 1
 local outcomes, at = {}, 5
 while at <= #ARGV do
   local how, delay, id, additions = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])

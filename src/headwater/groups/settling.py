@@ -160,8 +160,9 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
     # While a slot moves, a script that names a key which does not exist yet gets TRYAGAIN: in a cluster
-    # the delays are named only by what parks an entry. What remains there is removed while claiming.
-    timed = not member.able.cluster or any(_parks(one) for one in settlements)
+    # the delays are named only for what waits longer than an idle time can say. What remains there is
+    # removed while claiming; what is parked and not there is found by a sweep.
+    timed = not member.able.cluster or any(_waits_long(member, one) for one in settlements)
     keys: list[Word] = list(member.keys) if timed else [member.stream]
     places: dict[str, int] = {}
     words: list[Word] = [*member.who, int(timed)]
@@ -177,9 +178,10 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
     return [_outcome(reply) for reply in replies]
 
 
-def _parks(settlement: Settlement) -> bool:
-    """Whether the script keeps a due time for it: see `scripts`, rule 2."""
-    return settlement.how in (How.SILENT, How.FAIL)
+def _waits_long(member: Member, settlement: Settlement) -> bool:
+    """Whether an idle time cannot say when it is due: see `scripts`, rule 2."""
+    parked = settlement.how in (How.SILENT, How.FAIL)
+    return parked and settlement.delay_ms > member.claim_after_ms
 
 
 def _outcome(reply: list[Any]) -> Outcome:
