@@ -8,10 +8,9 @@ import signal
 
 import pytest
 
-from tests.processes import children
 from tests.worker import shop
 from tests.worker.apps import Store, eventually
-from tests.worker.processes import supervised
+from tests.worker.processes import supervised, workers_of
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +26,7 @@ async def test_system_exit_in_a_handler_ends_no_worker(store: Store) -> None:
     # Given four workers, and a message whose handler calls sys.exit(0)
     with supervised(store.url, "--workers", "4", SHOP_MAX_DELIVERIES="4") as parent:
         await eventually(lambda: parent.said().count("reads orders as") == 4)
-        workers = children(parent.pid)
+        workers = workers_of(parent.pid)
         await send(store, shop.Order(1, do="leave"), shop.Order(2))
 
         # When it has been delivered as often as it may, then it is a dead letter
@@ -36,7 +35,7 @@ async def test_system_exit_in_a_handler_ends_no_worker(store: Store) -> None:
         assert letter.error == "SystemExit: 0"
 
         # and all four workers live
-        assert sorted(children(parent.pid)) == sorted(workers)
+        assert sorted(workers_of(parent.pid)) == sorted(workers)
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
 
@@ -69,7 +68,7 @@ async def test_a_failed_join_stops_no_worker_of_a_group_that_was_joined_before(
     # Given a worker of the group, which then dies
     with supervised(store.url, "--workers", "2") as parent:
         await eventually(lambda: parent.said().count("reads orders as") == 2)
-        first, second = children(parent.pid)
+        first, second = workers_of(parent.pid)
         await store.look.hset(SETTINGS_KEY, "claim_after_ms", "77000")
         os.kill(first, signal.SIGKILL)
 
@@ -80,7 +79,7 @@ async def test_a_failed_join_stops_no_worker_of_a_group_that_was_joined_before(
         # and the other one works on
         await send(store, shop.Order(17))
         await eventually(store.settled)
-        assert second in children(parent.pid)
+        assert second in workers_of(parent.pid)
 
         # and when the reason is gone, both work
         await store.look.hdel(SETTINGS_KEY, "claim_after_ms")
@@ -98,7 +97,7 @@ async def test_the_pause_before_a_restart_does_not_grow_while_workers_settle_ent
         for number in range(4):
             await send(store, shop.Order(number))
             await eventually(store.settled)
-            (worker,) = children(parent.pid)
+            (worker,) = workers_of(parent.pid)
             killed.append(worker)
             os.kill(worker, signal.SIGKILL)
             await eventually(lambda: parent.said().count("was ended by SIGKILL") == len(killed))

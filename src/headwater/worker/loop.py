@@ -116,19 +116,7 @@ class Loop:
             ended=self._broken,
         )
         self.losses = Losses(consumer.stream.name, consumer.group)
-        self.reading = Reading(
-            consumer,
-            consumer_name=consumer_name,
-            connections=connections,
-            clock=clock,
-            custody=custody,
-            keeper=self._keeper,
-            changes=changes,
-            losses=self.losses,
-            suspects_only=suspects is Suspects.ONLY,
-            hungry=lambda: self.pool.hungry,
-            accept=self._accept,
-        )
+        self.reading = self._make_reading(connections, suspects)
         self._slow = SlowHandlers(consumer, clock=clock)
         self._noting = Noting(
             clock=clock,
@@ -136,18 +124,36 @@ class Loop:
             member=lambda: custody.member,
             changes=changes,
         )
-        self.quarantine = Quarantine(
-            consumer,
-            self,
-            suspects=suspects,
-            gate=gate,
-            custody=custody,
-            pool=self.pool,
-            clock=clock,
-            changes=changes,
-        )
+        self.quarantine = self._make_quarantine(suspects)
         self._tasks: list[asyncio.Task[None]] = []
         gate.loops.append(self)
+
+    def _make_reading(self, connections: Connections, suspects: Suspects) -> Reading:
+        return Reading(
+            self.consumer,
+            consumer_name=self.consumer_name,
+            connections=connections,
+            clock=self._clock,
+            custody=self.custody,
+            keeper=self._keeper,
+            changes=self._changes,
+            losses=self.losses,
+            suspects_only=suspects is Suspects.ONLY,
+            hungry=lambda: self.pool.hungry,
+            accept=self._accept,
+        )
+
+    def _make_quarantine(self, suspects: Suspects) -> Quarantine:
+        return Quarantine(
+            self.consumer,
+            self,
+            suspects=suspects,
+            gate=self._gate,
+            custody=self.custody,
+            pool=self.pool,
+            clock=self._clock,
+            changes=self._changes,
+        )
 
     # --- life -------------------------------------------------------------------------------------
 

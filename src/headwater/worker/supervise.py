@@ -77,7 +77,7 @@ class Supervisor:
 
     def _signal(self) -> None:
         if not self._stopping.is_set():
-            count = len(self._alive)
+            count = sum(number < self._workers for number in self._alive)
             log.info("stopping %d worker%s", count, "" if count == 1 else "s")
         self._stopping.set()
         for process in self._alive.values():
