@@ -11,7 +11,7 @@ from headwater.groups.noting import NOTE_SECONDS, Noter
 from headwater.groups.operation import Refused, perform
 from headwater.groups.troubles import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.signals import Changes
+from headwater.worker.signals import Changes, cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -40,7 +40,7 @@ class Noting:
     async def run(self) -> None:
         """A round every `NOTE_SECONDS`, until cancelled."""
         await self._changes.until(lambda: self._member() is not None)
-        while True:
+        while not cancelled():
             member = self._member()
             if member is not None:
                 await self._round(member)

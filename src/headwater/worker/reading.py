@@ -37,7 +37,7 @@ from headwater.worker.custody import Custody
 from headwater.worker.declaration import Consumer
 from headwater.worker.leases import TaskKeeper, ThreadKeeper
 from headwater.worker.losses import Losses
-from headwater.worker.signals import Changes
+from headwater.worker.signals import Changes, cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -135,8 +135,7 @@ class Reading:
     def _ends(self) -> bool:
         """Whether to stop. A cancellation counts even if a library swallowed it: asyncio.wait_for of
         Python 3.11 does, if what it waits for ends in the same turn."""
-        task = asyncio.current_task()
-        return self.stopping or (task is not None and task.cancelling() > 0)
+        return self.stopping or cancelled()
 
     async def _read_over(self, client: redis.asyncio.Redis) -> None:
         """Read over one connection until told to stop; whatever goes wrong is raised."""

@@ -16,6 +16,7 @@ from headwater.groups.member import Member
 from headwater.groups.operation import perform
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import lost_connection
+from headwater.worker.signals import cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -31,7 +32,7 @@ async def reap_regularly(
     """Every hour, remove consumers of the member's group that own nothing and were not seen for a
     day. Ends only by being cancelled: what goes wrong is tried again in an hour."""
     failures: tuple[type[Exception], ...] = (HeadwaterError, *lost_connection())
-    while True:
+    while not cancelled():
         await sleep(clock, REAP_SECONDS)
         who = member()
         if who is None:

@@ -34,6 +34,12 @@ class Changes:
             await one
 
 
+def cancelled() -> bool:
+    """Whether the current task was cancelled, even if a library lost that in an error of its own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 AGAIN_SECONDS = 1.0
 CANCELLATIONS = 3
 """What ignores so many, such as a handler that catches them, is left behind."""
