@@ -89,7 +89,7 @@ async def test_leases_are_not_renewed_after_the_event_loop_was_closed(store: Sto
             running = worker(app)
             running.start()
             (loop,) = running.loops.values()
-            await eventually(lambda: loop.reading.joined)
+            await eventually(lambda: loop.fetcher.joined)
 
         asyncio.run(main())
 

@@ -84,7 +84,7 @@ async def test_a_worker_that_lost_its_entry_publishes_nothing(store: Store) -> N
         # When it returns its result, then nothing is published
         go_on.set()
         (loop,) = running.loops.values()
-        await eventually(lambda: not loop.custody.held)
+        await eventually(lambda: not loop.in_flight.owned)
     assert await store.results() == []
 
 
@@ -184,8 +184,8 @@ async def _handle_one(app: App) -> None:
     running = worker(app)
     running.start()
     (loop,) = running.loops.values()
-    await eventually(lambda: loop.custody.held)
-    await eventually(lambda: not loop.custody.held)
+    await eventually(lambda: loop.in_flight.owned)
+    await eventually(lambda: not loop.in_flight.owned)
     await running.stop(5)
 
 
@@ -215,7 +215,7 @@ async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: 
         # Then the handler is cancelled, and nothing becomes of it
         await eventually(lambda: ends)
         (loop,) = running.loops.values()
-        await eventually(lambda: not loop.custody.held)
+        await eventually(lambda: not loop.in_flight.owned)
         ((_id, owner, _idle, count),) = await store.pending()
         assert (owner, count) == ("thief", 1)
         await store.look.xack("orders", "g", row[0])
@@ -254,7 +254,7 @@ async def test_a_second_value_of_claim_after_is_refused_at_start(
     second.consumer(orders, group="g", claim_after=claim_after)(lambda order: None)
     async with working(first) as running:
         (loop,) = running.loops.values()
-        await eventually(lambda: loop.reading.joined)
+        await eventually(lambda: loop.fetcher.joined)
         with pytest.raises(
             DeclarationError, match="group 'g' of stream 'orders' claims after 30000"
         ):

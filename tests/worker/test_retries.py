@@ -111,7 +111,7 @@ async def test_a_delayed_retry_survives_the_worker_that_asked_for_it(store: Stor
         running = worker(first)
         running.start()
         (loop,) = running.loops.values()
-        await eventually(lambda: failed and not loop.custody.held)
+        await eventually(lambda: failed and not loop.in_flight.owned)
 
     # When its worker is killed and another one works, then it comes when due, counted
     killed(running)

@@ -91,7 +91,7 @@ async def test_a_second_signal_hands_back_running_ones_uncounted(store: Store) -
         await begun.wait()
         running.ask_to_stop()
         stopping = asyncio.create_task(running.stop(60))
-        await eventually(lambda: running.loops[app.consumers[0]].reading.stopping)
+        await eventually(lambda: running.loops[app.consumers[0]].fetcher.stopping)
         assert ends == []
 
         running.ask_to_stop()
@@ -160,7 +160,7 @@ async def test_a_handler_that_failed_at_the_stop_is_counted(store: Store) -> Non
         running.start()
         await begun.wait()
         stopping = asyncio.create_task(running.stop(10))
-        await eventually(lambda: running.loops[app.consumers[0]].reading.stopping)
+        await eventually(lambda: running.loops[app.consumers[0]].fetcher.stopping)
         go_on.set()
         await stopping
     ((_id, _owner, _idle, count),) = await store.pending()
@@ -208,7 +208,7 @@ async def test_entries_of_a_reply_that_was_lost_are_read_first_after_the_reconne
     _handled(app, handled)
     async with working(app) as running:
         (loop,) = running.loops.values()
-        await eventually(lambda: loop.reading.joined)
+        await eventually(lambda: loop.fetcher.joined)
         await loop.pause()
         await store.look.xadd("orders", {"id": "17"})
         await store.look.xreadgroup("g", loop.consumer_name, {"orders": ">"})

@@ -58,7 +58,7 @@ async def test_a_stop_with_nothing_in_hand_does_not_wait_for_a_store_that_is_awa
         running = worker(app)
         running.start()
         (loop,) = running.loops.values()
-        await eventually(lambda: handled and not loop.custody.held)
+        await eventually(lambda: handled and not loop.in_flight.owned)
         mortal.stop()
 
         # When it is told to stop within an hour, then it stops now

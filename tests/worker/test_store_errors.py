@@ -85,7 +85,7 @@ async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
 
             # Then all is done once, at the first delivery
             await eventually(store.settled)
-            await eventually(lambda: other.reading.joined)
+            await eventually(lambda: other.fetcher.joined)
             await store.look.xadd("orders", {"id": "18"})
             await eventually(store.settled)
         results = [one.order for one in await store.results()]
@@ -128,7 +128,7 @@ async def test_a_store_that_loads_its_data_is_waited_for(
             (loop,) = second.loops.values()
             await loading
             await eventually(store.settled)
-            await eventually(lambda: loop.reading.joined)
+            await eventually(lambda: loop.fetcher.joined)
             assert not loop.failed.done()
         results = [one.order for one in await store.results()]
     assert results == [17]
@@ -165,7 +165,7 @@ async def test_a_password_that_is_wrong_for_a_while_is_waited_for(
         biller.go_on.set()
         async with working(biller.app) as running:
             (loop,) = running.loops.values()
-            await eventually(lambda: loop.reading.joined)
+            await eventually(lambda: loop.fetcher.joined)
 
             # When the store has another for a while, and the worker must connect again
             await look.config_set("requirepass", "wrong")
@@ -217,7 +217,7 @@ async def test_after_a_failover_settler_and_lease_renewer_follow_the_reader(
             biller.go_on.set()
             await eventually(store.settled)
             (loop,) = running.loops.values()
-            await eventually(lambda: not loop.custody.held)
+            await eventually(lambda: not loop.in_flight.owned)
         assert [one.order for one in await store.results()] == [17]
     assert biller.counts == [1]
 
@@ -251,7 +251,7 @@ async def test_connections_that_fall_silent_are_replaced_within_the_lease(
 
             # and over new connections all goes on before another worker would have claimed
             await eventually(store.settled)
-            await eventually(lambda: not loop.custody.held)
+            await eventually(lambda: not loop.in_flight.owned)
             await store.look.xadd("orders", {"id": "18"})
             await eventually(lambda: biller.counts == [1, 1])
 
@@ -266,8 +266,8 @@ async def test_the_readers_pauses_are_short_again_after_it_has_read(store: Store
                 await eventually(lambda: len(biller.counts) == number + 1)  # noqa: B023
                 await eventually(store.settled)
                 address.cut()
-    (reading,) = [one.reading for one in running.loops.values()]
-    assert reading.pause.next() < 1.0
+    (fetcher,) = [one.fetcher for one in running.loops.values()]
+    assert fetcher.pause.next() < 1.0
     assert biller.counts == [1] * 8
 
 
@@ -284,7 +284,7 @@ async def test_one_line_says_that_the_store_went_away_and_one_that_it_is_back(
             biller.go_on.set()
             await eventually(elapsed(1.0))
             server.start()
-            await eventually(lambda: not loop.custody.held)
+            await eventually(lambda: not loop.in_flight.owned)
             await eventually(lambda: "is back after" in caplog.text)
     lines = [one.message for one in caplog.records if one.levelno >= logging.WARNING]
     assert [line for line in lines if "went away" in line] == lines[:1]

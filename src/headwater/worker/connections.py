@@ -1,6 +1,6 @@
 """The one place where a worker opens connections.
 
-Reading, settling and renewing have a connection each, so that a blocked read, a long batch and a
+Fetcher, settling and renewing have a connection each, so that a blocked read, a long batch and a
 handler that blocks the event loop do not wait for one another.
 """
 
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from headwater.errors import StoreInUse
 from headwater.groups.troubles import lost_connection
 from headwater.worker.availability import Availability
-from headwater.worker.meeting import served_at
+from headwater.worker.served import served_at
 
 if TYPE_CHECKING:
     import redis

@@ -1,4 +1,4 @@
-"""How a delivery ends, given what its handler did. Every ending goes through `decide`.
+"""How a delivery ends, given what its handler did. Every queued goes through `decide`.
 
 outcome                      settlement
 ─────────────────────────    ─────────────────────────────────────────────────────────────

@@ -149,7 +149,7 @@ def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) 
         if given is not None:
             _check_number(name, given)
     if max_deliveries == 1:
-        # A crash is every held entry's only delivery: none may be held beside the one that runs.
+        # A crash is the only delivery of every owned entry: one at a time.
         if (prefetch or 1) > 1 or (concurrency or 1) > 1:
             raise DeclarationError(
                 "max_deliveries=1 allows no second attempt, so a crash must not take a neighbour "

@@ -19,7 +19,6 @@ from typing import Any
 from headwater.errors import DecodeError
 from headwater.worker.clocks import Timers
 from headwater.worker.declaration import Consumer
-from headwater.worker.held import Held, Stop
 from headwater.worker.outcome import (
     HandlerOutcome,
     Lost,
@@ -29,6 +28,7 @@ from headwater.worker.outcome import (
     TimedOut,
     Undecodable,
 )
+from headwater.worker.owned import Owned, Stop
 from headwater.worker.pool import dismissed
 from headwater.worker.results import Results
 
@@ -53,10 +53,10 @@ class Executor:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def run(self, held: Held) -> HandlerOutcome:
+    async def run(self, owned: Owned) -> HandlerOutcome:
         """Run the handler on this entry, in the current task."""
         try:
-            message = self.consumer.stream.codec.decode_flat(held.delivered.fields)
+            message = self.consumer.stream.codec.decode_flat(owned.delivered.fields)
         except DecodeError as error:
             return Undecodable(error)
         except BaseException as error:
@@ -64,41 +64,41 @@ class Executor:
         timer = None
         if self.consumer.timeout_ms is not None:
             timer = self.clock.call_later(
-                self.consumer.timeout_ms / 1000, lambda: held.stop(Stop.TIMEOUT)
+                self.consumer.timeout_ms / 1000, lambda: owned.stop(Stop.TIMEOUT)
             )
         task = asyncio.current_task()
         assert task is not None, "a handler runs in a task"
-        held.task = task
+        owned.task = task
         try:
-            outcome = await self._outcome(message, held, task)
+            outcome = await self._outcome(message, owned, task)
         finally:
-            held.task = None
+            owned.task = None
             if timer is not None:
                 timer.cancel()
         if task.cancelling():
             await _take_back(task)
-        return Lost() if held.delivery.lost else outcome
+        return Lost() if owned.delivery.lost else outcome
 
-    async def _outcome(self, message: Any, held: Held, task: asyncio.Task[Any]) -> HandlerOutcome:
+    async def _outcome(self, message: Any, owned: Owned, task: asyncio.Task[Any]) -> HandlerOutcome:
         """What the handler did; the framework's own cancellation is raised."""
         try:
             if self._threads is None:
-                result = await self.consumer.call(message, held.delivery)
+                result = await self.consumer.call(message, owned.delivery)
             else:
-                result, error = await self._call_in_thread(message, held)
+                result, error = await self._call_in_thread(message, owned)
                 if error is not None:
-                    return self._failed(held, error)
+                    return self._failed(owned, error)
             if result is not None:
                 result = await self._awaited(result)
             return Returned(self._results.additions(result))
         except asyncio.CancelledError as error:
             if dismissed(task) or not _runs(task):
                 raise
-            return self._failed(held, error)
+            return self._failed(owned, error)
         except BaseException as error:
             if not _runs(task):
                 raise  # GeneratorExit: this coroutine is thrown away with its loop
-            return self._failed(held, error)
+            return self._failed(owned, error)
 
     async def _awaited(self, result: Any) -> Any:
         """The value behind what a handler returned. `TypeError` for what nothing would run."""
@@ -115,33 +115,33 @@ class Executor:
             )
         return result
 
-    async def _call_in_thread(self, message: Any, held: Held) -> tuple[Any, BaseException | None]:
+    async def _call_in_thread(self, message: Any, owned: Owned) -> tuple[Any, BaseException | None]:
         assert self._threads is not None, "a handler that is not async has threads"
         context = contextvars.copy_context()
         self.threads_busy += 1
-        future = self._threads.submit(context.run, self._caught, message, held)
+        future = self._threads.submit(context.run, self._caught, message, owned)
         loop = asyncio.get_running_loop()
         ended = asyncio.wrap_future(future)
         # Told after the outcome is: when no thread is busy, all of them have reported.
         future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
         return await ended
 
-    def _caught(self, message: Any, held: Held) -> tuple[Any, BaseException | None]:
+    def _caught(self, message: Any, owned: Owned) -> tuple[Any, BaseException | None]:
         try:
-            return self.consumer.call(message, held.delivery), None
+            return self.consumer.call(message, owned.delivery), None
         except BaseException as error:
             return None, error
 
     def _thread_ended(self) -> None:
         self.threads_busy -= 1
 
-    def _failed(self, held: Held, error: BaseException) -> HandlerOutcome:
+    def _failed(self, owned: Owned, error: BaseException) -> HandlerOutcome:
         """What an error means: a handler that the framework cancelled may raise any."""
-        if held.stopped is None:
+        if owned.stopped is None:
             return Raised(error)
-        if held.stopped is Stop.LOST:
+        if owned.stopped is Stop.LOST:
             return Lost()
-        if held.stopped is Stop.STOPPING:
+        if owned.stopped is Stop.STOPPING:
             return Stopped()
         seconds = (self.consumer.timeout_ms or 0) / 1000
         timeout = TimeoutError(f"it ran longer than {seconds:g} s")

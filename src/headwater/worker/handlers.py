@@ -89,11 +89,11 @@ def _check_message(name: str, annotated: Any, message_type: Any) -> None:
     """A handler that expects another type than its stream holds is a mistake."""
     if annotated is None or _fits(message_type, annotated):
         return
-    expected, held = (
+    expected, owned = (
         str(one) if get_origin(one) else type_name(one) for one in (annotated, message_type)
     )
     batch = "; a handler gets one message at a time" if _is_batch(annotated, message_type) else ""
-    raise DeclarationError(f"handler {name} expects {expected}, its stream holds {held}{batch}")
+    raise DeclarationError(f"handler {name} expects {expected}, its stream holds {owned}{batch}")
 
 
 def _fits(message_type: Any, annotated: Any) -> bool:
@@ -106,13 +106,13 @@ def _fits(message_type: Any, annotated: Any) -> bool:
         return any(_fits(message_type, one) for one in get_args(annotated))
     if annotated is Any or message_type is Any:
         return True
-    expected, held = origin or annotated, get_origin(message_type) or message_type
-    if not isinstance(expected, type) or not isinstance(held, type):
+    expected, owned = origin or annotated, get_origin(message_type) or message_type
+    if not isinstance(expected, type) or not isinstance(owned, type):
         return True
     try:
-        return issubclass(held, expected)
+        return issubclass(owned, expected)
     except TypeError:  # a TypedDict, or a Protocol with attributes
-        return not issubclass(expected, dict) or issubclass(held, dict)
+        return not issubclass(expected, dict) or issubclass(owned, dict)
 
 
 def _is_batch(annotated: Any, message_type: Any) -> bool:

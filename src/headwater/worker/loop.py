@@ -1,6 +1,6 @@
 """One consumer in one process: what is read is handled, what is handled is settled.
 
-    store ──▶ Reading ──▶ accept ──▶ Pool ──▶ execute ──▶ decide ──▶ Custody, Settler ──▶ store
+    store ──▶ Fetcher ──▶ accept ──▶ Pool ──▶ execute ──▶ decide ──▶ InFlight, Settler ──▶ store
                  ▲                                                        │
                  └───────────────────── room ◀────────────────────────────┘
 
@@ -24,12 +24,12 @@ from headwater.groups.settling import How, Outcome, Settlement
 from headwater.messages import error_text
 from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
-from headwater.worker.custody import Custody
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
 from headwater.worker.execute import Executor
-from headwater.worker.held import Held, State
-from headwater.worker.leases import TaskKeeper, ThreadKeeper
+from headwater.worker.fetch import Fetcher
+from headwater.worker.in_flight import InFlight
+from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.losses import Losses
 from headwater.worker.noting import Noting
 from headwater.worker.outcome import (
@@ -41,13 +41,13 @@ from headwater.worker.outcome import (
     Stopped,
     Unrecorded,
 )
+from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
-from headwater.worker.quarantine import Gate, Quarantine, Suspects
-from headwater.worker.reading import Reading
+from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
 from headwater.worker.report import report
 from headwater.worker.reports import Reports
-from headwater.worker.settler import Ending
+from headwater.worker.settle import Queued
 from headwater.worker.signals import Changes, ended
 from headwater.worker.slow import SlowHandlers
 from headwater.worker.stopping import Stopping
@@ -79,23 +79,23 @@ class Loop:
         consumer_name: str,
         connections: Connections,
         clock: Timers,
-        gate: Gate,
+        lock: QuarantineLock,
         suspects: Suspects,
         chance: Random,
         reports: Reports,
-        observe: Callable[[Held], None] | None = None,
+        observe: Callable[[Owned], None] | None = None,
     ) -> None:
         self.consumer = consumer
         self.consumer_name = consumer_name
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock = clock
-        self._gate = gate
+        self._lock = lock
         self._observe = observe
         self._reports = reports
         self._abandoned = self._reported = False
         self._changes = changes = Changes()
         name = f"{consumer.stream.name}/{consumer.group}"
-        self.custody = custody = Custody(
+        self.in_flight = in_flight = InFlight(
             name,
             lease_ms=consumer.lease_ms,
             clock=clock,
@@ -105,37 +105,37 @@ class Loop:
         )
         self.executor = Executor(consumer, clock=clock)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
-        self.pool = Pool(consumer.concurrency, self._run, custody.settler.hurry, changes)
-        keeper = ThreadKeeper if isinstance(clock, LoopClock) else TaskKeeper
-        self._keeper = keeper(
+        self.pool = Pool(consumer.concurrency, self._run, in_flight.settler.hurry, changes)
+        renewer = ThreadRenewer if isinstance(clock, LoopClock) else TaskRenewer
+        self._renewer = renewer(
             name,
-            custody,
+            in_flight,
             lease_ms=consumer.lease_ms,
             clock=clock,
             connections=connections,
             ended=self._broken,
         )
         self.losses = Losses(consumer.stream.name, consumer.group)
-        self.reading = self._make_reading(connections, suspects)
+        self.fetcher = self._make_fetcher(connections, suspects)
         self._slow = SlowHandlers(consumer, clock=clock)
         self._noting = Noting(
             clock=clock,
-            client=custody.client,
-            member=lambda: custody.member,
+            client=in_flight.client,
+            member=lambda: in_flight.member,
             changes=changes,
         )
         self.quarantine = self._make_quarantine(suspects)
         self._tasks: list[asyncio.Task[None]] = []
-        gate.loops.append(self)
+        lock.loops.append(self)
 
-    def _make_reading(self, connections: Connections, suspects: Suspects) -> Reading:
-        return Reading(
+    def _make_fetcher(self, connections: Connections, suspects: Suspects) -> Fetcher:
+        return Fetcher(
             self.consumer,
             consumer_name=self.consumer_name,
             connections=connections,
             clock=self._clock,
-            custody=self.custody,
-            keeper=self._keeper,
+            in_flight=self.in_flight,
+            renewer=self._renewer,
             changes=self._changes,
             losses=self.losses,
             suspects_only=suspects is Suspects.ONLY,
@@ -148,8 +148,8 @@ class Loop:
             self.consumer,
             self,
             suspects=suspects,
-            gate=self._gate,
-            custody=self.custody,
+            lock=self._lock,
+            in_flight=self.in_flight,
             pool=self.pool,
             clock=self._clock,
             changes=self._changes,
@@ -160,13 +160,13 @@ class Loop:
     def start(self) -> None:
         """Begin to read."""
         name = f"{self.consumer.stream.name}/{self.consumer.group}"
-        self._keeper.start()
+        self._renewer.start()
         self._tasks = [
-            asyncio.create_task(self.reading.run(), name=f"{name} reader"),
-            asyncio.create_task(self.custody.settler.run(), name=f"{name} settler"),
+            asyncio.create_task(self.fetcher.run(), name=f"{name} reader"),
+            asyncio.create_task(self.in_flight.settler.run(), name=f"{name} settler"),
             asyncio.create_task(
                 reap_regularly(
-                    lambda: self.custody.client, lambda: self.custody.member, self._clock
+                    lambda: self.in_flight.client, lambda: self.in_flight.member, self._clock
                 ),
                 name=f"{name} reaper",
             ),
@@ -179,7 +179,7 @@ class Loop:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A task has ended. If nothing asked it to, this worker ends with an error."""
         error = None if task.cancelled() else task.exception()
-        stopped = task is self._tasks[0] and self.reading.stopping
+        stopped = task is self._tasks[0] and self.fetcher.stopping
         finished = stopped and not task.cancelled() and error is None
         if not self._abandoned and not finished:
             self._broken(task.get_name(), error)
@@ -191,7 +191,7 @@ class Loop:
     def _broken(self, name: str, error: BaseException | None) -> None:
         if self.failed.done():
             return
-        if not self.reading.joined and isinstance(error, HeadwaterError):
+        if not self.fetcher.joined and isinstance(error, HeadwaterError):
             self._reports.refused(self.consumer.stream.name, self.consumer.group)
         elif not (name.endswith("reader") and isinstance(error, HeadwaterError)):
             ended = TaskEnded(f"{name} of {self.consumer.name} ended {_why(error)}")
@@ -208,9 +208,9 @@ class Loop:
                 consumer_name=self.consumer_name,
                 clock=self._clock,
                 changes=self._changes,
-                custody=self.custody,
+                in_flight=self.in_flight,
                 pool=self.pool,
-                reading=self.reading,
+                fetcher=self.fetcher,
                 accept=self._accept,
                 end=self._end,
                 forgotten=self.quarantine.forgotten,
@@ -220,25 +220,25 @@ class Loop:
         await self.close()
 
     def abandon(self) -> None:
-        """Vanish, as a process that was killed does: nothing is settled, handed back or renewed."""
+        """Drop all work without settling it, as SIGKILL would."""
         self._abandoned = True
-        self._keeper.cancel()
+        self._renewer.cancel()
         self.quarantine.abandon()
-        self.custody.abandon()
+        self.in_flight.abandon()
         self.pool.dismiss()
         self._slow.close()
         for task in self._tasks:
             task.cancel()
-        if self in self._gate.loops:
-            self._gate.loops.remove(self)
+        if self in self._lock.loops:
+            self._lock.loops.remove(self)
 
     async def close(self) -> None:
         """Let go of tasks, threads and connections. A handler that ignores its cancellation is left
         behind."""
         self.abandon()
-        await self._keeper.close()
+        await self._renewer.close()
         await ended(self._tasks)
-        await self.custody.close()
+        await self.in_flight.close()
         self.executor.close()
         self.failed.cancel()
 
@@ -250,91 +250,91 @@ class Loop:
         if not self._reported:
             self._reported = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
-        taken = [held for one in found if (held := self.custody.take(one)) is not None]
+        taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
         await self.quarantine.judge(taken)
         fresh = []
-        for held in taken:
-            if held.state is not State.BUFFERED or not self.custody.holds(held):
+        for owned in taken:
+            if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
                 continue  # a stop handed it back meanwhile, or another has it
-            if held.record.condemned:
-                self._end(held, Condemned(condemnation(held.record)))
-            elif held.attempts > self.consumer.max_deliveries:
-                self._end(held, Exhausted())
+            if owned.record.condemned:
+                self._end(owned, Condemned(condemnation(owned.record)))
+            elif owned.attempts > self.consumer.max_deliveries:
+                self._end(owned, Exhausted())
             else:
-                fresh.append(held)
-        if self.reading.stopping or self.reading.paused:
-            self.custody.hand_back(fresh)
+                fresh.append(owned)
+        if self.fetcher.stopping or self.fetcher.paused:
+            self.in_flight.hand_back(fresh)
             return
-        suspects = [held for held in fresh if held.record.suspect]
+        suspects = [owned for owned in fresh if owned.record.suspect]
         if suspects and not self.quarantine.leaves:
-            self.custody.hand_back([held for held in fresh if not held.record.suspect])
+            self.in_flight.hand_back([owned for owned in fresh if not owned.record.suspect])
             await self.quarantine.handle(suspects)
             return
-        for held in fresh:
-            if not held.record.suspect:
-                self.pool.put(held)
+        for owned in fresh:
+            if not owned.record.suspect:
+                self.pool.put(owned)
         if suspects:
             await self.quarantine.handle(suspects)
         if found and not fresh:
-            self.custody.settler.hurry()
+            self.in_flight.settler.hurry()
 
     async def pause(self) -> None:
         """For another consumer's suspect: own nothing, run nothing. See `Quarantine`."""
-        self.reading.paused = True
-        await self.reading.quieten()
-        self.custody.hand_back(self.custody.unbegun())
+        self.fetcher.paused = True
+        await self.fetcher.quieten()
+        self.in_flight.hand_back(self.in_flight.unbegun())
         await self._changes.until(lambda: not self.pool.running)
-        await self.custody.settler.drained()
+        await self.in_flight.settler.drained()
 
     def resume(self) -> None:
         """Read again."""
-        self.reading.paused = False
+        self.fetcher.paused = False
         self._changes.notify()
 
     # --- handling and settling --------------------------------------------------------------------
 
-    async def _run(self, held: Held) -> None:
+    async def _run(self, owned: Owned) -> None:
         """What a slot of the pool does with one entry."""
         if self._observe is not None:
-            self._observe(held)
-        self._slow.began(held)
-        outcome = await self.executor.run(held)
-        self._slow.ended(held, returned=isinstance(outcome, Returned))
-        self._end(held, outcome)
+            self._observe(owned)
+        self._slow.began(owned)
+        outcome = await self.executor.run(owned)
+        self._slow.ended(owned, returned=isinstance(outcome, Returned))
+        self._end(owned, outcome)
 
-    def _end(self, held: Held, outcome: HandlerOutcome) -> None:
+    def _end(self, owned: Owned, outcome: HandlerOutcome) -> None:
         """Settle the delivery as its outcome and the consumer's policy say."""
-        settlement = decide(outcome, self._policy, held.delivery, self._clock.now_ms())
-        if settlement is None or not self.custody.holds(held):
+        settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
+        if settlement is None or not self.in_flight.owns(owned):
             return
-        self.custody.settle(held, settlement)
+        self.in_flight.settle(owned, settlement)
         if isinstance(outcome, Stopped):
-            held.delivery.mark_lost()  # for a handler that goes on in its thread
-        report(outcome, settlement, self.consumer, held.delivery)
+            owned.delivery.mark_lost()  # for a handler that goes on in its thread
+        report(outcome, settlement, self.consumer, owned.delivery)
 
-    def _settled(self, ending: Ending, outcome: Outcome) -> None:
+    def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
-        held, settlement = ending
+        owned, settlement = queued
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:
-            self._could_not_add(held, settlement, outcome.error)
+            self._could_not_add(owned, settlement, outcome.error)
         elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
-            self.quarantine.settled(held)
+            self.quarantine.settled(owned)
         elif outcome.gone:
-            self.losses.pending([held.id])
+            self.losses.pending([owned.id])
         elif outcome.done:
-            self.reading.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
+            self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 
-    def _could_not_add(self, held: Held, settlement: Settlement, error: Refused) -> None:
+    def _could_not_add(self, owned: Owned, settlement: Settlement, error: Refused) -> None:
         """A result, or a dead letter, that its stream does not take."""
         where = settlement.additions[0].stream
         log.error(
             "%s of %s: %s does not take what is added to it: %s",
-            held.delivery.id,
-            held.delivery.stream,
+            owned.delivery.id,
+            owned.delivery.stream,
             where,
             error,
         )
         refused_record = where == self.consumer.dead
-        self._end(held, Unrecorded(error) if refused_record else Raised(error))
+        self._end(owned, Unrecorded(error) if refused_record else Raised(error))

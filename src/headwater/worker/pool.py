@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headwater.worker.held import Held, State
+from headwater.worker.owned import Owned, State
 from headwater.worker.signals import Changes
 
 TURNS = 32
@@ -50,7 +50,7 @@ class Pool:
     def __init__(
         self,
         size: int,
-        run: Callable[[Held], Awaitable[None]],
+        run: Callable[[Owned], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
     ) -> None:
@@ -58,9 +58,9 @@ class Pool:
         self._run = run
         self._idle = idle
         self._changes = changes
-        self._buffer: asyncio.Queue[Held] = asyncio.Queue()
+        self._buffer: asyncio.Queue[Owned] = asyncio.Queue()
         self._slots: list[Slot] = []
-        self.running: set[Held] = set()
+        self.running: set[Owned] = set()
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
         """Make the slots; the caller watches their tasks."""
@@ -81,17 +81,17 @@ class Pool:
         """A slot has nothing to do and no entry waits for one."""
         return self._buffer.empty() and len(self.running) < self._size
 
-    def put(self, held: Held) -> None:
+    def put(self, owned: Owned) -> None:
         """Have an entry handled when its turn comes."""
-        self._buffer.put_nowait(held)
+        self._buffer.put_nowait(owned)
 
-    def empty(self) -> list[Held]:
+    def empty(self) -> list[Owned]:
         """Take back all that was not begun."""
         taken = []
         while not self._buffer.empty():
-            held = self._buffer.get_nowait()
-            if held.state is State.BUFFERED:
-                taken.append(held)
+            owned = self._buffer.get_nowait()
+            if owned.state is State.BUFFERED:
+                taken.append(owned)
         return taken
 
     async def _work(self) -> None:
@@ -101,15 +101,15 @@ class Pool:
         while not slot.dismissed:
             if self._buffer.empty():
                 self._idle()
-            held = await self._buffer.get()
-            if held.state is not State.BUFFERED:
+            owned = await self._buffer.get()
+            if owned.state is not State.BUFFERED:
                 continue  # lost, or handed back, while it waited here
-            held.state = State.RUNNING
-            self.running.add(held)
+            owned.state = State.RUNNING
+            self.running.add(owned)
             try:
-                await self._run(held)
+                await self._run(owned)
             finally:
-                self.running.discard(held)
+                self.running.discard(owned)
                 self._changes.notify()
             turns += 1
             if turns % TURNS == 0:

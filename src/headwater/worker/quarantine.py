@@ -34,9 +34,9 @@ from headwater.groups.poison import (
     write,
 )
 from headwater.worker.clocks import Timers
-from headwater.worker.custody import Custody
 from headwater.worker.declaration import Consumer
-from headwater.worker.held import Held, State
+from headwater.worker.in_flight import InFlight
+from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
 from headwater.worker.signals import Changes
 
@@ -67,7 +67,7 @@ class Suspects(StrEnum):
 
 
 class Pausable(Protocol):
-    """A consumer's loop, as the gate sees it."""
+    """A consumer's loop, as the lock sees it."""
 
     async def pause(self) -> None:
         """Stop reading, hand back what is not begun, end what runs; return when that is done."""
@@ -76,7 +76,7 @@ class Pausable(Protocol):
         """Read again."""
 
 
-class Gate:
+class QuarantineLock:
     """The loops of one process, of which one at a time may ask for quiet."""
 
     def __init__(self) -> None:
@@ -112,8 +112,8 @@ class Quarantine:
         loop: Pausable,
         *,
         suspects: Suspects,
-        gate: Gate,
-        custody: Custody,
+        lock: QuarantineLock,
+        in_flight: InFlight,
         pool: Pool,
         clock: Timers,
         changes: Changes,
@@ -121,8 +121,8 @@ class Quarantine:
         self._consumer = consumer
         self._loop = loop
         self._suspects = suspects
-        self._gate = gate
-        self._custody = custody
+        self._lock = lock
+        self._in_flight = in_flight
         self._pool = pool
         self._clock = clock
         self._changes = changes
@@ -139,27 +139,27 @@ class Quarantine:
         lately = self._clock.monotonic() < self._drain_from
         return self._suspects is Suspects.ELSEWHERE or lately
 
-    async def judge(self, entries: Sequence[Held]) -> None:
+    async def judge(self, entries: Sequence[Owned]) -> None:
         """Give each entry that was claimed its record."""
-        claimed = [held for held in entries if held.delivered.claimed]
+        claimed = [owned for owned in entries if owned.delivered.claimed]
         if not claimed:
             return
         leave = self._suspects is Suspects.ELSEWHERE
-        records: dict[bytes, Record] = await self._custody.ask(
-            lambda member: judged(member, [held.delivered for held in claimed], leave=leave)
+        records: dict[bytes, Record] = await self._in_flight.ask(
+            lambda member: judged(member, [owned.delivered for owned in claimed], leave=leave)
         )
-        for held in claimed:
-            held.record = records.get(held.id, NO_RECORD)
-            held.delivery.excuse(held.record.excused)
+        for owned in claimed:
+            owned.record = records.get(owned.id, NO_RECORD)
+            owned.delivery.excuse(owned.record.excused)
         if self._clock.monotonic() >= self._sweep_at:
-            await self._custody.ask(sweep)
+            await self._in_flight.ask(sweep)
             self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS
 
-    def settled(self, held: Held) -> None:
+    def settled(self, owned: Owned) -> None:
         """The message is settled for good: nothing more needs to be known of it."""
-        if held.record == NO_RECORD:
+        if owned.record == NO_RECORD:
             return
-        task = asyncio.ensure_future(self._custody.ask(lambda member: forget(member, [held.id])))
+        task = asyncio.ensure_future(self._in_flight.ask(lambda member: forget(member, [owned.id])))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -175,14 +175,16 @@ class Quarantine:
 
     # --- running a suspect ------------------------------------------------------------------------
 
-    async def handle(self, suspects: Sequence[Held]) -> None:
+    async def handle(self, suspects: Sequence[Owned]) -> None:
         """Run the first of these alone, and hand back the others; or hand back all of them."""
         first, *others = suspects
         if self.leaves:
             self._leave(suspects)
             return
         self._hand_back(others)
-        self._custody.hand_back([held for held in self._custody.unbegun() if held is not first])
+        self._in_flight.hand_back(
+            [owned for owned in self._in_flight.unbegun() if owned is not first]
+        )
         if not await self._drained(first):
             if self._waits(first):
                 self._hand_back([first])
@@ -190,48 +192,48 @@ class Quarantine:
         try:
             await self._run(first)
         finally:
-            self._gate.leave(self._loop)
+            self._lock.leave(self._loop)
 
-    def _leave(self, suspects: Sequence[Held]) -> None:
-        for held in suspects:
+    def _leave(self, suspects: Sequence[Owned]) -> None:
+        for owned in suspects:
             log.info(
                 "%s of %s is suspected of killing its process: handed back until a process can run "
                 "it alone",
-                held.delivery.id,
-                held.delivery.stream,
+                owned.delivery.id,
+                owned.delivery.stream,
             )
         self._hand_back(suspects)
 
-    def _hand_back(self, entries: Sequence[Held]) -> None:
-        self._custody.hand_back(entries, delay_ms=HANDED_BACK_MS)
+    def _hand_back(self, entries: Sequence[Owned]) -> None:
+        self._in_flight.hand_back(entries, delay_ms=HANDED_BACK_MS)
 
-    async def _drained(self, suspect: Held) -> bool:
+    async def _drained(self, suspect: Owned) -> bool:
         """Drain this process; False if something else still runs after ``claim_after``.
 
-        When True, the gate is ours to leave.
+        When True, the lock is ours to leave.
         """
         entered = False
 
         async def drain() -> None:
             nonlocal entered
-            entered = await self._gate.enter(self._loop)
+            entered = await self._lock.enter(self._loop)
             if not entered:
                 return
             await self._changes.until(lambda: not self._pool.running)
-            self._custody.settler.hurry()
+            self._in_flight.settler.hurry()
             await self._changes.until(
-                lambda: len(self._custody.held) == 1 or suspect.state is not State.BUFFERED
+                lambda: len(self._in_flight.owned) == 1 or suspect.state is not State.BUFFERED
             )
 
         if await _within(self._clock, self._seconds, drain()):
             self._vain = 0 if entered else self._vain
             return entered
         if entered:
-            self._gate.leave(self._loop)
+            self._lock.leave(self._loop)
         self._drained_in_vain(suspect)
         return False
 
-    def _drained_in_vain(self, suspect: Held) -> None:
+    def _drained_in_vain(self, suspect: Owned) -> None:
         self._vain += 1
         self._drain_from = self._clock.monotonic() + DRAINS_APART * self._seconds
         if self._vain >= VAIN_DRAINS:
@@ -245,7 +247,7 @@ class Quarantine:
                 self._vain,
             )
 
-    async def _run(self, suspect: Held) -> None:
+    async def _run(self, suspect: Owned) -> None:
         """Run it in a process that is quiet; return when it is settled, or has outlived the wait."""
         # A stop, or a lost lease, may have ended it while it waited.
         if self._waits(suspect):
@@ -260,7 +262,7 @@ class Quarantine:
             await self._remember(suspect, alone(suspect.record, count=suspect.count))
             if self._waits(suspect):
                 self._pool.put(suspect)
-        ended = self._changes.until(lambda: not self._custody.holds(suspect))
+        ended = self._changes.until(lambda: not self._in_flight.owns(suspect))
         if self._suspects is Suspects.ONLY:
             await ended
         elif not await _within(self._clock, self._seconds, ended):
@@ -272,12 +274,12 @@ class Quarantine:
             )
             await self._remember(suspect, outlived(suspect.record))
 
-    def _waits(self, held: Held) -> bool:
-        return held.state is State.BUFFERED and self._custody.holds(held)
+    def _waits(self, owned: Owned) -> bool:
+        return owned.state is State.BUFFERED and self._in_flight.owns(owned)
 
-    async def _remember(self, held: Held, record: Record) -> None:
-        held.record = record
-        await self._custody.ask(lambda member: write(member, held.id, record))
+    async def _remember(self, owned: Owned, record: Record) -> None:
+        owned.record = record
+        await self._in_flight.ask(lambda member: write(member, owned.id, record))
 
 
 async def _within(clock: Timers, seconds: float, work: Coroutine[Any, Any, None]) -> bool:

@@ -16,9 +16,9 @@ from headwater.client.redaction import redacted
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
-from headwater.worker.held import Held
 from headwater.worker.loop import Loop
-from headwater.worker.quarantine import Gate, Suspects
+from headwater.worker.owned import Owned
+from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
 
 log = logging.getLogger("headwater.worker")
@@ -45,7 +45,7 @@ class Running:
         clock: Timers,
         chance: Random,
         suspects: Suspects = Suspects.HERE,
-        observe: Callable[[Consumer, Held], None] | None = None,
+        observe: Callable[[Consumer, Owned], None] | None = None,
         reports: Reports | None = None,
     ) -> None:
         self._connections = connections
@@ -54,7 +54,7 @@ class Running:
         self._suspects = suspects
         self._observe = observe
         self._reports = reports or Reports()
-        self._gate = Gate()
+        self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
         self.loops = {consumer: self._loop(consumer) for consumer in consumers}
@@ -66,11 +66,11 @@ class Running:
             consumer_name=unique_name(),
             connections=self._connections,
             clock=self._clock,
-            gate=self._gate,
+            lock=self._lock,
             suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
-            observe=None if watch is None else lambda held: watch(consumer, held),
+            observe=None if watch is None else lambda owned: watch(consumer, owned),
         )
 
     def start(self) -> None:

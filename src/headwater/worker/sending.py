@@ -28,7 +28,7 @@ client-query-buffer-limit cannot be set lower (redis.conf)."""
 
 
 class Ask(Protocol):
-    """`Custody.ask`: carries out an operation, and creates a vanished group again."""
+    """`InFlight.ask`: carries out an operation, and creates a vanished group again."""
 
     async def __call__(
         self, make: Any, *, step: Step = Step.READ, losses: int | None = None

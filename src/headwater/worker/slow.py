@@ -6,7 +6,7 @@ import logging
 
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.declaration import Consumer
-from headwater.worker.held import Held
+from headwater.worker.owned import Owned
 
 log = logging.getLogger("headwater.worker")
 
@@ -30,24 +30,24 @@ class SlowHandlers:
     def __init__(self, consumer: Consumer, *, clock: Timers) -> None:
         self._consumer = consumer
         self._clock = clock
-        self._running: dict[Held, float] = {}
+        self._running: dict[Owned, float] = {}
         """Running handlers and the age at which each is reported next, 0 for the first time."""
         self._timer: Timer | None = None
         self._samples = 0
         self._usual = 0.0
 
-    def began(self, held: Held) -> None:
+    def began(self, owned: Owned) -> None:
         """The handler begins to run."""
-        held.began = self._clock.monotonic()
-        self._running[held] = 0.0
+        owned.began = self._clock.monotonic()
+        self._running[owned] = 0.0
         if self._timer is None:
             self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
 
-    def ended(self, held: Held, *, returned: bool) -> None:
+    def ended(self, owned: Owned, *, returned: bool) -> None:
         """The handler has ended; one that returned shows what is usual."""
-        self._running.pop(held, None)
+        self._running.pop(owned, None)
         if returned:
-            took = self._clock.monotonic() - held.began
+            took = self._clock.monotonic() - owned.began
             self._samples += 1
             weight = max(WEIGHT, 1 / self._samples)
             self._usual += weight * (took - self._usual)
@@ -67,16 +67,16 @@ class SlowHandlers:
         if limit is None:
             return
         now = self._clock.monotonic()
-        for held, again in self._running.items():
-            age = now - held.began
+        for owned, again in self._running.items():
+            age = now - owned.began
             if age > limit and age >= again:
-                self._running[held] = 2 * age
+                self._running[owned] = 2 * age
                 log.warning(
                     "%s has been handling %s of %s (delivery %d) for %.1f s, %s",
                     self._consumer.name,
-                    held.delivery.id,
-                    held.delivery.stream,
-                    held.count,
+                    owned.delivery.id,
+                    owned.delivery.stream,
+                    owned.count,
                     age,
                     why,
                 )

@@ -19,13 +19,13 @@ from headwater.groups.member import retire
 from headwater.groups.operation import Refused, perform
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import lost_connection
-from headwater.worker.custody import Custody
 from headwater.worker.declaration import Consumer
-from headwater.worker.held import Held, Stop
+from headwater.worker.fetch import Fetcher
+from headwater.worker.in_flight import InFlight
 from headwater.worker.losses import Losses
 from headwater.worker.outcome import HandlerOutcome, Stopped
+from headwater.worker.owned import Owned, Stop
 from headwater.worker.pool import Pool
-from headwater.worker.reading import Reading
 from headwater.worker.signals import Changes
 
 log = logging.getLogger("headwater.worker")
@@ -56,11 +56,11 @@ class Stopping:
         consumer_name: str,
         clock: Timers,
         changes: Changes,
-        custody: Custody,
+        in_flight: InFlight,
         pool: Pool,
-        reading: Reading,
+        fetcher: Fetcher,
         accept: Callable[[Sequence[Delivered]], Awaitable[None]],
-        end: Callable[[Held, HandlerOutcome], None],
+        end: Callable[[Owned, HandlerOutcome], None],
         forgotten: Callable[[], Awaitable[None]],
         losses: Losses,
     ) -> None:
@@ -68,9 +68,9 @@ class Stopping:
         self._consumer_name = consumer_name
         self._clock = clock
         self._changes = changes
-        self._custody = custody
+        self._in_flight = in_flight
         self._pool = pool
-        self._reading = reading
+        self._fetcher = fetcher
         self._accept = accept
         self._end = end
         self._forgotten = forgotten
@@ -79,32 +79,32 @@ class Stopping:
     async def run(self, grace: float, at_once: asyncio.Event) -> None:
         """Stop within ``grace`` seconds, and sooner when ``at_once`` is set."""
         over = self._clock.monotonic() + grace
-        self._reading.stopping = True
+        self._fetcher.stopping = True
         self._changes.notify()
         if self._pool.running and not at_once.is_set():
             self._say_running(grace)
-        await _ended(self._reading.quieten(), QUIETEN_SECONDS)
-        self._custody.hand_back(self._custody.unbegun())
+        await _ended(self._fetcher.quieten(), QUIETEN_SECONDS)
+        self._in_flight.hand_back(self._in_flight.unbegun())
         await self._within(self._no_handler_runs(), over - self._clock.monotonic(), at_once)
         interrupted = list(self._pool.running)
-        for held in interrupted:
-            held.stop(Stop.STOPPING)
+        for owned in interrupted:
+            owned.stop(Stop.STOPPING)
         if interrupted:
             await self._within(self._no_handler_runs(), CANCELLED_SECONDS)
-        for held in list(self._pool.running):
+        for owned in list(self._pool.running):
             # In a thread, or it ignores its cancellation: it is handed back while it runs.
-            held.delivery.mark_lost()
-            held.stopped = Stop.LOST
-            self._end(held, Stopped())
-        if self._reading.joined:
+            owned.delivery.mark_lost()
+            owned.stopped = Stop.LOST
+            self._end(owned, Stopped())
+        if self._fetcher.joined:
             await self._leave_within(over - self._clock.monotonic(), at_once)
 
     def _say_running(self, grace: float) -> None:
         now = self._clock.monotonic()
-        oldest = sorted(self._pool.running, key=lambda held: held.began)
+        oldest = sorted(self._pool.running, key=lambda owned: owned.began)
         named = ", ".join(
-            f"{held.delivery.id} of {held.delivery.stream} for {now - held.began:.1f} s"
-            for held in oldest[:NAMED]
+            f"{owned.delivery.id} of {owned.delivery.stream} for {now - owned.began:.1f} s"
+            for owned in oldest[:NAMED]
         )
         rest = len(oldest) - NAMED
         log.warning(
@@ -163,7 +163,7 @@ class Stopping:
             log.warning(
                 "the store did not answer before the stop: %d entries stay with %s until they are "
                 "claimed",
-                len(self._custody.held),
+                len(self._in_flight.owned),
                 self._consumer_name,
             )
             return
@@ -179,28 +179,28 @@ class Stopping:
             "stopping: waiting up to %.1f s for the store to take %d settlements; %s, and they are "
             "handled again after claim_after",
             seconds,
-            len(self._custody.settler),
+            len(self._in_flight.settler),
             HOW_TO_STOP,
         )
 
     async def _leave(self) -> str:
         """Settle, hand back what arrived unseen, and remove the consumer if it owns nothing; how
         that ended, for the log."""
-        custody = self._custody
-        await custody.settler.drained()
-        if not custody.held and await self._store_is_away():
+        in_flight = self._in_flight
+        await in_flight.settler.drained()
+        if not in_flight.owned and await self._store_is_away():
             return f"; the store is away, so {self._consumer_name} stays in its list of consumers"
-        found, gone = await custody.ask(lambda who: recover(who, list(custody.held)))
+        found, gone = await in_flight.ask(lambda who: recover(who, list(in_flight.owned)))
         await self._accept(found)
         if gone:
-            await custody.ask(lambda who: drop_gone(who, gone, self._losses.pending))
-        await custody.settler.drained()
+            await in_flight.ask(lambda who: drop_gone(who, gone, self._losses.pending))
+        await in_flight.settler.drained()
         await self._forgotten()
-        return "" if await custody.ask(retire) else "; its consumer still owns entries"
+        return "" if await in_flight.ask(retire) else "; its consumer still owns entries"
 
     async def _store_is_away(self) -> bool:
         """Whether the store does not answer, twice: the first connection may be an old one."""
-        client, member = self._custody.client, self._custody.the_member()
+        client, member = self._in_flight.client, self._in_flight.the_member()
         for _ in range(2):
             try:
                 await asyncio.wait_for(perform(client, recover(member, [])), LEAVING_SECONDS)

@@ -18,7 +18,7 @@ from headwater.errors import HeadwaterError
 from headwater.server.config import load
 from headwater.server.log import configure_logging
 from headwater.server.running import run
-from headwater.worker.meeting import announce, withdraw
+from headwater.worker.served import announce, withdraw
 
 
 def main(socket: str, directory: str | None = None) -> int:

@@ -72,7 +72,7 @@ class AppTest:
             connections=connections,
             clock=self.clock,
             chance=Random(0),
-            observe=lambda consumer, held: self._deliveries[consumer].append(held.count),
+            observe=lambda consumer, owned: self._deliveries[consumer].append(owned.count),
         )
         self._running.start()
         await self.settle()

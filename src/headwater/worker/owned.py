@@ -1,12 +1,12 @@
-"""What one consumer owns in this process, from the read to the settlement's reply.
+"""One owned entry, from the read to the reply of its settlement.
 
     BUFFERED ──taken──▶ RUNNING ──returns, raises──▶ SETTLING ──reply──▶ (gone)
         │                  │
         └──── lost, handed back at a stop ────▶ SETTLING or (gone)
 
-Rule 1. An entry is held from the moment it is read until the server has said what became of its
-        settlement. Only what is held is renewed, and everything held is.
-Rule 2. An entry that is lost is no longer held; what its handler returns is dropped.
+Rule 1. An entry is owned from the moment it is read until the server has said what became of its
+        settlement. Only what is owned is renewed, and everything owned is.
+Rule 2. An entry that is lost is no longer owned; what its handler returns is dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stop(Enum):
     STOPPING = "the worker stops"
 
 
-class Held:
+class Owned:
     """One owned entry."""
 
     __slots__ = ("began", "delivered", "delivery", "record", "state", "stopped", "task")

@@ -1,6 +1,6 @@
 """Gathers settlements and sends them together: 256, or what 5 ms brought.
 
-Rule 1. Order is kept: what was added first is settled first, and each held entry once.
+Rule 1. Order is kept: what was added first is settled first, and each owned entry once.
 Rule 2. A batch goes out at once when it is full or when a handler has nothing else to do, so that
         waiting for company never slows a worker that is idle.
 Rule 3. A batch is sent until its reply has come; sending it twice does no harm (groups/settling).
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from headwater.groups.settling import Outcome, Settlement
 from headwater.worker.clocks import Timer, Timers
-from headwater.worker.held import Held
+from headwater.worker.owned import Owned
 from headwater.worker.signals import Changes
 
 BATCH = 256
@@ -24,15 +24,15 @@ BATCH_BYTES = 4 * 1024 * 1024
 """A batch with results of so many bytes is full, however few they are."""
 
 
-class Ending(NamedTuple):
-    """A held entry and how it is to end."""
+class Queued(NamedTuple):
+    """An owned entry and how it is to end."""
 
-    held: Held
+    owned: Owned
     settlement: Settlement
 
 
 Send = Callable[[list[Settlement]], Awaitable[list[Outcome]]]
-Done = Callable[[Ending, Outcome], None]
+Done = Callable[[Queued, Outcome], None]
 
 
 class Settler:
@@ -42,7 +42,7 @@ class Settler:
         self._clock = clock
         self._send = send
         self._done = done
-        self._queue: deque[Ending] = deque()
+        self._queue: deque[Queued] = deque()
         self._ready = asyncio.Event()
         self._timer: Timer | None = None
         self._in_flight = 0
@@ -51,9 +51,9 @@ class Settler:
     def __len__(self) -> int:
         return len(self._queue) + self._in_flight
 
-    def add(self, ending: Ending) -> None:
+    def add(self, queued: Queued) -> None:
         """Settle it with the next batch."""
-        self._queue.append(ending)
+        self._queue.append(queued)
         if len(self._queue) >= BATCH:
             self._ready.set()
         elif self._timer is None:
@@ -85,23 +85,23 @@ class Settler:
             elif self._queue and self._timer is None:
                 self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
 
-    def _take(self) -> list[Ending]:
-        batch: list[Ending] = []
+    def _take(self) -> list[Queued]:
+        batch: list[Queued] = []
         size = 0
         while self._queue and len(batch) < BATCH and size < BATCH_BYTES:
-            ending = self._queue.popleft()
+            queued = self._queue.popleft()
             size += sum(
-                len(value) for one in ending.settlement.additions for _name, value in one.fields
+                len(value) for one in queued.settlement.additions for _name, value in one.fields
             )
-            batch.append(ending)
+            batch.append(queued)
         return batch
 
-    async def _flush(self, batch: list[Ending]) -> None:
+    async def _flush(self, batch: list[Queued]) -> None:
         self._in_flight = len(batch)
         try:
-            outcomes = await self._send([ending.settlement for ending in batch])
+            outcomes = await self._send([queued.settlement for queued in batch])
         finally:
             self._in_flight = 0
-        for ending, outcome in zip(batch, outcomes, strict=True):
-            self._done(ending, outcome)
+        for queued, outcome in zip(batch, outcomes, strict=True):
+            self._done(queued, outcome)
         self._empty.notify()

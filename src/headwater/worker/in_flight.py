@@ -1,13 +1,13 @@
-"""What one consumer of one process owns, and everything it tells the store about it.
+"""The in-flight deliveries of one consumer: what it owns, and how each is settled.
 
-Rule 1. An entry enters by `take` and leaves when the store has said what became of its settlement,
-        or that another owns it.
-Rule 2. A settlement is repeated until the store has answered it: lost connections are replaced, a
+Rule 1. An entry enters by `take`. It leaves when the store has answered its settlement, or has said
+        that another consumer owns it.
+Rule 2. A settlement is repeated until the store acknowledges it: lost connections are replaced, a
         vanished group is created again (`link`, `sending`). Settlements are owner-checked, so
         repeating one does no harm.
-Rule 3. An entry that is not ours any more is dropped at once: its handler is cancelled, its result
-        published nowhere. Unless the group was made anew by another worker: then it is ours still,
-        and is registered again.
+Rule 3. An entry that another consumer owns now is dropped at once: its handler is cancelled and its
+        result is not published. If another worker has created the group again, the entry is
+        still ours and is registered again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from headwater.groups.troubles import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
 from headwater.worker.delivery import Delivery
-from headwater.worker.held import Held, State, Stop
-from headwater.worker.leases import renew_all
+from headwater.worker.lease import renew_all
 from headwater.worker.link import Link
+from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.sending import Sending
-from headwater.worker.settler import Ending, Settler
+from headwater.worker.settle import Queued, Settler
 from headwater.worker.signals import Changes, ended
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ SAID_TOGETHER = 1_000
 """Entries whose whereabouts are asked for at a time."""
 
 
-class Custody:
-    """Held entries and their settlement. ``settled`` is called for each reply that has come;
+class InFlight:
+    """Owned entries and their settlement. ``settled`` is called for each reply that has come;
     ``name`` says in the log whose they are."""
 
     def __init__(
@@ -54,10 +54,10 @@ class Custody:
         clock: Timers,
         connections: Connections,
         changes: Changes,
-        settled: Callable[[Ending, Outcome], None],
+        settled: Callable[[Queued, Outcome], None],
     ) -> None:
         self.changes = changes
-        self.held: dict[bytes, Held] = {}
+        self.owned: dict[bytes, Owned] = {}
         self.member: Member | None = None
         self.mark: bytes | None = None
         self.seen: bytes | None = None
@@ -87,29 +87,29 @@ class Custody:
         await self._link.close()
 
     def abandon(self) -> None:
-        """Say nothing more, as a process that was killed says nothing more."""
+        """Send nothing more, as after SIGKILL."""
         for task in self._tasks:
             task.cancel()
 
-    # --- what is held -----------------------------------------------------------------------------
+    # --- what is owned -----------------------------------------------------------------------------
 
-    def unbegun(self) -> list[Held]:
+    def unbegun(self) -> list[Owned]:
         """What waits for a handler."""
-        return [held for held in self.held.values() if held.state is State.BUFFERED]
+        return [owned for owned in self.owned.values() if owned.state is State.BUFFERED]
 
-    def holds(self, held: Held) -> bool:
+    def owns(self, owned: Owned) -> bool:
         """Whether it is ours still, and not another delivery of the same entry."""
-        return self.held.get(held.id) is held
+        return self.owned.get(owned.id) is owned
 
-    def take(self, delivered: Delivered) -> Held | None:
-        """Hold an entry that was read; None when it is held already.
+    def take(self, delivered: Delivered) -> Owned | None:
+        """Own an entry that was read. None if this process owns it already: after a long pause a
+        worker can claim its own entries.
 
-        The latter happens when this process stood still for so long that it claimed from itself.
-        But one that was given up, and comes again before the reply to that has, is a new delivery.
+        An entry that is being settled and is delivered again is a new delivery.
         """
         if not delivered.claimed:
             self.seen = delivered.id
-        before = self.held.get(delivered.id)
+        before = self.owned.get(delivered.id)
         if before is not None and (delivered.from_silent or before.state is not State.SETTLING):
             return None
         member = self.the_member()
@@ -121,26 +121,26 @@ class Custody:
             count=delivered.delivery_count,
             flat=delivered.fields,
         )
-        held = Held(delivered, delivery)
-        self.held[held.id] = held
-        return held
+        owned = Owned(delivered, delivery)
+        self.owned[owned.id] = owned
+        return owned
 
-    def settle(self, held: Held, settlement: Settlement) -> None:
+    def settle(self, owned: Owned, settlement: Settlement) -> None:
         """End the delivery so, with the next batch."""
-        held.state = State.SETTLING
-        self.settler.add(Ending(held, settlement))
+        owned.state = State.SETTLING
+        self.settler.add(Queued(owned, settlement))
 
-    def hand_back(self, entries: Sequence[Held], *, delay_ms: int = 0) -> None:
+    def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
         """Give back what was not begun: this delivery is not counted. It can be claimed again after
         ``delay_ms``."""
-        for held in entries:
-            self.settle(held, Settlement(held.id, How.SILENT, delay_ms=delay_ms))
+        for owned in entries:
+            self.settle(owned, Settlement(owned.id, How.SILENT, delay_ms=delay_ms))
         self.settler.hurry()
 
-    def lost(self, entries: Sequence[Held]) -> None:
+    def lost(self, entries: Sequence[Owned]) -> None:
         """The store says that these are not ours. Called in the event loop's thread."""
         entries = [
-            held for held in entries if self.holds(held) and held.state is not State.SETTLING
+            owned for owned in entries if self.owns(owned) and owned.state is not State.SETTLING
         ]
         if entries:
             self._begin(self._drop_unless_remade(entries))
@@ -150,14 +150,14 @@ class Custody:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _drop_unless_remade(self, entries: Sequence[Held]) -> None:
+    async def _drop_unless_remade(self, entries: Sequence[Owned]) -> None:
         kept = await self._registered_again()
         dropped = []
-        for held in entries:
-            mine = self.holds(held) and held.state is not State.SETTLING
-            if mine and held.id not in kept:
-                self._drop(held)
-                dropped.append(held.id)
+        for owned in entries:
+            mine = self.owns(owned) and owned.state is not State.SETTLING
+            if mine and owned.id not in kept:
+                self._drop(owned)
+                dropped.append(owned.id)
         await self._say_lost(dropped, "its lease was lost, what its handler does is dropped")
 
     async def _say_lost(self, ids: Sequence[bytes], what: str) -> None:
@@ -169,11 +169,11 @@ class Custody:
                 stream = self.the_member().stream
                 log.warning("%s of %s: %s; %s", entry_id.decode(), stream, what, where)
 
-    def _drop(self, held: Held) -> None:
-        del self.held[held.id]
-        held.delivery.mark_lost()
-        held.stop(Stop.LOST)
-        held.state = State.SETTLING  # a pool that finds it in its buffer passes over it
+    def _drop(self, owned: Owned) -> None:
+        del self.owned[owned.id]
+        owned.delivery.mark_lost()
+        owned.stop(Stop.LOST)
+        owned.state = State.SETTLING  # a pool that finds it in its buffer passes over it
         self.changes.notify()
 
     # --- what is told -----------------------------------------------------------------------------
@@ -197,8 +197,8 @@ class Custody:
                 await self.rejoin(mark)
 
     async def renew_now(self) -> None:
-        """Renew everything held, before something that must not find it stale."""
-        entries = list(self.held.values())
+        """Renew everything owned, before something that must not find it stale."""
+        entries = list(self.owned.values())
         self.lost(await perform(self.client, renew_all(self.the_member(), entries)))
 
     async def rejoin(self, mark: bytes | None) -> None:
@@ -225,7 +225,7 @@ class Custody:
         return found
 
     def _unsettled(self) -> list[tuple[bytes, int]]:
-        return [(held.id, held.count) for held in self.held.values()]
+        return [(owned.id, owned.count) for owned in self.owned.values()]
 
     async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
         """Settle a batch; once more what was not ours for want of the group that another worker has
@@ -243,16 +243,16 @@ class Custody:
             self._begin(self._say_lost(ids, "it was not settled by this worker"))
         return outcomes
 
-    def _done(self, ending: Ending, outcome: Outcome) -> None:
-        held = ending.held
-        if self.holds(held) and outcome.error is None:
-            del self.held[held.id]
-        self._settled(ending, outcome)
+    def _done(self, queued: Queued, outcome: Outcome) -> None:
+        owned = queued.owned
+        if self.owns(owned) and outcome.error is None:
+            del self.owned[owned.id]
+        self._settled(queued, outcome)
         self.changes.notify()
 
     def the_member(self) -> Member:
         """`member`, once the group is joined."""
-        assert self.member is not None, "nothing is held before the group is joined"
+        assert self.member is not None, "nothing is owned before the group is joined"
         return self.member
 
 

@@ -1,11 +1,11 @@
-"""Keeps the leases of what a consumer holds, running and buffered alike.
+"""Renews the leases of the entries that a consumer owns, running and buffered alike.
 
-Rule 1. Every third of the lease, everything held is renewed, as long as it is still owned.
+Rule 1. Every third of the lease, everything owned is renewed, as long as it is still owned.
 Rule 2. In its own thread with its own connection, so that a handler that blocks the event loop
         keeps its lease. In tests, where time stands still between two advances, a task does it.
 Rule 3. A lease is lost only when the server says so; a connection that is gone says nothing.
 Rule 4. An answer has until the next renewal is due, and at least a second. The second renewal in a
-        row that fails is a warning: others may claim what is held.
+        row that fails is a warning: others may claim what is owned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headwater.groups.settling import renew
 from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
-from headwater.worker.held import Held
+from headwater.worker.owned import Owned
 
 if TYPE_CHECKING:
     import redis
@@ -40,19 +40,19 @@ MISSES_SAID = 2
 """Renewals in a row that are missed before the log says so; one is made up for by the next."""
 
 
-class Tenant(Protocol):
+class LeaseTable(Protocol):
     """Whose leases are kept."""
 
-    held: dict[bytes, Held]
+    owned: dict[bytes, Owned]
     member: Member | None
 
-    def lost(self, entries: Sequence[Held]) -> None:
+    def lost(self, entries: Sequence[Owned]) -> None:
         """These were not owned any more when they were to be renewed."""
 
 
-def renew_all(member: Member, entries: Sequence[Held]) -> Operation[list[Held]]:
+def renew_all(member: Member, entries: Sequence[Owned]) -> Operation[list[Owned]]:
     """Renew them; those that are not owned any more."""
-    lost: list[Held] = []
+    lost: list[Owned] = []
     for first in range(0, len(entries), CHUNK):
         part = entries[first : first + CHUNK]
         flags = yield from renew(member, [one.id for one in part])
@@ -85,7 +85,7 @@ class Misses:
         if late >= MISSES_SAID * self._seconds and not self._said:
             self._said = True
             log.warning(
-                "no lease of %s was renewed for %.1f s (entries held: %d); other workers claim "
+                "no lease of %s was renewed for %.1f s (entries owned: %d); other workers claim "
                 "them when claim_after is over: %s",
                 self._name,
                 late,
@@ -103,20 +103,20 @@ class Misses:
         return self._seconds
 
 
-class ThreadKeeper:
+class ThreadRenewer:
     """Renews from a thread."""
 
     def __init__(
         self,
         name: str,
-        tenant: Tenant,
+        table: LeaseTable,
         *,
         lease_ms: int,
         clock: Timers,
         connections: Connections,
         ended: Ended,
     ) -> None:
-        self._tenant = tenant
+        self._table = table
         self._seconds = lease_ms / 3000
         self._deadline_s = deadline_s(lease_ms)
         self._misses = Misses(name, seconds=self._seconds, clock=clock, connections=connections)
@@ -155,7 +155,7 @@ class ThreadKeeper:
         pause = self._seconds
         while not self._stop.wait(pause):
             if self._loop.is_closed():
-                break  # its worker was never closed: what it held must not be kept from others
+                break  # its worker was never closed: what it owned must not be kept from others
             try:
                 if client is None:
                     client = self._connections.synchronous(deadline_s=self._deadline_s)
@@ -167,20 +167,20 @@ class ThreadKeeper:
                 if what in (Remedy.RECONNECT, Remedy.END):
                     _close(client)
                     client = None
-                pause = self._misses.missed(error, entries=len(self._tenant.held))
+                pause = self._misses.missed(error, entries=len(self._table.owned))
             else:
                 pause = self._misses.renewed()
         self._misses.renewed()
         _close(client)
 
     def _beat(self, client: redis.Redis) -> None:
-        member = self._tenant.member
-        entries = list(self._tenant.held.values())
+        member = self._table.member
+        entries = list(self._table.owned.values())
         began = self._clock.monotonic()
         if member is not None and entries:
             lost = run(client, renew_all(member, entries))
             if lost:
-                self._loop.call_soon_threadsafe(self._tenant.lost, lost)
+                self._loop.call_soon_threadsafe(self._table.lost, lost)
         self.renewed_at = began
 
 
@@ -193,20 +193,20 @@ def _close(client: redis.Redis | None) -> None:
             pass
 
 
-class TaskKeeper:
+class TaskRenewer:
     """Renews from a task, on a clock that a test advances."""
 
     def __init__(
         self,
         name: str,
-        tenant: Tenant,
+        table: LeaseTable,
         *,
         lease_ms: int,
         clock: Timers,
         connections: Connections,
         ended: Ended,
     ) -> None:
-        self._tenant = tenant
+        self._table = table
         self._seconds = lease_ms / 3000
         self._misses = Misses(name, seconds=self._seconds, clock=clock, connections=connections)
         self._clock = clock
@@ -240,8 +240,8 @@ class TaskKeeper:
         try:
             while True:
                 await sleep(self._clock, pause)
-                member = self._tenant.member
-                entries = list(self._tenant.held.values())
+                member = self._table.member
+                entries = list(self._table.owned.values())
                 self.renewed_at = self._clock.monotonic()
                 if member is None or not entries:
                     continue
@@ -253,6 +253,6 @@ class TaskKeeper:
                     pause = self._misses.missed(error, entries=len(entries))
                 else:
                     pause = self._misses.renewed()
-                    self._tenant.lost(lost)
+                    self._table.lost(lost)
         finally:
             await client.aclose()

@@ -6,7 +6,7 @@ Rule 1. A connection begins with what this consumer owns and does not know: the 
 Rule 2. Nothing is read for which there is no room; when there is, the read waits in the store, and
         can be called back from there.
 Rule 3. The group is joined once. If it is gone later, it is made again from what is known here
-        (`Custody.rejoin`), never silently from the beginning.
+        (`InFlight.rejoin`), never silently from the beginning.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from headwater.groups.troubles import (
 )
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
-from headwater.worker.custody import Custody
 from headwater.worker.declaration import Consumer
-from headwater.worker.leases import TaskKeeper, ThreadKeeper
+from headwater.worker.in_flight import InFlight
+from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.losses import Losses
 from headwater.worker.signals import Changes, cancelled
 
@@ -55,7 +55,7 @@ AnyReader = Reader | SuspectReader
 Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
 
 
-class Reading:
+class Fetcher:
     """Reads for one consumer; ``accept`` gets what was read before the next read begins.
 
     ``hungry`` says whether a handler has nothing to do.
@@ -68,8 +68,8 @@ class Reading:
         consumer_name: str,
         connections: Connections,
         clock: Timers,
-        custody: Custody,
-        keeper: ThreadKeeper | TaskKeeper,
+        in_flight: InFlight,
+        renewer: ThreadRenewer | TaskRenewer,
         changes: Changes,
         losses: Losses,
         suspects_only: bool,
@@ -87,8 +87,8 @@ class Reading:
         self._recover_at = 0.0
         self._connections = connections
         self._clock = clock
-        self._custody = custody
-        self._keeper = keeper
+        self._in_flight = in_flight
+        self._renewer = renewer
         self._changes = changes
         self._losses = losses
         self._suspects_only = suspects_only
@@ -116,8 +116,8 @@ class Reading:
     async def _recover_from(self, error: Exception) -> None:
         """Do what the table says; raises what no waiting mends."""
         what = remedy(error, Step.READ if self.joined else Step.JOIN)
-        if what is Remedy.REJOIN and self._custody.member is not None:
-            await self._custody.rejoin(self._mark)
+        if what is Remedy.REJOIN and self._in_flight.member is not None:
+            await self._in_flight.rejoin(self._mark)
         elif what in (Remedy.END, Remedy.FAIL):
             if isinstance(error, refused_credentials()):
                 raise HeadwaterError(f"the store does not let this worker in: {error}") from error
@@ -140,7 +140,7 @@ class Reading:
     async def _read_over(self, client: redis.asyncio.Redis) -> None:
         """Read over one connection until told to stop; whatever goes wrong is raised."""
         member = await self._introduce(client)
-        self._mark = self._custody.mark
+        self._mark = self._in_flight.mark
         await self._recover(client, member)
         assert self.reader is not None, "a member that was introduced has a reader"
         while not self._ends():
@@ -156,7 +156,7 @@ class Reading:
         """Take what this consumer owns and does not know."""
         interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
         self._recover_at = self._clock.monotonic() + interval
-        found, gone = await perform(client, recover(member, list(self._custody.held)))
+        found, gone = await perform(client, recover(member, list(self._in_flight.owned)))
         await perform(client, drop_gone(member, gone, self._losses.pending))
         await self._accept(found)
 
@@ -176,10 +176,10 @@ class Reading:
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
         if not self.joined:
-            self._custody.mark = await perform(client, join(member))
+            self._in_flight.mark = await perform(client, join(member))
             self.joined = True
             self._say_joined(member)
-        self._custody.member = member
+        self._in_flight.member = member
         self._changes.notify()
         if self.reader is None or able != self._able:
             kind = SuspectReader if self._suspects_only else Reader
@@ -208,14 +208,14 @@ class Reading:
     async def _read_once(
         self, client: redis.asyncio.Redis, reader: AnyReader, limit: int
     ) -> list[Delivered]:
-        stale = self._clock.monotonic() - self._keeper.renewed_at
-        if self._custody.held and stale > self.consumer.lease_ms / 1000:
+        stale = self._clock.monotonic() - self._renewer.renewed_at
+        if self._in_flight.owned and stale > self.consumer.lease_ms / 1000:
             # This process stood still. A read that claims would claim from ourselves.
-            await self._custody.renew_now()
+            await self._in_flight.renew_now()
         if not self._suspects_only and self._clock.monotonic() >= self._look_at:
             self._look_at = self._clock.monotonic() + LOOK_SECONDS
             self._losses.unread(await perform(client, unread_lost(reader.member)))
-        self._mark = self._custody.mark
+        self._mark = self._in_flight.mark
         self._in_read = True
         try:
             return await perform(client, reader.read(limit=limit, now=self._clock.monotonic()))
@@ -226,16 +226,16 @@ class Reading:
     async def _room(self) -> int:
         """How many entries to read next; waits until there is reason to. 0 at a stop."""
         enough = max(1, (self.consumer.prefetch - self.consumer.concurrency) // 2)
-        held = self._custody.held
+        owned = self._in_flight.owned
 
         def ready() -> bool:
             if self.stopping:
                 return True
-            free = self.consumer.prefetch - len(held)
+            free = self.consumer.prefetch - len(owned)
             return not self.paused and (free >= enough or (free > 0 and self._hungry()))
 
         await self._changes.until(ready)
-        return 0 if self.stopping else self.consumer.prefetch - len(held)
+        return 0 if self.stopping else self.consumer.prefetch - len(owned)
 
     async def quieten(self) -> None:
         """Return when no read is on its way, and what it brought has been accepted."""
@@ -266,7 +266,7 @@ class Reading:
         """Ask the server to end the blocked read; whether asking again may help."""
         possible = bool(self._connection_id)
         try:
-            await perform(self._custody.client, single("CLIENT", "UNBLOCK", self._connection_id))
+            await perform(self._in_flight.client, single("CLIENT", "UNBLOCK", self._connection_id))
         except Refused as error:
             log.debug("the read cannot be called back and ends by itself: %s", error)
             possible = False
