@@ -19,24 +19,18 @@ import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from random import Random
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
-from headwater.worker.declaration import (
-    DEFAULT_RETRY,
-    Consumer,
-    declare,
-    known_options,
-)
+from headwater.worker.declaration import Consumer, ConsumerOptions, declare, known
 from headwater.worker.durations import milliseconds
 from headwater.worker.publishing import Publisher
 from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import Reports
-from headwater.worker.retry import Backoff
 from headwater.worker.running import Running
 from headwater.worker.stream import Stream
 
@@ -115,60 +109,17 @@ class App:
 
     # --- declaring --------------------------------------------------------------------------------
 
-    @known_options
-    def consumer(
-        self,
-        stream: Stream[Any],
-        *,
-        group: str,
-        claim_after: str | timedelta = "30s",
-        lease: str | timedelta | None = None,
-        concurrency: int | None = None,
-        prefetch: int | None = None,
-        retry: Backoff | None = DEFAULT_RETRY,
-        max_deliveries: int = 5,
-        timeout: str | timedelta | None = None,
-        into: Stream[Any] | None = None,
-        dead: str | None = None,
-    ) -> Callable[[H], H]:
-        """Declare that a function handles the entries of ``stream`` for consumer group ``group``.
+    def consumer(self, stream: Stream[Any], **options: Unpack[ConsumerOptions]) -> Callable[[H], H]:
+        """Declare that a function handles the entries of ``stream`` for a consumer group.
 
         The function gets the message and, by a parameter annotated `Delivery`, its delivery. An
-        entry is acknowledged after it returns, and comes again when it raises.
-
-        - ``claim_after``: an entry whose owner has been silent so long goes to another worker.
-        - ``lease``: everything owned is renewed every third of it; a third of claim_after if not
-          given.
-        - ``concurrency``: entries handled at a time by one process, 16 if not given. A function
-          that is not ``async`` runs in a thread.
-        - ``prefetch``: entries that one process owns at a time, four times as many if not given.
-        - ``retry``: how long an entry waits after its handler raised; None for no time at all.
-        - ``max_deliveries``: an entry that was delivered so often, crashes included, is a dead
-          letter.
-        - ``timeout``: a handler that runs longer is cancelled, as if it had raised TimeoutError.
-        - ``into``: what the function returns (a message, a list of them, or None) is published
-          there in one step with the acknowledgement.
-        - ``dead``: the dead-letter stream, ``{stream}.dead`` if not given.
-
-        Raises `DeclarationError` for whatever contradicts itself.
+        entry is acknowledged after it returns, and comes again when it raises. The options are
+        those of `ConsumerOptions`. Raises `DeclarationError` for whatever contradicts itself.
         """
+        known(options, ConsumerOptions)
 
         def decorate(handler: H) -> H:
-            found = declare(
-                handler,
-                stream,
-                group=group,
-                claim_after=claim_after,
-                lease=lease,
-                concurrency=concurrency,
-                prefetch=prefetch,
-                retry=retry,
-                max_deliveries=max_deliveries,
-                timeout=timeout,
-                into=into,
-                dead=dead,
-            )
-            self._register(found)
+            self._register(declare(handler, stream, **options))
             return handler
 
         return decorate

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Required, TypedDict, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
@@ -16,24 +14,35 @@ from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
 
-OPTIONS = (
-    "group",
-    "claim_after",
-    "lease",
-    "concurrency",
-    "prefetch",
-    "retry",
-    "max_deliveries",
-    "timeout",
-    "into",
-    "dead",
-)
-"""The options of ``@app.consumer`` besides its stream."""
+
+class ConsumerOptions(TypedDict, total=False):
+    """The options of ``@app.consumer`` besides its stream; only ``group`` is required."""
+
+    group: Required[str]
+    """The consumer group. Each group gets every entry of the stream."""
+    claim_after: str | timedelta
+    """An entry whose owner has been silent so long goes to another worker; 30 s."""
+    lease: str | timedelta
+    """Everything owned is renewed every third of it; a third of ``claim_after``."""
+    concurrency: int
+    """Entries handled at a time by one process; 16. A function that is not ``async`` runs in a
+    thread."""
+    prefetch: int
+    """Entries that one process owns at a time; four times ``concurrency``."""
+    retry: Backoff | None
+    """How long an entry waits after its handler raised; None for no time at all."""
+    max_deliveries: int
+    """An entry that was delivered so often is a dead letter; 5. A crash counts if the entry ran
+    alone in its process."""
+    timeout: str | timedelta | None
+    """A handler that runs longer is cancelled, as if it had raised TimeoutError."""
+    into: Stream[Any] | None
+    """What the function returns (a message, a list of them, or None) is published there in one step
+    with the acknowledgement."""
+    dead: str | None
+    """The dead-letter stream; ``{stream}.dead``."""
 
 
 @dataclass(frozen=True)
@@ -173,19 +182,12 @@ def _check_number(name: str, value: object) -> None:
         raise DeclarationError(f"{name}={value!r} must be a whole number from 1 on")
 
 
-def known_options(method: Callable[P, R]) -> Callable[P, R]:
-    """``method``, which refuses an unknown option by `DeclarationError`, with the known ones.
-
-    The signature stays as it is, so that type checkers find an unknown option too.
-    """
-
-    known = inspect.signature(method).parameters.keys()
-
-    @functools.wraps(method)
-    def checked(*arguments: P.args, **options: P.kwargs) -> R:
-        unknown = ", ".join(repr(name) for name in sorted(options.keys() - known))
-        if unknown:
-            raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(OPTIONS)}")
-        return method(*arguments, **options)
-
-    return checked
+def known(options: Mapping[str, object], declared: type) -> None:
+    """Refuse what is not among the ``declared`` options, a TypedDict, or lacks a required one."""
+    allowed: dict[str, object] = get_type_hints(declared)
+    unknown = ", ".join(repr(name) for name in sorted(options.keys() - allowed.keys()))
+    if unknown:
+        raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(allowed)}")
+    missing = sorted(declared.__required_keys__ - options.keys())  # type: ignore[attr-defined]
+    if missing:
+        raise DeclarationError(f"a consumer needs {', '.join(f'{name}=' for name in missing)}")
