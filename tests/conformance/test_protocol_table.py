@@ -13,7 +13,7 @@ from headwater.commands.table import COMMANDS, CommandRow
 from headwater.resp.arguments import Arguments
 from tests.peers import Peer
 
-OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag"}
+OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag", "xdelayed"}
 NEWER_THAN_THE_PEER = {"xnack", "xcfgset", "xidmprecord"}
 
 

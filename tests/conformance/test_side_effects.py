@@ -98,6 +98,7 @@ OURS = {
     "XNACK s g FAIL IDS 2 1-1 1-2": ((), 2),
     "XREADGROUP GROUP g new CLAIM 0 STREAMS s >": (("s: xgroup-createconsumer",), 2),
     "XLAG s": ((), 0),
+    "XDELAYED s g": ((), 0),
     "XSPLIT s - + 2": ((), 0),
 }
 """Of what no real server here has: as the command that each stands for."""

@@ -36,7 +36,7 @@ def test_every_verb_of_our_own_has_a_place_and_an_example() -> None:
     ours = [
         row.name.upper() for row in COMMANDS.values() if row.since == "0.1.0" and row.name[0] == "x"
     ]
-    assert sorted(ours) == ["XLAG", "XRENEW", "XRETIRE", "XSETTLE", "XSPLIT"]
+    assert sorted(ours) == ["XDELAYED", "XLAG", "XRENEW", "XRETIRE", "XSETTLE", "XSPLIT"]
     for name in ours:
         assert f"\n## {name}: " in TEXT
         assert f"\n    {name} key " in TEXT

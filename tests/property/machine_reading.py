@@ -21,6 +21,7 @@ class ReadingMachine(StoreMachine):
         "xreadgroup": 14,
         "xread": 1,
         "xlag": 2,
+        "xdelayed": 2,
     }
 
     @initialize()
@@ -93,3 +94,15 @@ class ReadingMachine(StoreMachine):
         key = self.key(random)
         names = [self.group(random) for _ in range(random.choice((0, 0, 1, 2)))]
         self.put("XLAG", key, *names, to=lambda: self.model.xlag(key, names))
+
+    def xdelayed(self, random: Random) -> None:
+        key, name = self.key(random), self.group(random)
+        if random.random() < 0.5:
+            self.put("XDELAYED", key, name, to=lambda: self.model.xdelayed(key, name))
+            return
+        start, end = sorted((self.id(random, key), self.id(random, key)))
+        count = random.choice((0, 1, 3, 100))
+        self.put(
+            *("XDELAYED", key, name, spell(start), spell(end), count),
+            to=lambda: self.model.xdelayed(key, name, start, end, count),
+        )

@@ -246,6 +246,22 @@ class ReadingModel(EntriesModel):
             group.own(entry_id, who, self.now, min(group.pending[entry_id].count + 1, MOST))
         return given
 
+    def xdelayed(
+        self,
+        key: bytes,
+        name: bytes,
+        start: ID = (0, 0),
+        end: ID | None = None,
+        count: int | None = None,
+    ) -> Reply:
+        _stream, group = self._group(key, name)
+        rows: list[Reply] = [
+            [spell(entry_id), max(0, record.due - self.now), record.count]
+            for entry_id, record in sorted(group.pending.items())
+            if record.due is not None and start <= entry_id and (end is None or entry_id <= end)
+        ]
+        return rows[:count]
+
     def xlag(self, key: bytes, names: list[bytes]) -> Reply:
         if key not in self.streams:
             raise Refused("ERR no such key")

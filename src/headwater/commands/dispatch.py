@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headwater.commands import (
     addition,
     databases,
+    delayed,
     deleting,
     dumping,
     entries,
@@ -75,6 +76,7 @@ FUNCTIONS: dict[bytes, Command] = {
     b"XPENDING": pending.xpending,
     b"XRENEW": settling.xrenew,
     b"XRETIRE": groups.xretire,
+    b"XDELAYED": delayed.xdelayed,
     b"XLAG": lag.xlag,
     b"XGROUP|CREATE": groups.xgroup_create,
     b"XGROUP|SETID": groups.xgroup_setid,

@@ -30,8 +30,6 @@ class PendingState(StrEnum):
     """It waits for its retry."""
     CLAIMABLE = "claimable"
     """The next worker that reads claims it: its retry is due, or its owner fell silent."""
-    WAITING = "waiting"
-    """Nobody owns it: it is parked or claimable, and this server does not say which."""
 
 
 class PendingEntry(NamedTuple):
@@ -47,7 +45,7 @@ class PendingEntry(NamedTuple):
     deliveries: int
     state: PendingState
     due_ms: int | None
-    """Until its retry, for a parked entry; None also where the server does not say."""
+    """Until its retry, for a parked entry."""
 
 
 class GroupPending(NamedTuple):
@@ -111,10 +109,12 @@ def _report(
     claim_after = None if announced is None else int(announced)
     rows = accepted(replies[2])
     ids = [row[0] for row in rows]
-    delays = yield from (
-        _by_verbs(stream, group, ids) if verbs else _parked(stream, group, ids, now_ms)
-    )
-    entries = [_entry(row, delays, now_ms, claim_after) for row in rows]
+    due: dict[bytes, int] = {}  # in how many milliseconds
+    if ids:
+        due = yield from (
+            _by_verbs(stream, group, ids) if verbs else _parked(stream, group, ids, now_ms)
+        )
+    entries = [_entry(row, due.get(row[0]), now_ms, claim_after) for row in rows]
     dues = [one.due_ms for one in entries if one.due_ms is not None]
     seen = [
         one for one in (yield from consumers(stream, group)) if one.state != ConsumerState.INTERNAL
@@ -129,26 +129,15 @@ def _report(
         claim_after_ms=claim_after,
         last_seen="" if last_seen is None else last_seen.name,
         last_seen_ms=None if last_seen is None else last_seen.idle_ms,
-        next_due_ms=min(dues, default=delays.first),
+        next_due_ms=min(dues, default=None),
         entries=entries,
     )
 
 
-class _Delays(NamedTuple):
-    """When parked entries are due, as far as the server says."""
-
-    due: dict[bytes, int]
-    """In how many milliseconds."""
-    unowned: PendingState = PendingState.CLAIMABLE
-    """What an entry that nobody owns waits for when it is not in ``due``."""
-    first: int | None = None
-    """Until the first of those that are not in ``due``."""
-
-
-def _parked(stream: str, group: str, ids: Sequence[bytes], now_ms: int) -> Operation[_Delays]:
-    """Redis and Valkey: due times are kept beside the stream; earlier versions had a hash of them."""
-    if not ids:
-        return _Delays({})
+def _parked(
+    stream: str, group: str, ids: Sequence[bytes], now_ms: int
+) -> Operation[dict[bytes, int]]:
+    """Redis and Valkey: due times are kept with the stream; earlier versions had a hash of them."""
     replies = yield [
         ["ZMSCORE", delays_key(stream, group), *ids],
         ["HMGET", due_key(stream, group), *ids],
@@ -158,38 +147,25 @@ def _parked(stream: str, group: str, ids: Sequence[bytes], now_ms: int) -> Opera
         found = before if at is None else at
         if found is not None:
             due[one] = max(0, int(float(found)) - now_ms)
-    return _Delays(due)
+    return due
 
 
-def _by_verbs(stream: str, group: str, ids: Sequence[bytes]) -> Operation[_Delays]:
-    """Headwater: XDELAYED has the due time of each; without it, XLAG has the first one and counts."""
-    if not ids:
-        return _Delays({})
-    replies = yield [
-        ["XDELAYED", stream, group, ids[0], ids[-1], len(ids)],
-        ["XLAG", stream, group],
-    ]
-    if not isinstance(replies[0], Refused):
-        return _Delays({row[0]: row[1] for row in replies[0]})
-    lag = mapping(mapping(accepted(replies[1]))[group.encode()])
-    if not lag[b"delayed"]:
-        return _Delays({})
-    state = PendingState.WAITING if lag[b"released"] else PendingState.PARKED
-    return _Delays({}, state, lag[b"next-due-ms"])
+def _by_verbs(stream: str, group: str, ids: Sequence[bytes]) -> Operation[dict[bytes, int]]:
+    replies = yield [["XDELAYED", stream, group, ids[0], ids[-1], len(ids)]]
+    return {row[0]: row[1] for row in accepted(replies[0])}
 
 
 def _entry(
-    row: Sequence[Any], delays: _Delays, now_ms: int, claim_after_ms: int | None
+    row: Sequence[Any], due: int | None, now_ms: int, claim_after_ms: int | None
 ) -> PendingEntry:
     entry_id, owner = row[0].decode(), row[1].decode("utf-8", "backslashreplace")
     idle = None if not owner or row[2] < 0 else row[2]
-    due = delays.due.get(row[0])
     parked = owner == PARKED_CONSUMER
     if due is None and parked and idle is not None and claim_after_ms is not None:
         due = max(0, claim_after_ms - idle)
     if not owner or parked:
-        state = delays.unowned if due is None else PendingState.CLAIMABLE
-        state, owner, idle = PendingState.PARKED if due else state, "", None
+        state = PendingState.PARKED if due else PendingState.CLAIMABLE
+        owner, idle = "", None
     else:
         silent = idle is not None and claim_after_ms is not None and idle >= claim_after_ms
         state = PendingState.CLAIMABLE if silent else PendingState.IN_FLIGHT

@@ -50,6 +50,8 @@ ROWS: tuple[CommandRow, ...] = (
         "Removes a consumer that owns nothing."),
     row("xlag", -2, "readonly", "RO access 1", "stream", "0.1.0",
         "Shows how far groups are behind and what they hold, in exact numbers.", tips=VARIES),
+    row("xdelayed", -3, "readonly", "RO access 1", "stream", "0.1.0",
+        "Shows which entries wait for their time, and how long."),
     row("xsplit", 5, "readonly fast", "RO access 1", "stream", "0.1.0",
         "Counts the entries of a range and finds ids that cut it into equal parts."),
     row("xgroup", -2, "", "", "stream", "5.0.0", "Manages consumer groups.",

@@ -61,6 +61,7 @@ STREAMS = {
     "xretire": "key group consumer",
     "xsplit": "key start end parts:integer",
     "xlag": "key [group [group ...]]",
+    "xdelayed": "key group [start end count:integer]",
 }
 
 KEYS = {
