@@ -128,7 +128,11 @@ class PendingMachine(IdempotencyMachine):
         delay = None
         if mode in {b"SILENT", b"FAIL"} and random.random() < 0.7:
             delay = random.choice((0, *TIMES))
+        references = None
+        if mode == b"ACKDEL" and random.random() < 0.7:
+            references = self.mode(random)
         words: list[Word] = ["XSETTLE", key, name, who, mode]
+        words += [] if references is None else [references]
         words += [] if delay is None else ["DELAY", delay]
         words += ["IDS", len(ids), *map(spell, ids)]
         additions: list[To] = []
@@ -141,7 +145,9 @@ class PendingMachine(IdempotencyMachine):
             additions.append((dest, wanted, [b"f", b"v"]))
         self.put(
             *words,
-            to=lambda: self.model.xsettle(key, name, who, mode, ids, delay=delay, to=additions),
+            to=lambda: self.model.xsettle(
+                key, name, who, mode, ids, references=references, delay=delay, to=additions
+            ),
         )
 
     # --- claiming -------------------------------------------------------------------------------

@@ -66,11 +66,24 @@ def explained(steps: list[Step]) -> str:
             start += size
         if start >= len(steps):
             size, start = size // 2, 0
+    steps = _without_pairs(steps)
     run = Run(steps)
     lines = [f"{len(steps)} steps: {' '.join(step.what for step in steps[:SHOWN])}"]
     shown = run.machine.sent[-SHOWN:]
     lines += [" ".join(repr(word)[:80] for word in words) for words in shown]
     return "\n".join([*lines, run.what[:4000]])
+
+
+def _without_pairs(steps: list[Step]) -> list[Step]:
+    """A short history without the neighbours that only go together, as a MULTI and its EXEC do."""
+    start = 0
+    while len(steps) <= SHOWN and start + 2 <= len(steps):
+        shorter = steps[:start] + steps[start + 2 :]
+        if shorter and Run(shorter).what:
+            steps, start = shorter, 0
+        else:
+            start += 1
+    return steps
 
 
 def model(seed: int, commands: int) -> dict[str, Any]:

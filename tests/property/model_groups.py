@@ -86,6 +86,7 @@ class Model(ReadingModel):
         mode: bytes,
         ids: list[ID],
         *,
+        references: bytes | None = None,
         delay: int | None = None,
         to: list[To] | None = None,
     ) -> Reply:
@@ -100,10 +101,14 @@ class Model(ReadingModel):
             lasts[dest] = self.new_id(last, wanted)
         new = [self.xadd(dest, wanted, fields) for dest, wanted, fields in to]
         flags: list[Reply] = []
+        mine = [entry_id for entry_id in dict.fromkeys(ids) if entry_id in owned]
         for entry_id in ids:
             flags.append(int(entry_id in owned))
-            if entry_id in owned:
-                owned.remove(entry_id)
+            owned.discard(entry_id)
+        if mode == b"ACKDEL":
+            self.xackdel(key, name, references or b"KEEPREF", mine)
+        else:
+            for entry_id in mine:
                 self._settle(key, name, mode, entry_id, delay)
         if delay == 0:
             group.come_due(self.now)
@@ -113,8 +118,6 @@ class Model(ReadingModel):
         group = self.streams[key].groups[name]
         if mode == b"ACK":
             self.xack(key, name, [at])
-        elif mode == b"ACKDEL":
-            self.xackdel(key, name, b"KEEPREF", [at])
         elif delay is None:
             self.xnack(key, name, mode, [at])
         else:

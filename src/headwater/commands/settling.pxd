@@ -21,10 +21,12 @@ cdef class _IDs:
 cdef class _Settlement:
     cdef public bytes mode
     cdef public long long delay_ms
+    cdef public bytes references
     cdef public list additions
     cdef public array.array ids
 
     cdef bint _delays(self) except -1
+    cdef bint _deletes(self) except -1
 
 
 @cython.locals(arguments=Arguments, stream=Stream, group=ConsumerGroup, ids=array.array, found=Py_ssize_t)

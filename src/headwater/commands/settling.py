@@ -14,7 +14,7 @@ from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.deleting import acknowledge_and_delete, removal_bytes
 from headwater.commands.groups import pending_group
 from headwater.commands.ids import distinct, id_words
-from headwater.commands.trimming import KEEPREF
+from headwater.commands.trimming import KEEPREF, REFERENCE_MODES
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import Consumer, ConsumerGroup
 from headwater.engine.stream import Stream
@@ -218,6 +218,7 @@ class _Settlement:
         if self.mode not in (b"ACK", b"ACKDEL", *RELEASES):
             raise CommandError("ERR mode must be ACK, ACKDEL, SILENT, FAIL, or FATAL")
         self.delay_ms = -1
+        self.references = b""
         self.additions: list[Addition] = []
         block = _IDs()
         index = 5
@@ -232,6 +233,9 @@ class _Settlement:
                 index += 2
             elif more and arguments.is_word(index, b"TO"):
                 index = self._addition(arguments, index + 1)
+            elif self._deletes() and arguments.token(index) in REFERENCE_MODES:
+                self.references = arguments.token(index)
+                index += 1
             else:
                 raise CommandError(SYNTAX)
         self.ids = block.parse(arguments)
@@ -239,6 +243,10 @@ class _Settlement:
     def _delays(self) -> bool:
         """Whether this mode takes a DELAY."""
         return self.mode in (b"SILENT", b"FAIL")
+
+    def _deletes(self) -> bool:
+        """Whether this mode takes KEEPREF, DELREF or ACKED, once."""
+        return self.mode == b"ACKDEL" and not self.references
 
     def _addition(self, arguments: Arguments, index: int) -> int:
         """``dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v …``; the index behind it."""
@@ -276,8 +284,9 @@ class _Settlement:
 
 
 def xsettle(call: Call) -> None:
-    """XSETTLE key group consumer <ACK|ACKDEL|SILENT|FAIL|FATAL> [DELAY ms] IDS n id [id …]
-    [TO dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v [f v …]] … → [[1|0 …], [new id …]].
+    """XSETTLE key group consumer <ACK | ACKDEL [KEEPREF|DELREF|ACKED] | SILENT | FAIL | FATAL>
+    [DELAY ms] IDS n id [id …] [TO dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v [f v …]] …
+    → [[1|0 …], [new id …]].
 
     Ends deliveries that ``consumer`` still owns, and with TO publishes in the same step or not at
     all.
@@ -327,7 +336,7 @@ def _settle(
     """End the deliveries of ``ids``, which the consumer owns."""
     mode = settlement.mode
     if mode == b"ACKDEL":
-        acknowledge_and_delete(call, stream, group, id_pairs(ids), KEEPREF)
+        acknowledge_and_delete(call, stream, group, id_pairs(ids), settlement.references or KEEPREF)
         return
     # A TO with DELREF-like trimming does not exist, so what was owned is owned still.
     call.keyspace.dirty += len(ids) // 2

@@ -56,7 +56,7 @@ STREAMS = {
     "xinfo|consumers": "key group",
     "xinfo|stream": "key [FULL [COUNT count:integer]]",
     "xrenew": f"key group consumer [IDLE milliseconds:integer] {_IDS}",
-    "xsettle": "key group consumer <ACK | ACKDEL | SILENT | FAIL | FATAL> "
+    "xsettle": f"key group consumer <ACK | ACKDEL | SILENT | FAIL | FATAL> {_REFERENCES} "
     f"[DELAY milliseconds:integer] {_IDS} [{_RESULT} [{_RESULT} ...]]",
     "xretire": "key group consumer",
     "xsplit": "key start end parts:integer",
