@@ -99,7 +99,7 @@ def test_a_group_that_was_destroyed_goes_on_behind_what_was_seen(
         assert query.read_all() == [6]
         shop.client.xgroup_destroy("s", "g")
         shop.add("s", [7])
-    assert "was gone and is made again behind 5-1" in warned.text
+    assert "was gone and is created again behind 5-1" in warned.text
 
     # Also when it vanishes while no query runs
     with member_query(shop, log=query.log) as later:

@@ -222,7 +222,7 @@ async def test_a_destroyed_group_loses_no_retry_and_no_entry_of_a_dead_worker(
         await store.look.xgroup_destroy("orders", "g")
 
         # Then it goes on: each has one result, the dead worker's and the retry too
-        await eventually(lambda: "was gone and is made again" in caplog.text)
+        await eventually(lambda: "was gone and is created again" in caplog.text)
         await eventually(lambda: 1 in counts and len(counts[2]) == 2)
         await eventually(store.settled)
     await buried(dead)

@@ -303,7 +303,7 @@ async def test_a_destroyed_group_is_made_again_and_nothing_is_lost(
         # Then it is made again, loudly, from below what they had, and nothing is lost
         await eventually(store.settled)
     assert set(handled) == {1, 2, 3}
-    assert "was gone and is made again" in caplog.text
+    assert "was gone and is created again" in caplog.text
 
 
 async def test_a_store_that_is_away_at_the_start_is_waited_for(

@@ -28,6 +28,10 @@ MOST_WORDS = SERVER_WORDS - 64
 """Most words of the settlements in one command, which has some of its own."""
 
 
+RENEWED_TOGETHER = 1_000
+"""Entries renewed by one command: a few milliseconds of the server's time at most, in Lua."""
+
+
 class How(StrEnum):
     """The ends of a delivery, by the words of XSETTLE."""
 
@@ -254,15 +258,17 @@ def _outcome(reply: list[Any]) -> Outcome:
 
 def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
     """Renew the leases of these entries; False for each that the member does not own."""
-    if not ids:
-        return []
-    if member.able.verbs:
-        replies = yield [
-            ["XRENEW", member.stream, member.group, member.consumer, "IDS", len(ids), *ids]
-        ]
-        return [bool(flag) for flag in accepted(replies[0])]
-    flags = yield from RENEW.call([member.stream], [*member.who, *ids])
-    return [bool(flag) for flag in flags]
+    kept: list[bool] = []
+    for first in range(0, len(ids), RENEWED_TOGETHER):
+        part = ids[first : first + RENEWED_TOGETHER]
+        if member.able.verbs:
+            who = [member.stream, member.group, member.consumer]
+            replies = yield [["XRENEW", *who, "IDS", len(part), *part]]
+            flags = accepted(replies[0])
+        else:
+            flags = yield from RENEW.call([member.stream], [*member.who, *part])
+        kept += [bool(flag) for flag in flags]
+    return kept
 
 
 def whereabouts(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:

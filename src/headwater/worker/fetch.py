@@ -5,8 +5,8 @@ Rule 1. A connection begins with what this consumer owns and does not know: the 
         on a connection that fell silent may be carried out later, and nobody else may ever claim.
 Rule 2. Nothing is read for which there is no room; when there is, the read waits in the store, and
         can be called back from there.
-Rule 3. The group is joined once. If it is gone later, it is made again from what is known here
-        (`InFlight.rejoin`), never silently from the beginning.
+Rule 3. The group is joined once. If it is gone later, it is created again from what is known here
+        (`groups.session`), never silently from the beginning.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, Reader, drop_gone, recover
-from headwater.groups.member import Member, join
+from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform, single
+from headwater.groups.session import Session
 from headwater.groups.settling import one_step
 from headwater.groups.suspects import SuspectReader
 from headwater.groups.trimmed import unread_lost
@@ -175,11 +176,14 @@ class Fetcher:
         member = Member(
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
+        in_flight = self._in_flight
+        session = in_flight.session or Session(member, unsettled=in_flight.unsettled)
         if not self.joined:
-            self._in_flight.mark = await perform(client, join(member))
+            await perform(client, session.join())
             self.joined = True
             self._say_joined(member)
-        self._in_flight.member = member
+        session.member = member
+        in_flight.session = session
         self._changes.notify()
         if self.reader is None or able != self._able:
             kind = SuspectReader if self._suspects_only else Reader

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.groups.claiming import Delivered
-from headwater.groups.member import Member, Remade, look_again, rejoin
+from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation, perform
+from headwater.groups.session import Session
 from headwater.groups.settling import How, Outcome, Settlement, whereabouts
 from headwater.groups.troubles import Step
 from headwater.worker.clocks import Timers
@@ -58,10 +58,7 @@ class InFlight:
     ) -> None:
         self.changes = changes
         self.owned: dict[bytes, Owned] = {}
-        self.member: Member | None = None
-        self.mark: bytes | None = None
-        self.seen: bytes | None = None
-        """The greatest id that was ever read as new."""
+        self.session: Session | None = None
         self.settler = Settler(clock, self._send, self._done)
         self._settled = settled
         self._link = Link(
@@ -70,7 +67,7 @@ class InFlight:
             connections=connections,
             deadline_s=deadline_s(lease_ms),
         )
-        self._sending = Sending(self._link, self.ask)
+        self._sending = Sending(self._link, self.ask, lambda what: self.the_session().settle(what))
         self._rejoining = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -108,7 +105,7 @@ class InFlight:
         An entry that is being settled and is delivered again is a new delivery.
         """
         if not delivered.claimed:
-            self.seen = delivered.id
+            self.the_session().seen = delivered.id
         before = self.owned.get(delivered.id)
         if before is not None and (delivered.from_silent or before.state is not State.SETTLING):
             return None
@@ -202,45 +199,34 @@ class InFlight:
         self.lost(await perform(self.client, renew_all(self.the_member(), entries)))
 
     async def rejoin(self, mark: bytes | None) -> None:
-        """Make a vanished group again, unless somebody here has done so since ``mark`` was read."""
+        """Create a vanished group again, unless a task of this consumer has done so since ``mark``
+        was read."""
         async with self._rejoining:
-            if self.mark != mark:
-                return
-            member = self.the_member()
-            new = secrets.token_hex(8)
-            remade = await self._link.answered(
-                lambda: rejoin(member, unsettled=self._unsettled(), seen=self.seen, mark=new),
-                Step.READ,
-            )
-            self.mark = remade.mark
-            _say_remade(member, remade)
+            session = self.the_session()
+            if session.mark == mark:
+                await self._link.answered(session.create_again, Step.READ)
 
     async def _registered_again(self) -> set[bytes]:
-        """If another worker made the group anew, what was registered again as ours; else nothing."""
-        mark, kept = await self.ask(
-            lambda member: look_again(member, unsettled=self._unsettled(), mark=self.mark)
+        """If another worker created the group again, what was registered as ours; else nothing."""
+        found: set[bytes] = await self.ask(
+            lambda _member: self.the_session().registered_again(self.unsettled())
         )
-        self.mark = mark
-        found: set[bytes] = kept
         return found
 
-    def _unsettled(self) -> list[tuple[bytes, int]]:
+    def unsettled(self) -> list[tuple[bytes, int]]:
+        """Ids and delivery counts of everything owned."""
         return [(owned.id, owned.count) for owned in self.owned.values()]
 
     async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
-        """Settle a batch; once more what was not ours for want of the group that another worker has
-        made again meanwhile."""
+        """Settle a batch, and log what was not ours."""
         outcomes = await self._sending.send(settlements)
-        missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
-        if missed:
-            kept = await self._registered_again()
-            again = [n for n in missed if settlements[n].id in kept]
-            retried = await self._sending.send([settlements[n] for n in again])
-            for n, outcome in zip(again, retried, strict=True):
-                outcomes[n] = outcome
-            lost = [n for n in missed if not outcomes[n].done and outcomes[n].error is None]
-            ids = [settlements[n].id for n in lost]
-            self._begin(self._say_lost(ids, "it was not settled by this worker"))
+        lost = [
+            settlement.id
+            for settlement, one in zip(settlements, outcomes, strict=True)
+            if not one.done and one.error is None
+        ]
+        if lost:
+            self._begin(self._say_lost(lost, "it was not settled by this worker"))
         return outcomes
 
     def _done(self, queued: Queued, outcome: Outcome) -> None:
@@ -250,30 +236,21 @@ class InFlight:
         self._settled(queued, outcome)
         self.changes.notify()
 
+    @property
+    def member(self) -> Member | None:
+        """Who this consumer is, once the group is joined."""
+        return None if self.session is None else self.session.member
+
+    @property
+    def mark(self) -> bytes | None:
+        """The group's mark; see `Session`."""
+        return None if self.session is None else self.session.mark
+
     def the_member(self) -> Member:
         """`member`, once the group is joined."""
-        assert self.member is not None, "nothing is owned before the group is joined"
-        return self.member
+        return self.the_session().member
 
-
-def _say_remade(member: Member, remade: Remade) -> None:
-    if not remade.made:
-        log.warning(
-            "group %s of stream %s was gone and another worker made it again; %d unsettled entries "
-            "are registered again",
-            member.group,
-            member.stream,
-            len(remade.kept),
-        )
-        return
-    log.warning(
-        "group %s of stream %s was gone and is made again behind %s; %d unsettled entries of this "
-        "worker are registered again, and %d from a note that is %.1f s old; what was settled since "
-        "may be handled again",
-        member.group,
-        member.stream,
-        remade.position,
-        len(remade.kept),
-        remade.noted,
-        remade.age_ms / 1000,
-    )
+    def the_session(self) -> Session:
+        """`session`, once the group is joined."""
+        assert self.session is not None, "nothing is owned before the group is joined"
+        return self.session

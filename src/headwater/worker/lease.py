@@ -44,7 +44,11 @@ class LeaseTable(Protocol):
     """Whose leases are kept."""
 
     owned: dict[bytes, Owned]
-    member: Member | None
+
+    @property
+    def member(self) -> Member | None:
+        """Who owns them, once the group is joined."""
+        ...
 
     def lost(self, entries: Sequence[Owned]) -> None:
         """These were not owned any more when they were to be renewed."""

@@ -9,12 +9,11 @@ Rule 3. Alone, a settlement whose result is refused, or closed the connection tw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused
-from headwater.groups.settling import Outcome, Settlement, renew, settle
+from headwater.groups.settling import Outcome, Settlement, renew
 from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
 from headwater.worker.connections import Pause
 from headwater.worker.link import Link
@@ -35,12 +34,17 @@ class Ask(Protocol):
     ) -> Any: ...
 
 
+Settle = Callable[[Sequence[Settlement]], Operation[list[Outcome]]]
+"""`Session.settle`."""
+
+
 class Sending:
     """Sends one consumer's settlements."""
 
-    def __init__(self, link: Link, ask: Ask) -> None:
+    def __init__(self, link: Link, ask: Ask, settle: Settle) -> None:
         self._link = link
         self._ask = ask
+        self._settle = settle
 
     async def send(self, settlements: Sequence[Settlement]) -> list[Outcome]:
         """One outcome each, in order. Errors that pass are waited for."""
@@ -89,11 +93,9 @@ class Sending:
         self, settlements: Sequence[Settlement], *, losses: int | None = None
     ) -> list[Outcome]:
         """The answers to one batch, errors and lost connections raised."""
-
-        def make(member: Member) -> Operation[list[Outcome]]:
-            return settle(member, settlements)
-
-        outcomes: list[Outcome] = await self._ask(make, step=Step.SETTLE, losses=losses)
+        outcomes: list[Outcome] = await self._ask(
+            lambda _member: self._settle(settlements), step=Step.SETTLE, losses=losses
+        )
         return outcomes
 
     async def _halves(self, settlements: Sequence[Settlement]) -> list[Outcome]:

@@ -1,27 +1,26 @@
 """The query as a member of the group of each of its streams, by the same code as workers.
 
-Rule 1. What a worker does when its group vanished is done here: it is made again from below what is
-        not settled, or behind what was seen, and the operation is asked again.
-Rule 2. A settlement that finds an entry nobody's looks whether another member made the group again,
-        and then registers and settles anew.
+Rule. A group that vanished is created again as workers do it, by `groups.session`: with what is not
+      settled, behind what was seen.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Reader, owned
-from headwater.groups.member import CLAIM_AFTER_FIELD, Member, join, look_again, rejoin
-from headwater.groups.operation import GroupVanished, Operation, Refused, mapping, run, single
-from headwater.groups.settling import How, Outcome, Settlement, renew, settle
+from headwater.groups.member import CLAIM_AFTER_FIELD, Member
+from headwater.groups.operation import Operation, Refused, mapping, run, single
+from headwater.groups.session import Session
+from headwater.groups.settling import How, Settlement, renew, settle
 from headwater.messages import dead_letter_stream, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
 from headwater.spark.group_mode.offsets import Portion
@@ -70,9 +69,9 @@ class Membership:
         self._able: Capabilities | None = None
         self._claim_after_ms = options.min_idle_ms
         self._members: dict[str, Member] = {}
+        self._sessions: dict[str, Session] = {}
         self._readers: dict[str, Reader] = {}
-        self._marks: dict[str, bytes | None] = {}
-        self._seen: dict[str, StreamID | None] = {}
+        self._unsettled: dict[str, Counted] = {}
         self._found: list[str] = []
         self._look_at = 0.0
 
@@ -98,7 +97,7 @@ class Membership:
         return self.options.dead_letter_stream or dead_letter_stream(stream)
 
     def joined(self, stream: str) -> bool:
-        return stream in self._readers
+        return stream in self._sessions
 
     def join(self, stream: str, *, seen: StreamID | None, begin: bool) -> None:
         """Make the group where it is missing, and agree with its members.
@@ -107,12 +106,14 @@ class Membership:
         (a stream that a pattern found later). A group that is there keeps its position.
         """
         member = self.member(stream)
-        self._seen[stream] = seen
+        self._unsettled[stream] = nothing
+        session = Session(member, unsettled=partial(self._unsettled_of, stream))
         position: StreamID | str = self._starting(stream) if begin else MIN_ID
         try:
             if seen is not None:
-                run(self.client, self._made_again_behind(member, seen))
-            self._marks[stream] = run(self.client, join(member, position=position))
+                session.seen = str(seen).encode()
+                run(self.client, session.surviving(_look))
+            run(self.client, session.join(position=position))
         except Refused as error:
             if error.code == "WRONGTYPE":
                 kind = self._store.ask("TYPE", stream)
@@ -120,7 +121,11 @@ class Membership:
                     f"stream: the key {stream!r} holds a {kind.decode()}, not a stream"
                 ) from None
             raise
+        self._sessions[stream] = session
         self._readers[stream] = self._reader(member)
+
+    def _unsettled_of(self, stream: str) -> Sequence[tuple[bytes, int]]:
+        return self._unsettled[stream]()
 
     def member(self, stream: str) -> Member:
         """Who this query is in the group of ``stream``."""
@@ -166,57 +171,26 @@ class Membership:
             return StreamID(*id_before(*start)) if start > MIN_ID else MIN_ID
         return "$" if start == "latest" else MIN_ID
 
-    def _made_again_behind(self, member: Member, seen: StreamID) -> Operation[None]:
-        """A group that vanished while no query ran goes on behind what the last one had seen."""
-        try:
-            yield from single("XPENDING", member.stream, member.group)
-        except GroupVanished:
-            yield from rejoin(
-                member, unsettled=(), seen=str(seen).encode(), mark=secrets.token_hex(8)
-            )
-
     # --- operations -------------------------------------------------------------------------------
 
     def do(self, stream: str, make: Callable[[Member], Operation[T]], *, unsettled: Counted) -> T:
-        """Carry out an operation; when the group has vanished, make it again and ask once more.
+        """Carry out an operation; when the group has vanished, create it again and ask once more.
 
         ``unsettled`` says what this query has taken of ``stream`` and not settled, with counts.
         """
-        member = self.member(stream)
-        try:
-            return run(self.client, make(member))
-        except GroupVanished:
-            if not self.joined(stream):
-                raise
-            seen = self._seen.get(stream)
-            mark = secrets.token_hex(8)
-            remade = run(
-                self.client,
-                rejoin(
-                    member,
-                    unsettled=unsettled(),
-                    seen=None if seen is None else str(seen).encode(),
-                    mark=mark,
-                ),
-            )
-            self._marks[stream] = remade.mark
-            _log.warning(
-                "group %s of stream %s was gone and is made again behind %s; %d unsettled entries "
-                "are registered again",
-                member.group,
-                stream,
-                remade.position,
-                len(remade.kept),
-            )
-            return run(self.client, make(member))
+        if not self.joined(stream):
+            return run(self.client, make(self.member(stream)))
+        self._unsettled[stream] = unsettled
+        return run(self.client, self._sessions[stream].surviving(make))
 
     def note_seen(self, stream: str, id_: StreamID) -> None:
         """``id_`` was delivered as new."""
-        self._seen[stream] = max(id_, self._seen.get(stream) or MIN_ID)
+        self._sessions[stream].seen = str(max(id_, self.seen(stream) or MIN_ID)).encode()
 
     def seen(self, stream: str) -> StreamID | None:
         """The greatest id that was ever delivered as new."""
-        return self._seen.get(stream)
+        session = self._sessions.get(stream)
+        return None if session is None or session.seen is None else StreamID.parse(session.seen)
 
     def owned_of(self, stream: str, portion: Portion) -> list[bytes]:
         """The ids of ``portion`` that this query owns, where it was not this process that took it."""
@@ -234,17 +208,9 @@ class Membership:
     def renew(
         self, stream: str, ids: Sequence[bytes], *, unsettled: Counted = nothing
     ) -> list[bytes]:
-        """Begin the leases of ``ids`` anew; those that are owned still."""
-        kept: list[bytes] = []
-        for first in range(0, len(ids), CHUNK):
-            part = ids[first : first + CHUNK]
-            flags = self.do(
-                stream,
-                lambda member: renew(member, part),  # noqa: B023 - run now
-                unsettled=unsettled,
-            )
-            kept += [one for one, mine in zip(part, flags, strict=True) if mine]
-        return kept
+        """Renew the leases of ``ids``; those that are owned still."""
+        flags = self.do(stream, lambda member: renew(member, ids), unsettled=unsettled)
+        return [one for one, mine in zip(ids, flags, strict=True) if mine]
 
     def lag(self, stream: str) -> dict[str, Any]:
         """How far the group is behind, as the server says: ``lag`` is None where it cannot tell."""
@@ -264,35 +230,21 @@ class Membership:
     def settle(self, stream: str, ids: Sequence[bytes]) -> int:
         """Acknowledge what is owned of ``ids``; how many were."""
         done = 0
-        missed: list[bytes] = []
+        session = self._sessions.get(stream)
         for first in range(0, len(ids), CHUNK):
-            part = ids[first : first + CHUNK]
-            outcomes = self._acknowledge(stream, part)
+            part = [Settlement(one, How.ACK) for one in ids[first : first + CHUNK]]
+            outcomes = self.do(
+                stream,
+                lambda member: settle(member, part) if session is None else session.settle(part),  # noqa: B023 - run now
+                unsettled=nothing,
+            )
             done += sum(outcome.done for outcome in outcomes)
-            missed += [one for one, outcome in zip(part, outcomes, strict=True) if not outcome.done]
-        if missed and stream in self._marks:
-            done += self._settle_registered(stream, missed)
         return done
 
-    def _settle_registered(self, stream: str, missed: Sequence[bytes]) -> int:
-        """What was not ours for want of the group that another member has made again meanwhile."""
-        self._marks[stream], kept = self.do(
-            stream,
-            lambda member: look_again(
-                member, unsettled=[(one, 1) for one in missed], mark=self._marks[stream]
-            ),
-            unsettled=nothing,
-        )
-        return sum(outcome.done for outcome in self._acknowledge(stream, sorted(kept)))
 
-    def _acknowledge(self, stream: str, ids: Sequence[bytes]) -> list[Outcome]:
-        if not ids:
-            return []
-        return self.do(
-            stream,
-            lambda member: settle(member, [Settlement(one, How.ACK) for one in ids]),
-            unsettled=nothing,
-        )
+def _look(member: Member) -> Operation[Any]:
+    """Meets the error of a group that vanished while no query ran."""
+    return single("XPENDING", member.stream, member.group)
 
 
 @contextmanager

@@ -1,0 +1,109 @@
+"""A member's session in its group: what it must remember to survive a group that vanishes.
+
+Workers and Spark's group mode are two drivers of it, with and without an event loop.
+
+Rule 1. A vanished group is created again from what is known here (`member.rejoin`), never silently
+        from the beginning, and the operation that found it gone is carried out again.
+Rule 2. An entry that is not this member's any more may be so because another member created the group
+        again. Then it is registered again, and settled.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
+
+from headwater.groups.member import Member, Remade, join, look_again, rejoin
+from headwater.groups.operation import GroupVanished, Operation
+from headwater.groups.settling import Outcome, Settlement, settle
+from headwater.model import MIN_ID, StreamID
+
+log = logging.getLogger("headwater.groups")
+
+T = TypeVar("T")
+
+Counted: TypeAlias = Sequence[tuple[bytes, int]]
+"""Ids with their delivery counts."""
+
+
+class Session:
+    """One member's session. ``unsettled`` says what the member has taken and not settled."""
+
+    def __init__(self, member: Member, *, unsettled: Callable[[], Counted]) -> None:
+        self.member = member
+        """Changes when a connection leads to another server."""
+        self.mark: bytes | None = None
+        """What the group's settings said when it was last joined, or created again."""
+        self.seen: bytes | None = None
+        """The greatest id that was ever delivered as new."""
+        self._unsettled = unsettled
+
+    def join(self, *, position: StreamID | str = MIN_ID) -> Operation[None]:
+        """Join the group; see `member.join`."""
+        self.mark = yield from join(self.member, position=position)
+
+    def surviving(self, make: Callable[[Member], Operation[T]]) -> Operation[T]:
+        """The operation, which must be one that may run twice. If the group is gone, it is created
+        again and the operation is repeated once."""
+        try:
+            return (yield from make(self.member))
+        except GroupVanished:
+            yield from self.create_again()
+            return (yield from make(self.member))
+
+    def create_again(self) -> Operation[None]:
+        """Create the vanished group again and register what is not settled."""
+        remade = yield from rejoin(
+            self.member, unsettled=self._unsettled(), seen=self.seen, mark=secrets.token_hex(8)
+        )
+        self.mark = remade.mark
+        _log_created(self.member, remade)
+
+    def registered_again(self, unsettled: Counted) -> Operation[set[bytes]]:
+        """If another member created the group again: which of these are registered as ours; else
+        none."""
+        self.mark, kept = yield from look_again(self.member, unsettled=unsettled, mark=self.mark)
+        return kept
+
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+        """Settle, in order. What is not ours because another member created the group again is
+        registered and settled then. Raises `GroupVanished`."""
+        outcomes = yield from settle(self.member, settlements)
+        missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
+        if not missed:
+            return outcomes
+        counts = dict(self._unsettled())
+        kept = yield from self.registered_again(
+            [(settlements[n].id, counts.get(settlements[n].id, 1)) for n in missed]
+        )
+        again = [n for n in missed if settlements[n].id in kept]
+        if again:
+            retried = yield from settle(self.member, [settlements[n] for n in again])
+            for n, outcome in zip(again, retried, strict=True):
+                outcomes[n] = outcome
+        return outcomes
+
+
+def _log_created(member: Member, remade: Remade) -> None:
+    if not remade.made:
+        log.warning(
+            "group %s of stream %s was gone and another worker created it again; %d unsettled "
+            "entries are registered again",
+            member.group,
+            member.stream,
+            len(remade.kept),
+        )
+        return
+    log.warning(
+        "group %s of stream %s was gone and is created again behind %s; %d unsettled entries of this "
+        "worker are registered again, and %d from a note that is %.1f s old; what was settled since "
+        "may be handled again",
+        member.group,
+        member.stream,
+        remade.position,
+        len(remade.kept),
+        remade.noted,
+        remade.age_ms / 1000,
+    )
