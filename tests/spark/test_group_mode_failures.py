@@ -234,9 +234,9 @@ def test_a_name_that_ran_out_meanwhile_is_taken_again(shop: Shop) -> None:
 def test_renewal_ends_with_the_parent_process(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with member_query(shop) as query:
         thread = query.reader._driver._keeper._thread
-        assert thread.is_alive()
+        assert thread.alive
         monkeypatch.setattr(os, "getppid", lambda: 1)
-        eventually(lambda: not thread.is_alive(), "the thread ends")
+        eventually(lambda: not thread.alive, "the thread ends")
 
 
 # --- what disagrees -------------------------------------------------------------------------------

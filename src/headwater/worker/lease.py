@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, perform, run
 from headwater.groups.settling import renew
-from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
+from headwater.groups.troubles import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.owned import Owned
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     import redis
 
 log = logging.getLogger("headwater.worker")
-
-CHUNK = 1_000
-"""Entries renewed by one command: a fraction of a millisecond of the server's time."""
-
 
 Ended = Callable[[str, BaseException | None], None]
 """Called in the event loop if the renewer ends although nothing asked it to."""
@@ -56,12 +52,8 @@ class LeaseTable(Protocol):
 
 def renew_all(member: Member, entries: Sequence[Owned]) -> Operation[list[Owned]]:
     """Renew them; those that are not owned any more."""
-    lost: list[Owned] = []
-    for first in range(0, len(entries), CHUNK):
-        part = entries[first : first + CHUNK]
-        flags = yield from renew(member, [one.id for one in part])
-        lost += [one for one, kept in zip(part, flags, strict=True) if not kept]
-    return lost
+    flags = yield from renew(member, [one.id for one in entries])
+    return [one for one, kept in zip(entries, flags, strict=True) if not kept]
 
 
 class Misses:
@@ -108,7 +100,7 @@ class Misses:
 
 
 class ThreadRenewer:
-    """Renews from a thread."""
+    """Renews from a thread, a `groups.lease.Leases`."""
 
     def __init__(
         self,
@@ -121,63 +113,35 @@ class ThreadRenewer:
         ended: Ended,
     ) -> None:
         self._table = table
-        self._seconds = lease_ms / 3000
-        self._deadline_s = deadline_s(lease_ms)
-        self._misses = Misses(name, seconds=self._seconds, clock=clock, connections=connections)
+        seconds = lease_ms / 3000
+        self._misses = Misses(name, seconds=seconds, clock=clock, connections=connections)
         self._clock = clock
-        self._connections = connections
         self._ended = ended
-        self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
         self.renewed_at = clock.monotonic()
-        self._thread = threading.Thread(target=self._run, name="headwater-leases", daemon=True)
+        self._thread = LeaseThread(
+            self,
+            connect=lambda: connections.synchronous(deadline_s=deadline_s(lease_ms)),
+            first=seconds,
+        )
 
     def start(self) -> None:
         self._thread.start()
 
     def cancel(self) -> None:
         """Renew nothing more."""
-        self._stop.set()
+        self._thread.stop()
 
     async def close(self) -> None:
         """Return when the thread has closed its connection, or is stuck in a command."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
-
-    def _run(self) -> None:
-        error = None
-        try:
-            self._keep()
-        except BaseException as found:
-            error = found
-        if not self._stop.is_set() and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._ended, "lease renewer", error)
-
-    def _keep(self) -> None:
-        client = None
-        pause = self._seconds
-        while not self._stop.wait(pause):
-            if self._loop.is_closed():
-                break  # its worker was never closed: what it owned must not be kept from others
-            try:
-                if client is None:
-                    client = self._connections.synchronous(deadline_s=self._deadline_s)
-                self._beat(client)
-            except Exception as error:
-                what = remedy(error, Step.RENEW)
-                if what is Remedy.END:
-                    log.exception("renewing leases failed")
-                if what in (Remedy.RECONNECT, Remedy.END):
-                    _close(client)
-                    client = None
-                pause = self._misses.missed(error, entries=len(self._table.owned))
-            else:
-                pause = self._misses.renewed()
+        self.cancel()
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
         self._misses.renewed()
-        _close(client)
 
-    def _beat(self, client: redis.Redis) -> None:
+    # --- in the thread ----------------------------------------------------------------------------
+
+    def renew(self, client: redis.Redis) -> None:
+        """Renew everything owned."""
         member = self._table.member
         entries = list(self._table.owned.values())
         began = self._clock.monotonic()
@@ -187,14 +151,19 @@ class ThreadRenewer:
                 self._loop.call_soon_threadsafe(self._table.lost, lost)
         self.renewed_at = began
 
+    def renewed(self) -> float:
+        return self._misses.renewed()
 
-def _close(client: redis.Redis | None) -> None:
-    """Close a client whose connection may be dead."""
-    if client is not None:
-        try:
-            client.close()
-        except lost_connection():
-            pass
+    def missed(self, error: Exception) -> float:
+        return self._misses.missed(error, entries=len(self._table.owned))
+
+    def owner_is_gone(self) -> bool:
+        """The worker's event loop was closed, the worker was not."""
+        return self._loop.is_closed()
+
+    def ended(self, error: BaseException | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._ended, "lease renewer", error)
 
 
 class TaskRenewer:

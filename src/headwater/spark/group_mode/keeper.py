@@ -16,9 +16,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headwater.errors import HeadwaterError
+from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Refused, run
 from headwater.groups.settling import renew
@@ -29,42 +29,35 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("headwater.spark")
 
-CHUNK: Final = 1_000
-"""Entries renewed by one command: a few milliseconds of the server's time at most, in Lua."""
-
 
 class Keeper:
-    """Keeps leases; `hold` and `forget` say of what. ``connect`` opens its connection."""
+    """Renews what `hold` and `forget` say, a `groups.lease.Leases`. ``connect`` opens its
+    connection."""
 
     def __init__(self, connect: Callable[[], redis.Redis], holder: Holder) -> None:
-        self._connect = connect
         self._holder = holder
         self._seconds = holder.seconds / 3
         self._held: dict[str, tuple[Member, dict[bytes, None]]] = {}
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._ended = False
         self._parent = os.getppid()
-        self._thread = threading.Thread(target=self._keep, name="headwater-leases", daemon=True)
+        self._thread = LeaseThread(self, connect=connect, first=self._seconds)
 
     def start(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
         """Renew nothing more."""
-        self._ended = True
-        self._wake.set()
+        self._thread.stop()
 
     def join(self) -> None:
         """Return when the thread has closed its connection, or is stuck in a command."""
-        if self._thread.ident is not None:
-            self._thread.join(1.0)
+        self._thread.join(1.0)
 
     def expect(self, claim_after_ms: int) -> None:
         """Something will be held that others claim after that time."""
         if claim_after_ms / 3000 < self._seconds:
             self._seconds = claim_after_ms / 3000
-            self._wake.set()
+            self._thread.hurry()
 
     def hold(self, member: Member, ids: Iterable[bytes]) -> None:
         """Hold ``ids`` of the member's stream as well."""
@@ -81,49 +74,42 @@ class Keeper:
         with self._lock:
             return len(self._held[stream][1]) if stream in self._held else 0
 
-    # --- the thread -------------------------------------------------------------------------------
+    # --- in the thread ----------------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        from redis.exceptions import RedisError
-
-        client: redis.Redis | None = None
-        while True:
-            self._wake.wait(self._seconds)
-            self._wake.clear()
-            if self._ended or os.getppid() != self._parent:
-                break
-            try:
-                if client is None:
-                    client = self._connect()
-                self._beat(client)
-            except (RedisError, OSError, HeadwaterError) as error:
-                _log.warning("leases could not be renewed, trying again: %s", error)
-            except Exception:
-                _log.exception("renewing leases failed")
-        if client is not None:
-            client.close()
-
-    def _beat(self, client: redis.Redis) -> None:
+    def renew(self, client: redis.Redis) -> None:
+        """Renew the consumer's name and everything held."""
         self._holder.renew(client)
         with self._lock:
             held = [(member, list(ids)) for member, ids in self._held.values()]
         for member, ids in held:
+            if self._thread.stopped:
+                return
             try:
                 self._renew(client, member, ids)
             except GroupVanished:
-                # Made again when the next batch is taken, from what is not settled then.
+                # Created again when the next batch is taken, from what is not settled then.
                 _log.debug("group %s of %s is gone", member.group, member.stream)
             except Refused as error:
                 _log.warning("leases on %s could not be renewed: %s", member.stream, error)
 
+    def renewed(self) -> float:
+        return self._seconds
+
+    def missed(self, error: Exception) -> float:
+        _log.warning("leases could not be renewed, trying again: %s", error)
+        return self._seconds
+
+    def owner_is_gone(self) -> bool:
+        """Spark's driver, which started this process, was killed."""
+        return os.getppid() != self._parent
+
+    def ended(self, error: BaseException | None) -> None:
+        if error is not None:
+            _log.error("nothing renews leases any more: %s", error)
+
     def _renew(self, client: redis.Redis, member: Member, ids: list[bytes]) -> None:
-        lost: list[bytes] = []
-        for first in range(0, len(ids), CHUNK):
-            if self._ended:
-                return
-            part = ids[first : first + CHUNK]
-            flags = run(client, renew(member, part))
-            lost += [one for one, kept in zip(part, flags, strict=True) if not kept]
+        flags = run(client, renew(member, ids))
+        lost = [one for one, kept in zip(ids, flags, strict=True) if not kept]
         if not lost:
             return
         with self._lock:
