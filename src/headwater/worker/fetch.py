@@ -104,7 +104,9 @@ class Fetcher:
     async def run(self) -> None:
         """Read until told to stop. Raises what no waiting mends."""
         while not self._ends():
-            client = self._connections.reading(deadline_s=deadline_s(self.consumer.lease_ms))
+            client = self._connections.reading(
+                deadline_s=deadline_s(self.consumer.lease_ms), home=self.consumer.stream.name
+            )
             try:
                 await self._read_over(client)
             except Exception as error:
