@@ -46,7 +46,7 @@ class Server:
 
     def __init__(self, peer: peers.Peer) -> None:
         self.peer = peer
-        self.client = redis.Redis(port=peer.port, socket_timeout=5)
+        self.client = redis.Redis(port=peer.port, socket_timeout=5, protocol=2)
 
     @property
     def port(self) -> int:
