@@ -10,7 +10,7 @@ Rule 2. Sent again is only what a node has refused to run: MOVED and ASK say so.
 Rule 3. A command without a key goes where the others of the same call go; alone, to the node of the
         router's ``home`` key. CLIENT ID and CLIENT UNBLOCK find the same node so.
 Rule 4. A router that ``stays`` is of one connection to one node: it does not follow a move for good, it
-        raises a ConnectionError, and its user opens another.
+        raises `SlotMoved`, a ConnectionError, and its user opens another.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ ROUNDS: Final = 8
 
 ASKED_BLOCK_MS: Final = 100
 """A read on a slot that is moving waits no longer: nobody can call it back from there."""
+
+
+class SlotMoved(RedisConnectionError):
+    """The slot that a connection is for belongs to another node now; nothing was run."""
 
 
 class Queued(NamedTuple):
@@ -137,7 +141,7 @@ class Router:
                 return unit._replace(asked=node)
             self.topology.moved(reply.slot_id, node)
             if self.stays:
-                raise RedisConnectionError(
+                raise SlotMoved(
                     f"slot {reply.slot_id} is at {node} now, another node of the cluster"
                 )
             return unit._replace(asked=None)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headwater.client.slots import Topology
     from headwater.server.node import Node
 
-__all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_run"]
+__all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_run", "moved"]
 
 C = TypeVar("C")
 
@@ -185,3 +185,10 @@ def may_have_run(error: Exception) -> bool:
     from headwater.client import guarded
 
     return guarded.may_have_run(error)
+
+
+def moved(error: BaseException) -> bool:
+    """Whether a connection ended because its slot of the cluster belongs to another node now."""
+    from headwater.client.routing import SlotMoved
+
+    return isinstance(error, SlotMoved)

@@ -32,7 +32,7 @@ from headwater.groups.troubles import (
     remedy,
 )
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, Pause, deadline_s
+from headwater.worker.connections import Connections, Pause, deadline_s, moved
 from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
@@ -126,7 +126,10 @@ class Fetcher:
             raise error
         else:
             seconds = self.pause.next()
-            self._connections.availability.troubled(self._who, error, pause=seconds)
+            if moved(error):
+                log.info("%s: %s", self._who, error)
+            else:
+                self._connections.availability.troubled(self._who, error, pause=seconds)
             await sleep(self._clock, seconds)
 
     def _well(self) -> None:
