@@ -16,13 +16,14 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice conform crash asan connections chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
+.PHONY: help install build check format quick test plain slice clusters conform crash asan connections chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
 	@echo "make test     every test but the slice, 11 minutes, 12 at most"
 	@echo "make quick    the tests that are not slow, 2 minutes at most"
 	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
+	@echo "make clusters  workers on real clusters and with Sentinels, failovers and resharding, 10 minutes at most"
 	@echo "make conform  1,500,000 random commands against real servers, 200,000 against the model, odd requests"
 	@echo "make crash    crashes before every file operation, failing disks, 1,000 kills, half an hour"
 	@echo "make asan     what judges the hot modules under AddressSanitizer, 10 minutes at most"
@@ -88,10 +89,10 @@ format: install
 	$(BIN)/ruff check --fix .
 
 quick: build peers
-	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark" $(ARGS)
+	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark and not clusters" $(ARGS)
 
 test: build peers build/bench-installed
-	$(PYTEST) $(TWO) -q -m "not slice" $(ARGS)
+	$(PYTEST) $(TWO) -q -m "not slice and not clusters" $(ARGS)
 	$(MAKE) --no-print-directory plain
 
 # The same sources without their compiled twins.
@@ -102,6 +103,11 @@ plain: build peers
 slice: build peers
 	$(PYTEST) -q -m slice $(ARGS)
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
+
+# Clusters of three shards with replicas, and Sentinels, of Redis and Valkey: about as many processes as
+# one machine of two cores bears, so one test at a time.
+clusters: build peers
+	$(PYTEST) -q -m clusters tests/clusters $(ARGS)
 
 # Long campaigns take new seeds and append to campaigns/NAME.jsonl, which is committed; `make docs` then
 # writes docs/reference/reliability.md. ARGS='--only streams,model' for some parts, with --streams 10000 a

@@ -97,11 +97,21 @@ def test_names_and_words_are_compared_without_regard_to_case() -> None:
         ({"stream": "a,,b"}, "empty stream"),
         ({"url": ""}, '"url" is missing'),
         ({"url": "localhost:6379"}, "begins with none of"),
+        (
+            {"url": "redis+cluster://:pw@one:7000,two:7000"},
+            r"\*\*\*@one:7000,two:7000' names a cluster",
+        ),
+        ({"url": "valkeys+cluster://one"}, "not of a cluster"),
     ],
 )
 def test_a_wrong_option_is_refused_with_the_right_one(given: dict[str, str], said: str) -> None:
     with pytest.raises(DeclarationError, match=said.replace("(", r"\(")):
         parsed(**given)
+
+
+@pytest.mark.parametrize("url", ["valkey://h", "valkeys://h:1", "redis+sentinel://a,b/shop"])
+def test_every_address_of_a_server_is_taken(url: str) -> None:
+    assert parsed(url=url).url == url
 
 
 def test_options_travel_to_executors_and_are_printed_without_the_password() -> None:

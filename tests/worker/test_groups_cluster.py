@@ -10,10 +10,10 @@ import redis
 
 from headwater.groups import capabilities
 from headwater.groups.operation import run, single
-from headwater.groups.settling import How
+from headwater.groups.settling import Addition, How, Settlement, settle
 from headwater.messages import delays_key
 from tests import peers
-from tests.worker.core import Core
+from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.outages import PEERS
 
 pytestmark = pytest.mark.slow
@@ -65,6 +65,64 @@ def test_while_a_slot_moves_entries_are_settled_and_renewed(node: redis.Redis) -
     assert core.settle(second, How.FAIL).done
     assert core.settle(third, How.FAIL, delay_ms=1_000).done
     assert core.settle(fourth, How.SILENT).done
+    core.close()
+
+
+def test_while_a_slot_moves_only_what_needs_another_key_waits(node: redis.Redis) -> None:
+    # Given a slot on its way, and entries of which one has a result and one a long delay
+    core = Core.joined(_url(node))
+    for value in (b"a", b"b", b"c"):
+        node.xadd("s", {"v": value})
+    entries = core.read()
+    slot = run(node, single("CLUSTER", "KEYSLOT", "s"))
+    run(node, single("CLUSTER", "SETSLOT", slot, "MIGRATING", _other_node(node)))
+
+    # When they are settled together
+    result = Addition("{s}.results", [(b"a", b"1")])
+    settlements = [
+        Settlement(entries[0].id, How.ACK),
+        Settlement(entries[1].id, How.ACK, additions=[result]),
+        Settlement(entries[2].id, How.FAIL, delay_ms=10 * CLAIM_AFTER_MS),
+    ]
+    plain, added, delayed = core.do(settle(core.member, settlements))
+
+    # Then the others are not held up
+    assert plain.done
+    assert (added.error.code, delayed.error.code) == ("TRYAGAIN", "TRYAGAIN")
+    run(node, single("CLUSTER", "SETSLOT", slot, "STABLE"))
+    again = core.do(settle(core.member, settlements[1:]))
+    assert [one.done for one in again] == [True, True]
+    assert node.xlen("{s}.results") == 1
+    core.close()
+
+
+def test_a_retry_without_a_delay_is_claimed_at_once(node: redis.Redis) -> None:
+    core = Core.joined(_url(node))
+    node.xadd("s", {"v": b"a"})
+    core.read()
+    node.xadd("s", {"v": b"b"})
+    (entry,) = core.read()
+    core.settle(entry, How.FAIL)
+    assert [one.id for one in core.read()] == [entry.id]
+    core.close()
+
+
+def test_while_a_slot_moves_new_entries_are_read(node: redis.Redis) -> None:
+    # Given an entry of a stream beside which most keys do not exist
+    core = Core.joined(_url(node))
+    node.xadd("s", {"v": b"a"})
+
+    # When the stream's slot is on its way to another node
+    slot = run(node, single("CLUSTER", "KEYSLOT", "s"))
+    run(node, single("CLUSTER", "SETSLOT", slot, "MIGRATING", _other_node(node)))
+
+    # Then it is read; and what is due is claimed when the slot has arrived, or stays
+    (entry,) = core.read()
+    core.settle(entry, How.FAIL)
+    assert core.read() == []
+    run(node, single("CLUSTER", "SETSLOT", slot, "STABLE"))
+    found = core.read() or core.read()  # the first finds that it is due
+    assert [one.id for one in found] == [entry.id]
     core.close()
 
 

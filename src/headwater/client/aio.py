@@ -14,7 +14,6 @@ from headwater.client.connect import (
     CONNECT_RETRIES,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
-    SERVER_SCHEMES,
     enter,
     parsed,
     recovery_of,
@@ -24,6 +23,7 @@ from headwater.client.connect import (
 from headwater.client.embedded_aio import EmbeddedPool
 from headwater.client.guarded import RESPONSE_SECONDS
 from headwater.client.guarded_aio import guarded
+from headwater.client.servers import is_cluster, is_sentinel, is_server, plain
 from headwater.clock import Clock
 from headwater.journal.report import RecoveryReport
 from headwater.server.node import Node
@@ -56,9 +56,14 @@ def connect(
     returns. Its commands run in the event loop's thread, an fsync included.
     """
     single = bool(options.pop("single_connection_client", False))
-    if node is None and url is not None and url.startswith(SERVER_SCHEMES):
+    pool: Any
+    if node is None and url is not None and is_server(url):
         refuse_clock(url, clock)
-        pool = _server_pool(url, options)
+        if is_cluster(url):
+            from headwater.client.cluster_aio import open_cluster
+
+            return open_cluster(url, single_connection_client=single, **options)
+        pool = server_pool(url, options)
     else:
         door, url_options = enter(url, node, clock)
         pool = EmbeddedPool(door=door, **{"retry": _retry(), **options, **url_options})
@@ -73,7 +78,13 @@ def _retry() -> Retry:
     )
 
 
-def _server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
+def server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
+    """Connections to the server at ``url``, or to the primary that Sentinels name."""
+    if is_sentinel(url):
+        from headwater.client.sentinel_aio import following
+
+        return following(url, options, server_pool)
+    url = plain(url)
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,
         "retry": _retry(),

@@ -16,6 +16,7 @@ from headwater.client.doors import Door, door_to, open_door
 from headwater.client.embedded import EmbeddedPool
 from headwater.client.guarded import RESPONSE_SECONDS, guarded
 from headwater.client.redaction import redacted
+from headwater.client.servers import is_cluster, is_sentinel, is_server, plain
 from headwater.client.stores import Store
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
@@ -29,7 +30,8 @@ LONGEST_PAUSE_S = 1.0
 """How often and after which pauses a lost connection is tried again: as redis-py does by default,
 about four seconds together, which a server that is restarted rarely needs."""
 
-SERVER_SCHEMES = ("redis://", "rediss://", "unix://")
+SERVERS = "redis://…, rediss://…, unix://…, redis+cluster://…, redis+sentinel://…"
+"""The addresses of servers, for errors. ``valkey`` may stand for ``redis``."""
 
 
 class Client(redis.Redis):
@@ -53,7 +55,10 @@ def connect(
     """A client of the store at ``url``: redis-py's own, with timeouts and retries that are safe for
     streams.
 
-    ``redis://``, ``rediss://`` and ``unix://`` reach a server, as with `redis.Redis.from_url`;
+    ``redis://``, ``rediss://`` and ``unix://`` reach a server, as with `redis.Redis.from_url`, and
+    ``valkey://`` and ``valkeys://`` are the same as the first two;
+    ``redis+cluster://host:port,host:port`` reaches a cluster and
+    ``redis+sentinel://host:port,host:port/service`` the primary that Sentinels name;
     ``headwater:///path`` and ``headwater://memory`` open a store in this process. ``options`` are
     those of ``from_url`` (``decode_responses``, ``protocol``, ``max_connections``, ``ssl_…``).
 
@@ -71,9 +76,14 @@ def connect(
     says nothing, `StoreInUse`, `StoreUnusable` and `JournalDamaged` for a directory.
     """
     single = bool(options.pop("single_connection_client", False))
-    if node is None and url is not None and url.startswith(SERVER_SCHEMES):
+    pool: Any
+    if node is None and url is not None and is_server(url):
         refuse_clock(url, clock)
-        pool = _server_pool(url, options)
+        if is_cluster(url):
+            from headwater.client.cluster import open_cluster
+
+            return open_cluster(url, **options)
+        pool = server_pool(url, options)
     else:
         door, url_options = enter(url, node, clock)
         pool = EmbeddedPool(door=door, **{"retry": _retry(), **options, **url_options})
@@ -110,7 +120,13 @@ def _retry() -> Retry:
     )
 
 
-def _server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
+def server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
+    """Connections to the server at ``url``, or to the primary that Sentinels name."""
+    if is_sentinel(url):
+        from headwater.client.sentinel import following
+
+        return following(url, options, server_pool)
+    url = plain(url)
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,
         "retry": _retry(),
@@ -168,9 +184,8 @@ def enter(url: str | None, node: Node | None, clock: Clock | None) -> tuple[Door
             raise ConfigError("node= is a store with its clock: give neither url nor clock with it")
         return door_to(node), {}
     if url is None or not url.startswith(f"{SCHEME}:"):
-        known = ", ".join(f"{scheme}…" for scheme in SERVER_SCHEMES)
         shown = None if url is None else redacted(url)
-        raise ConfigError(f"{shown!r} names no store. Write {EXAMPLES}, or for a server {known}.")
+        raise ConfigError(f"{shown!r} names no store. Write {EXAMPLES}, or for a server {SERVERS}.")
     address = parse(url)
     door = open_door(address.key, lambda: _open(address, clock))
     try:

@@ -58,7 +58,12 @@ def explain(sent: Sent, error: Exception) -> None:
             f"{what}. {sent.unrepeatable} had been sent and may have run, so it was not sent again",
             *error.args[1:],
         )
-        setattr(error, _MAY_HAVE_RUN, True)
+        say_may_have_run(error)
+
+
+def say_may_have_run(error: Exception) -> None:
+    """Have `may_have_run` say so of ``error``."""
+    setattr(error, _MAY_HAVE_RUN, True)
 
 
 def may_have_run(error: Exception) -> bool:

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Word, accepted
+from headwater.groups.operation import Operation, Refused, Word, accepted
 from headwater.groups.scripts import CLAIM, SWEEP
 from headwater.messages import PARKED_CONSUMER
+
+T = TypeVar("T")
 
 SCAN_ROWS = 1_000
 """Pending rows that one step of a sweep looks at: half a millisecond of the server's time."""
@@ -180,9 +182,13 @@ class Reader:
         """What is due and what silent consumers own; then a step of the sweep, if one is on."""
         every = int(SWEEP_SECONDS * 1000)
         self._expected = inf
-        following, more, sweep, rows, gone = yield from CLAIM.call(
-            self.member.claim_keys, [*self.member.who, limit, every]
+        found = yield from _unless_moving(
+            CLAIM.call(self.member.claim_keys, [*self.member.who, limit, every])
         )
+        if found is None:
+            self._pass_at = now + claim_interval_ms(self.member) / 1000
+            return []
+        following, more, sweep, rows, gone = found
         self._report(gone)
         self._more = bool(more)
         if sweep and not self._place:
@@ -203,10 +209,11 @@ class Reader:
         ]
 
     def _sweep(self, limit: int) -> Operation[list[Any]]:
-        place, cursor, rows, gone = yield from SWEEP.call(
-            self.member.claim_keys,
-            [*self.member.who, self._place, limit, SCAN_ROWS, self._cursor],
-        )
+        step: list[Word] = [*self.member.who, self._place, limit, SCAN_ROWS, self._cursor]
+        swept = yield from _unless_moving(SWEEP.call(self.member.claim_keys, step))
+        if swept is None:
+            return []
+        place, cursor, rows, gone = swept
         self._report(gone)
         self._place, self._cursor = place.decode(), cursor.decode()
         found: list[Any] = rows
@@ -230,6 +237,17 @@ class Reader:
             next(iter(streams.values())) if isinstance(streams, dict) else streams[0][1]
         )
         return [entry for entry in entries if entry[1] is not None]
+
+
+def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
+    """The result of a claim; None while the slot of its keys is on its way to another node, which
+    refuses whatever names a key that does not exist. New entries are read meanwhile."""
+    try:
+        return (yield from claim)
+    except Refused as error:
+        if error.code != "TRYAGAIN":
+            raise
+        return None
 
 
 def claim_interval_ms(member: Member) -> int:

@@ -225,10 +225,34 @@ def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
-    # While a slot moves, a script that names a key which does not exist yet gets TRYAGAIN: in a cluster
-    # the delays are named only for what waits longer than an idle time can say. What remains there is
-    # removed while claiming; what is parked and not there is found by a sweep.
-    timed = not member.able.cluster or any(_waits_long(member, one) for one in settlements)
+    try:
+        return (yield from _scripted(member, settlements, timed=True))
+    except Refused as error:
+        if error.code != "TRYAGAIN":
+            raise
+        refused = error
+    # The slot is on its way to another node, which refuses a script that names a key which does not exist
+    # yet. What names the stream alone is settled; without the delays, what is parked is found by a sweep.
+    kinds: dict[tuple[bool, bool], list[int]] = {}
+    for n, one in enumerate(settlements):
+        kinds.setdefault((_waits_long(member, one), bool(one.additions)), []).append(n)
+    outcomes = [Outcome(done=False, error=refused)] * len(settlements)
+    for (timed, _adds), places in kinds.items():
+        try:
+            found = yield from _scripted(member, [settlements[n] for n in places], timed=timed)
+        except Refused as error:
+            if error.code != "TRYAGAIN":
+                raise
+            continue
+        for n, outcome in zip(places, found, strict=True):
+            outcomes[n] = outcome
+    return outcomes
+
+
+def _scripted(
+    member: Member, settlements: Sequence[Settlement], *, timed: bool
+) -> Operation[list[Outcome]]:
+    """Settle in one step; ``timed`` names the sorted set of delays too."""
     keys: list[Word] = list(member.keys) if timed else [member.stream]
     places: dict[str, int] = {}
     words: list[Word] = [*member.who, int(timed)]

@@ -18,6 +18,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import StreamID
 from headwater.spark.log_mode.completeness import StreamState
+from headwater.spark.option_values import NO_CLUSTER
 from headwater.spark.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def patiently(url: str, ask: Callable[[], T]) -> T:
                 ) from None
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
+        except (redis.exceptions.MovedError, redis.exceptions.AskError):
+            raise HeadwaterError(f"{redacted(url)} is a node of a cluster. {NO_CLUSTER}") from None
         except redis.ResponseError as error:
             raise HeadwaterError(f"{redacted(url)} answered: {error}") from error
 

@@ -22,6 +22,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
 
+from headwater.client import servers
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.clocks import LoopClock
@@ -41,7 +42,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 DEFAULT_URL = "redis://localhost:6379"
 
-SCHEMES = ("redis", "rediss", "unix", "headwater")
+SCHEMES = (*servers.SCHEMES, "headwater")
 
 _open: list[App] = []
 _open_lock = threading.Lock()
@@ -68,8 +69,8 @@ class App:
     """Consumers and publishing on one store.
 
     ``url`` is what `headwater.connect` takes: ``redis://``, ``rediss://``, ``unix://``,
-    ``headwater:///path``, ``headwater://memory``. Without one it is the environment's
-    ``HEADWATER_URL``, else ``redis://localhost:6379``. ``name`` says in logs and errors which app it is.
+    ``redis+cluster://``, ``redis+sentinel://``, ``headwater:///path``, ``headwater://memory``. Without
+    one it is the environment's ``HEADWATER_URL``, else ``redis://localhost:6379``. ``name`` says in logs and errors which app it is.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from headwater.client.servers import is_cluster, may_be_node
 from headwater.errors import StoreInUse
 from headwater.groups.troubles import lost_connection
 from headwater.worker.availability import Availability
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
+    from headwater.client.slots import Topology
     from headwater.server.node import Node
 
-__all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_run"]
+__all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_run", "moved"]
 
 C = TypeVar("C")
 
@@ -81,28 +83,40 @@ class Connections:
         if url == MEMORY:
             # A store of one's own would be another one for each connection.
             self._place = f"{MEMORY}/app-{secrets.token_hex(8)}"
+        self._topology: Topology | None = None
+        if node is None and (is_cluster(url) or may_be_node(url)):
+            from headwater.client.cluster import topology_of
+
+            self._topology = topology_of(url)
         self._anchor: redis.Redis | None = None
         self._lock = threading.Lock()
 
     def asynchronous(
-        self, *, deadline_s: float | None = None, **options: Any
+        self, *, deadline_s: float | None = None, home: str = "", one: bool = False
     ) -> redis.asyncio.Redis:
         """A client with a pool, for the running event loop. A lost connection is its caller's.
 
-        An answer may take ``deadline_s`` seconds beyond what its command asked to wait.
+        An answer may take ``deadline_s`` seconds beyond what its command asked to wait. In a cluster,
+        commands without a key go to the node of the key ``home``. With ``one`` it has exactly one
+        connection.
         """
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
         from headwater.client.aio import connect
 
-        return self._open(
-            lambda where: connect(retry=Retry(NoBackoff(), 0), **where, **options), deadline_s
-        )
+        retry = Retry(NoBackoff(), 0)
+        if self._topology is not None:
+            from headwater.client.cluster_aio import open_cluster
 
-    def reading(self, *, deadline_s: float | None = None) -> redis.asyncio.Redis:
+            options = self._followed(self._topology, deadline_s)
+            return open_cluster(**options, home=home, stays=one, retry=retry)
+        single: dict[str, Any] = {"single_connection_client": True} if one else {}
+        return self._open(lambda where: connect(retry=retry, **where, **single), deadline_s)
+
+    def reading(self, *, deadline_s: float | None = None, home: str = "") -> redis.asyncio.Redis:
         """A client with exactly one connection: its blocked read can be named by CLIENT ID."""
-        return self.asynchronous(deadline_s=deadline_s, single_connection_client=True)
+        return self.asynchronous(deadline_s=deadline_s, home=home, one=True)
 
     def synchronous(self, *, deadline_s: float | None = None) -> redis.Redis:
         """A client for code without an event loop; safe among threads."""
@@ -111,7 +125,17 @@ class Connections:
 
         from headwater.client.connect import connect
 
-        return self._open(lambda where: connect(retry=Retry(NoBackoff(), 0), **where), deadline_s)
+        retry = Retry(NoBackoff(), 0)
+        if self._topology is not None:
+            from headwater.client.cluster import open_cluster
+
+            return open_cluster(**self._followed(self._topology, deadline_s), retry=retry)
+        return self._open(lambda where: connect(retry=retry, **where), deadline_s)
+
+    def _followed(self, topology: Topology, deadline_s: float | None) -> dict[str, Any]:
+        """A server that may belong to a cluster, for a client that follows it there."""
+        timeout = {} if deadline_s is None else {"socket_timeout": deadline_s}
+        return {"url": self.url, "topology": topology, **timeout}
 
     def place(self) -> str:
         """Where a new client would find the store: a directory is opened in this process, or served
@@ -161,3 +185,10 @@ def may_have_run(error: Exception) -> bool:
     from headwater.client import guarded
 
     return guarded.may_have_run(error)
+
+
+def moved(error: BaseException) -> bool:
+    """Whether a connection ended because its slot of the cluster belongs to another node now."""
+    from headwater.client.routing import SlotMoved
+
+    return isinstance(error, SlotMoved)

@@ -33,7 +33,7 @@ from headwater.groups.troubles import (
     remedy,
 )
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, Pause, deadline_s
+from headwater.worker.connections import Connections, Pause, deadline_s, moved
 from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
@@ -105,7 +105,9 @@ class Fetcher:
     async def run(self) -> None:
         """Read until told to stop. Raises what no waiting mends."""
         while not self._ends():
-            client = self._connections.reading(deadline_s=deadline_s(self.consumer.lease_ms))
+            client = self._connections.reading(
+                deadline_s=deadline_s(self.consumer.lease_ms), home=self.consumer.stream.name
+            )
             try:
                 await self._read_over(client)
             except Exception as error:
@@ -125,7 +127,10 @@ class Fetcher:
             raise error
         else:
             seconds = self.pause.next()
-            self._connections.availability.troubled(self._who, error, pause=seconds)
+            if moved(error):
+                log.info("%s: %s", self._who, error)
+            else:
+                self._connections.availability.troubled(self._who, error, pause=seconds)
             await sleep(self._clock, seconds)
 
     def _well(self) -> None:

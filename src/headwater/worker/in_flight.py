@@ -50,6 +50,7 @@ class InFlight:
         self,
         name: str,
         *,
+        stream: str,
         lease_ms: int,
         clock: Timers,
         connections: Connections,
@@ -63,6 +64,7 @@ class InFlight:
         self._settled = settled
         self._link = Link(
             f"settler of {name}",
+            stream=stream,
             clock=clock,
             connections=connections,
             deadline_s=deadline_s(lease_ms),

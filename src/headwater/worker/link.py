@@ -21,13 +21,15 @@ T = TypeVar("T")
 
 
 class Link:
-    """A client with a pool of connections; ``who`` names it in the log."""
+    """A client with a pool of connections; ``who`` names it in the log. It is about ``stream``."""
 
     def __init__(
-        self, who: str, *, clock: Timers, connections: Connections, deadline_s: float
+        self, who: str, *, stream: str, clock: Timers, connections: Connections, deadline_s: float
     ) -> None:
         self.who = who
-        self.client: redis.asyncio.Redis = connections.asynchronous(deadline_s=deadline_s)
+        self.client: redis.asyncio.Redis = connections.asynchronous(
+            deadline_s=deadline_s, home=stream
+        )
         self._clock = clock
         self._availability = connections.availability
 

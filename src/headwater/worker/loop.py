@@ -97,6 +97,7 @@ class Loop:
         name = f"{consumer.stream.name}/{consumer.group}"
         self.in_flight = in_flight = InFlight(
             name,
+            stream=consumer.stream.name,
             lease_ms=consumer.lease_ms,
             clock=clock,
             connections=connections,

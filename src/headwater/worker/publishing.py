@@ -46,6 +46,9 @@ and what became of the others would be unknown."""
 RECONNECT_SECONDS = 4.0
 """How long sending is tried again while the store cannot be reached: a restart takes less."""
 
+CLUSTER_CHANGES = frozenset({"CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"})
+"""Codes with which a cluster says: not now, and nothing was done."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two attempts, doubling."""
 
@@ -69,8 +72,10 @@ class Patience:
 
     def pause(self, error: Exception) -> float | None:
         """Seconds to wait before the next attempt; None if there must be none."""
-        self.failed = True
+        self.failed = not isinstance(error, Refused)
         if may_have_run(error) and not self._repeatable:
+            return None
+        if isinstance(error, Refused) and not _later(error):
             return None
         if isinstance(error, (*refused_credentials(), StoreClosed)):
             return None
@@ -96,6 +101,25 @@ def all_added(outcomes: Sequence[str | Refused]) -> list[str]:
             raise Refused(f"{outcome} ({where})", outcome.code)
         added.append(outcome)
     return added
+
+
+def _tried_again() -> tuple[type[Exception], ...]:
+    """The errors that `Patience` looks at."""
+    return (*lost_connection(), Refused)
+
+
+def taken(result: T) -> T:
+    """What an operation that adds has returned, unless a cluster could take nothing of it now: that
+    error is raised."""
+    if isinstance(result, list) and result and all(_later(one) for one in result):
+        raise result[0]
+    return result
+
+
+def _later(outcome: object) -> bool:
+    """Whether it is an error of a cluster that will take the same again: a slot is on its way, or waits
+    for its new primary."""
+    return isinstance(outcome, Refused) and outcome.code in CLUSTER_CHANGES
 
 
 def _messages(count: int) -> str:
@@ -196,8 +220,8 @@ class Publisher:
             try:
                 if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                     await perform(client, reach())
-                result = await perform(client, make())
-            except lost_connection() as error:
+                result = taken(await perform(client, make()))
+            except _tried_again() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
@@ -254,8 +278,8 @@ class Publisher:
                 with self._threads:
                     if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                         run(client, reach())
-                    result = run(client, make())
-            except lost_connection() as error:
+                    result = taken(run(client, make()))
+            except _tried_again() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise

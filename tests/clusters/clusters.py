@@ -1,0 +1,300 @@
+"""Real clusters and Sentinels, from the binaries of `tests.peers`.
+
+with cluster("redis-8.2") as found:      # three shards of two nodes each, in about two seconds
+    found.url                            # redis+cluster://127.0.0.1:…,…
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.crc import key_slot
+
+from tests import peers
+
+NODE_TIMEOUT_MS = 1_500
+SHARDS = 3
+SLOTS = 16_384
+PATIENCE_SECONDS = 30.0
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """Wait for what servers do by themselves; its value."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            value = condition()
+        except redis.ConnectionError:
+            value = None
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"it never came to be: {what}"
+        time.sleep(0.02)
+
+
+class Server:
+    """One process, and the test's own connection to it."""
+
+    def __init__(self, peer: peers.Peer) -> None:
+        self.peer = peer
+        self.client = redis.Redis(port=peer.port, socket_timeout=5, protocol=2)
+
+    @property
+    def port(self) -> int:
+        return self.peer.port
+
+    def ask(self, *words: str | bytes | int) -> Any:
+        """The reply to a command, as the server sent it."""
+        first = str(words[0]).encode()
+        execute: Any = self.client.execute_command
+        return execute(first, *words[1:])
+
+    def kill(self) -> None:
+        """End it as the system does when memory is out."""
+        self.peer.kill()
+
+    def close(self) -> None:
+        self.client.close()
+        self.peer.stop()
+
+
+def _started(name: str, arguments: list[str], directory: Path) -> Server:
+    directory.mkdir()
+    return Server(peers.start(name, *arguments, directory=directory))
+
+
+def _sentinel(name: str, primary: Server, directory: Path) -> Server:
+    """A Sentinel that watches ``primary`` as ``shop``. It writes what it learns into its file."""
+    executable = peers.path(name)
+    if executable is None:
+        raise peers.PeerMissing(name)
+    directory.mkdir()
+    port = peers.free_port()
+    settings = directory / "sentinel.conf"
+    settings.write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {directory}\n"
+        f"sentinel monitor shop 127.0.0.1 {primary.port} 2\n"
+        "sentinel down-after-milliseconds shop 1000\n"
+        "sentinel failover-timeout shop 3000\n"
+    )
+    command = [str(executable), str(settings), "--sentinel"]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            start_new_session=True,
+        )
+    server = Server(peers.Peer(name, process, port, directory, arguments=command))
+    until(lambda: server.ask("PING"), "a Sentinel answers")
+    return server
+
+
+@dataclass
+class Cluster:
+    """Nodes of one cluster: the first three began as primaries, the others as their replicas."""
+
+    name: str
+    nodes: list[Server] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:SHARDS])
+        return f"redis+cluster://{places}"
+
+    def by_port(self, port: int) -> Server:
+        return next(node for node in self.nodes if node.port == port)
+
+    def living(self) -> list[Server]:
+        return [node for node in self.nodes if node.peer.process.poll() is None]
+
+    def rows(self) -> list[list[str]]:
+        """CLUSTER NODES, as a living node that is up to date sees it."""
+        text = self.living()[0].ask("CLUSTER", "NODES").decode()
+        return [line.split() for line in text.splitlines()]
+
+    def owner(self, key: str) -> Server:
+        """The primary of a key's slot."""
+        slot = key_slot(key.encode())
+        reply = self.living()[0].ask("CLUSTER", "SLOTS")
+        return next(self.by_port(row[2][1]) for row in reply if row[0] <= slot <= row[1])
+
+    def replica(self, key: str) -> Server:
+        """A replica of a key's slot."""
+        slot = key_slot(key.encode())
+        reply = self.living()[0].ask("CLUSTER", "SLOTS")
+        return next(self.by_port(row[3][1]) for row in reply if row[0] <= slot <= row[1])
+
+    def other(self, key: str) -> Server:
+        """A primary that does not own a key's slot."""
+        own = self.owner(key)
+        reply = self.living()[0].ask("CLUSTER", "SLOTS")
+        return next(self.by_port(row[2][1]) for row in reply if row[2][1] != own.port)
+
+    def client(self) -> redis.cluster.RedisCluster:
+        """redis-py's own client, to look with."""
+        return redis.cluster.RedisCluster(port=self.living()[0].port)
+
+    def move(self, key: str, *, between: Callable[[], None] = lambda: None) -> None:
+        """Move a key's slot to another primary while it is used; ``between`` is called when the slot
+        is on its way and after each key."""
+        source, target, slot = self.owner(key), self.other(key), key_slot(key.encode())
+        source_id, target_id = source.ask("CLUSTER", "MYID"), target.ask("CLUSTER", "MYID")
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+        between()
+        while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
+            source.ask("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 30_000)
+            between()
+        target.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+        source.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+        for node in self.living():
+            if node not in (source, target):
+                try:
+                    node.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+                except redis.ResponseError:
+                    pass  # a replica learns it by itself
+
+    def flush(self) -> None:
+        """Empty every primary and have all nodes agree that nothing is wrong."""
+        until(self.healthy, "every shard has its replica")
+        for row in self.living()[0].ask("CLUSTER", "SLOTS"):
+            node = self.by_port(row[2][1])
+            node.ask("FLUSHALL")
+            node.ask("SCRIPT", "FLUSH")
+
+    def healthy(self) -> bool:
+        """Whether every node lives, and every replica follows its primary."""
+        for node in self.nodes:
+            info = node.ask("CLUSTER", "INFO")
+            role = node.ask("ROLE")
+            if b"cluster_state:ok" not in info:
+                return False
+            if role[0] == b"slave" and role[3] != b"connected":
+                return False
+            if role[0] == b"master" and len(role[2]) != 1:
+                return False
+        return True
+
+    def restart(self, node: Server) -> None:
+        """Start a node again that was killed; what it knew of the cluster is in its directory."""
+        arguments = node.peer.arguments[node.peer.arguments.index("--cluster-enabled") :]
+        node.peer = peers.start(
+            self.name, *arguments, directory=node.peer.directory, port=node.peer.port
+        )
+
+
+def _assembled(found: Cluster) -> None:
+    """Make one cluster of nodes that know nothing of each other."""
+    first = found.nodes[0]
+    width = SLOTS // SHARDS
+    for n, node in enumerate(found.nodes):
+        if n < SHARDS:
+            last = SLOTS - 1 if n == SHARDS - 1 else (n + 1) * width - 1
+            node.ask("CLUSTER", "ADDSLOTSRANGE", n * width, last)
+        node.ask("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
+        bus = node.peer.arguments[node.peer.arguments.index("--cluster-port") + 1]
+        if node is not first:
+            first.ask("CLUSTER", "MEET", "127.0.0.1", node.port, int(bus))
+    count = f"cluster_known_nodes:{len(found.nodes)}".encode()
+    for node in found.nodes:
+        until(lambda: count in node.ask("CLUSTER", "INFO"), "nodes meet")  # noqa: B023
+    for n, node in enumerate(found.nodes[SHARDS:]):
+        primary: bytes = found.nodes[n].ask("CLUSTER", "MYID")
+
+        def follows() -> bool:
+            try:
+                node.ask("CLUSTER", "REPLICATE", primary)  # noqa: B023
+            except redis.ResponseError:
+                return False  # it does not know that one for a primary yet
+            return True
+
+        until(follows, "a replica follows")
+    until(found.healthy, "the cluster is complete")
+
+
+@contextmanager
+def cluster(name: str) -> Iterator[Cluster]:
+    """A cluster of three shards with a replica each."""
+    directory = Path(tempfile.mkdtemp(prefix="hw-cluster-"))
+    found = Cluster(name)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        for n in range(2 * SHARDS):
+            arguments = [
+                *("--cluster-enabled", "yes", "--cluster-port", str(peers.free_port())),
+                *("--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
+                *("--repl-diskless-sync-delay", "0", "--cluster-allow-replica-migration", "no"),
+                *("--repl-ping-replica-period", "1"),
+            ]
+            node = _started(name, arguments, directory / str(n))
+            stack.callback(node.close)
+            found.nodes.append(node)
+        _assembled(found)
+        yield found
+
+
+@dataclass
+class Sentinels:
+    """Three Sentinels, a primary and two replicas, for the service ``shop``."""
+
+    name: str
+    servers: list[Server] = field(default_factory=list)
+    sentinels: list[Server] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        places = ",".join(f"127.0.0.1:{one.port}" for one in self.sentinels)
+        return f"redis+sentinel://{places}/shop"
+
+    def primary(self) -> Server:
+        """The server that the Sentinels name."""
+        for sentinel in self.sentinels:
+            try:
+                _host, port = sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "shop")
+            except redis.ConnectionError:
+                continue
+            return next(one for one in self.servers if one.port == int(port))
+        raise AssertionError("no Sentinel answers")
+
+    def complete(self) -> bool:
+        """Whether every Sentinel knows both replicas and both others, and the replicas follow."""
+        for sentinel in self.sentinels:
+            (words,) = sentinel.ask("SENTINEL", "MASTERS")
+            about = dict(zip(words[::2], words[1::2], strict=True))
+            if about[b"num-slaves"] != b"2" or about[b"num-other-sentinels"] != b"2":
+                return False
+        return len(self.primary().ask("ROLE")[2]) == 2
+
+
+@contextmanager
+def sentinels(name: str) -> Iterator[Sentinels]:
+    """Three Sentinels and the three servers that they watch."""
+    directory = Path(tempfile.mkdtemp(prefix="hw-sentinels-"))
+    found = Sentinels(name)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        for n in range(3):
+            arguments = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
+            if n:
+                arguments += ["--replicaof", f"127.0.0.1 {found.servers[0].port}"]
+            server = _started(name, arguments, directory / f"server-{n}")
+            stack.callback(server.close)
+            found.servers.append(server)
+        for n in range(3):
+            sentinel = _sentinel(name, found.servers[0], directory / f"sentinel-{n}")
+            stack.callback(sentinel.close)
+            found.sentinels.append(sentinel)
+        until(found.complete, "the Sentinels know each other and the servers")
+        yield found

@@ -1,0 +1,107 @@
+"""A flow of messages through a worker, and what must be true of it in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import redis.exceptions
+
+from headwater.client.aio import connect
+from headwater.errors import HeadwaterError
+from headwater.worker import App, Stream
+from tests.worker.apps import Invoice, Order, Store, eventually, working
+
+orders: Stream[Order] = Stream("orders", Order)
+near: Stream[Invoice] = Stream("{orders}.invoices", Invoice)
+far: Stream[Invoice] = Stream("invoices", Invoice)
+"""In another slot than ``orders``."""
+
+BATCH = 20
+PAUSE_SECONDS = 0.015
+"""Between two batches: more than 1,000 messages a second."""
+
+
+@dataclass
+class Flow:
+    """What was sent, and what became of it."""
+
+    app: App
+    into: Stream[Invoice]
+    wait: int | None
+    sent: set[int] = field(default_factory=set)
+    """Of these the store has said that it has them, and its replica too with ``wait``."""
+    handled: Counter[int] = field(default_factory=Counter)
+    number: int = 0
+
+    async def more(self, count: int) -> None:
+        """Return when so many more were sent and handled."""
+        sent, handled = len(self.sent), len(self.handled)
+        await eventually(lambda: len(self.sent) >= sent + count, "messages are sent")
+        await eventually(lambda: len(self.handled) >= handled + count, "messages are handled")
+
+    async def publish(self) -> None:
+        """Send until cancelled; what was refused, or is unknown, is not sent again."""
+        while True:
+            numbers = range(self.number, self.number + BATCH)
+            self.number += BATCH
+            if self.wait is None:
+                await self._try(numbers)
+            else:
+                await asyncio.gather(*(self._try(range(n, n + 1)) for n in numbers))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _try(self, numbers: range) -> None:
+        try:
+            if self.wait is None:
+                await self.app.send_many(orders, [Order(id=n) for n in numbers])
+            else:
+                await self.app.send(orders, Order(id=numbers[0]), wait=self.wait)
+        except (HeadwaterError, redis.exceptions.RedisError):
+            return
+        self.sent.update(numbers)
+
+
+@asynccontextmanager
+async def flowing(
+    name: str, url: str, *, into: Stream[Invoice] = near, wait: int | None = None
+) -> AsyncIterator[Flow]:
+    """Messages flow while the block runs; then all that was sent must be handled and settled."""
+    app = App(url, name="test")
+    flow = Flow(app, into, wait)
+
+    @app.consumer(
+        orders,
+        group="g",
+        into=into,
+        lease="900ms",
+        claim_after="3s",
+        concurrency=64,
+        prefetch=512,
+        max_deliveries=100,
+    )
+    async def bill(order: Order) -> Invoice:
+        flow.handled[order.id] += 1
+        await asyncio.sleep(0)
+        return Invoice(order=order.id)
+
+    async with working(app):
+        publishing = asyncio.create_task(flow.publish())
+        try:
+            await flow.more(500)
+            yield flow
+        finally:
+            publishing.cancel()
+            await asyncio.wait([publishing])
+        await eventually(lambda: flow.handled.keys() >= flow.sent, "all that was sent is handled")
+        async with connect(url) as look:
+            store = Store(name, url, look)
+            await eventually(store.settled)
+            results = Counter(one.order for one in await store.results(into))
+    assert results.keys() >= flow.sent
+    if into is near:
+        # Publishing and settling is one step: what was lost with a primary was lost together.
+        assert [n for n, count in results.items() if count > 1] == []

@@ -1,0 +1,127 @@
+"""Messages that flow through a cluster while its shards change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from headwater.client.aio import connect
+from headwater.worker import App, Stream
+from tests.clusters.clusters import Cluster
+from tests.clusters.flow import Flow, far, flowing, near, orders
+from tests.worker.apps import Invoice, Order, eventually, working
+
+pytestmark = [pytest.mark.clusters, pytest.mark.slow]
+
+
+async def _kill(cluster: Cluster) -> None:
+    """The stream's primary is gone without a word, and comes back as a replica."""
+    owner = cluster.owner("orders")
+    owner.kill()
+    await eventually(lambda: cluster.owner("orders") is not owner)
+
+
+async def _hand_over(cluster: Cluster) -> None:
+    """An operator has a replica take over."""
+    owner = cluster.owner("orders")
+    await asyncio.to_thread(cluster.replica("orders").ask, "CLUSTER", "FAILOVER")
+    await eventually(lambda: cluster.owner("orders") is not owner)
+
+
+@pytest.mark.parametrize("change", [_kill, _hand_over])
+async def test_nothing_confirmed_is_lost_when_a_shard_fails_over(
+    cluster: Cluster, change: Callable[[Cluster], Awaitable[None]]
+) -> None:
+    # Given messages that a replica confirms
+    async with flowing(cluster.name, cluster.url, wait=1) as flow:
+        # When the stream's shard has another primary
+        await change(cluster)
+        for node in cluster.nodes:
+            if node not in cluster.living():
+                await asyncio.to_thread(cluster.restart, node)
+
+        # Then the flow goes on, and nothing of it is lost
+        await flow.more(300)
+
+
+@pytest.mark.parametrize("into", [near, far], ids=["same slot", "another slot"])
+async def test_messages_flow_while_their_slot_moves(
+    cluster: Cluster, into: Stream[Invoice]
+) -> None:
+    async with flowing(cluster.name, cluster.url, into=into) as flow:
+        for _round in range(2):
+            owner = cluster.owner("orders")
+            await asyncio.to_thread(cluster.move, "orders")
+            assert cluster.owner("orders") is not owner
+            await flow.more(500)
+
+
+async def test_messages_flow_while_their_slot_takes_long_to_move(cluster: Cluster) -> None:
+    async with flowing(cluster.name, cluster.url) as flow:
+        loop = asyncio.get_running_loop()
+
+        def some_more() -> None:
+            """Some messages are sent between one key and the next."""
+            asyncio.run_coroutine_threadsafe(_sent(flow, 200), loop).result()
+
+        await asyncio.to_thread(cluster.move, "orders", between=some_more)
+        await flow.more(500)
+
+
+async def _sent(flow: Flow, count: int) -> None:
+    sent = len(flow.sent)
+    await eventually(lambda: len(flow.sent) > sent + count)
+
+
+async def test_a_worker_with_nothing_to_do_follows_its_slot(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a worker whose read waits
+    app = App(cluster.url, name="test")
+    handled: list[int] = []
+
+    @app.consumer(orders, group="g", claim_after="1h")
+    async def handle(order: Order) -> None:
+        handled.append(order.id)
+
+    async with working(app):
+        await app.send(orders, Order(id=1))
+        await eventually(lambda: handled == [1])
+        owner = cluster.owner("orders")
+        await eventually(lambda: b"cmd=xreadgroup" in owner.ask("CLIENT", "LIST"))
+
+        # When the slot moves, there and back
+        for number in (2, 3):
+            await asyncio.to_thread(cluster.move, "orders")
+            await app.send(orders, Order(id=number))
+
+            # Then the worker reads on, where it is
+            await eventually(lambda: number in handled)  # noqa: B023
+    assert handled == [1, 2, 3]
+
+    # And nothing is said to have gone
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == []
+
+
+async def test_sending_waits_until_a_shard_has_a_primary_again(cluster: Cluster) -> None:
+    # Given publishers that have been connected
+    app = App(cluster.url, name="test")
+    streams = [Stream(f"s{n}", Order) for n in range(6)]
+    async with app:
+        for stream in streams:
+            await app.send(stream, Order(id=1))
+
+        # When a primary is gone
+        owner = cluster.owner("s0")
+        await asyncio.to_thread(owner.kill)
+
+        # Then everything that is sent from now on arrives once, whichever node it is for
+        for stream in streams:
+            await app.send(stream, Order(id=2), dedupe="two")
+        await asyncio.to_thread(app.publish, streams[0], Order(id=3), dedupe="three")
+    await asyncio.to_thread(cluster.restart, owner)
+    async with connect(cluster.url) as look:
+        assert [await look.xlen(stream.name) for stream in streams] == [3, 2, 2, 2, 2, 2]

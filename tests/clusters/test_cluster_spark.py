@@ -1,0 +1,29 @@
+"""What Spark does with clusters and Sentinels."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.errors import HeadwaterError
+from headwater.spark.options import parse_options
+from headwater.spark.store import Store
+from tests.clusters.clusters import Cluster, Sentinels
+
+pytestmark = [pytest.mark.clusters, pytest.mark.slow]
+
+
+def test_a_node_of_a_cluster_is_refused_in_a_sentence(cluster: Cluster) -> None:
+    url = cluster.other("orders").peer.url
+    store = Store(parse_options({"url": url, "stream": "orders"}))
+    with pytest.raises(HeadwaterError, match="is a node of a cluster"):
+        store.ask("XLEN", "orders")
+    store.close()
+
+
+def test_the_primary_that_sentinels_name_is_read(sentinels: Sentinels) -> None:
+    sentinels.primary().client.xadd("orders", {"id": "1"})
+    store = Store(parse_options({"url": sentinels.url, "stream": "orders"}))
+    state = store.state("orders")
+    store.close()
+    assert state is not None
+    assert state.entries_added == 1

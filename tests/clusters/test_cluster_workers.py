@@ -1,0 +1,252 @@
+"""Workers on a cluster of three shards with a replica each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from headwater.client.aio import connect
+from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
+from tests.clusters.clusters import Cluster
+from tests.worker.apps import Invoice, Order, Store, buried, eventually, killed, worker, working
+
+pytestmark = [pytest.mark.clusters, pytest.mark.slow]
+
+orders: Stream[Order] = Stream("orders", Order)
+near: Stream[Invoice] = Stream("{orders}.invoices", Invoice)
+far: Stream[Invoice] = Stream("invoices", Invoice)
+"""In another slot than ``orders``."""
+
+
+@pytest.fixture
+async def store(cluster: Cluster) -> Any:
+    async with connect(cluster.url) as look:
+        yield Store(cluster.name, cluster.url, look)
+
+
+@pytest.mark.parametrize("into", [near, far], ids=["same slot", "another slot"])
+async def test_a_worker_handles_messages_and_publishes_results(
+    store: Store, into: Stream[Invoice]
+) -> None:
+    # Given a consumer with results
+    app = store.app()
+
+    @app.consumer(orders, group="g", into=into)
+    async def bill(order: Order) -> Invoice:
+        return Invoice(order=order.id)
+
+    # When a hundred messages are sent
+    async with working(app):
+        await orders.send_many([Order(id=n) for n in range(100)])
+        await eventually(store.settled)
+
+    # Then each has its result
+    assert sorted(one.order for one in await store.results(into)) == list(range(100))
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its node", "another node"])
+@pytest.mark.parametrize("into", [near, far], ids=["same slot", "another slot"])
+async def test_the_address_of_one_node_is_followed_to_the_others(
+    store: Store, cluster: Cluster, into: Stream[Invoice], own: bool
+) -> None:
+    # Given an app that knows a single node
+    node = cluster.owner("orders") if own else cluster.other("orders")
+    app = App(node.peer.url, name="test")
+
+    @app.consumer(orders, group="g", into=into)
+    async def bill(order: Order) -> Invoice:
+        return Invoice(order=order.id)
+
+    # When it works
+    async with working(app):
+        await orders.send_many([Order(id=n) for n in range(20)])
+        await eventually(store.settled)
+
+    # Then it is as if it knew them all
+    assert sorted(one.order for one in await store.results(into)) == list(range(20))
+    assert await store.dead() == []
+
+
+async def test_the_entries_of_a_killed_worker_are_claimed(store: Store) -> None:
+    # Given a worker that was killed while it handled ten messages
+    begun: list[int] = []
+    first, second = store.app(), store.app()
+
+    @first.consumer(orders, group="g", claim_after="300ms", concurrency=10)
+    async def hang(order: Order) -> None:
+        begun.append(order.id)
+        await asyncio.Event().wait()
+
+    handled: list[tuple[int, int]] = []
+
+    @second.consumer(orders, group="g", claim_after="300ms")
+    async def handle(order: Order, delivery: Delivery) -> None:
+        handled.append((order.id, delivery.count))
+
+    running = worker(first)
+    running.start()
+    async with second:
+        await second.send_many(orders, [Order(id=n) for n in range(10)])
+    await eventually(lambda: len(begun) == 10)
+    killed(running)
+
+    # When another worker runs
+    async with working(second):
+        await eventually(store.settled)
+
+    # Then it has handled them, for the second time
+    assert sorted(handled) == [(n, 2) for n in range(10)]
+    await buried(running)
+
+
+async def test_retries_wait_and_dead_letters_are_written(store: Store) -> None:
+    app = store.app()
+    counts: dict[int, list[int]] = {}
+
+    @app.consumer(
+        orders, group="g", claim_after="100ms", retry=Backoff("10ms", factor=1), max_deliveries=3
+    )
+    async def handle(order: Order, delivery: Delivery) -> None:
+        counts.setdefault(order.id, []).append(delivery.count)
+        if order.id == 1:
+            raise Dead("unknown")
+        if order.id == 2:
+            raise ValueError("always")
+        if order.id in (3, 4) and delivery.count == 1:
+            raise Again(after="50ms" if order.id == 3 else "400ms")
+
+    async with working(app):
+        await orders.send_many([Order(id=n) for n in range(6)])
+        await eventually(store.settled)
+
+    assert counts == {0: [1], 1: [1], 2: [1, 2, 3], 3: [1, 2], 4: [1, 2], 5: [1]}
+    dead = await store.dead()
+    assert sorted(letter.deliveries for letter in dead) == [1, 3]
+
+
+async def test_a_dead_letter_is_replayed_from_the_command_line(
+    store: Store, run_headwater: Callable[..., str]
+) -> None:
+    # Given a dead letter
+    app = store.app()
+    lenient = False
+    handled: list[int] = []
+
+    @app.consumer(orders, group="g")
+    async def handle(order: Order) -> None:
+        if not lenient:
+            raise Dead("no")
+        handled.append(order.id)
+
+    async with working(app):
+        await orders.send(Order(id=7))
+        (letter,) = await eventually(store.dead)
+
+    # When it is replayed
+    def run(*words: str) -> str:
+        return run_headwater(*words, "--url", store.url)
+
+    assert letter.id in run("dead", "list", "orders")
+    run("dead", "replay", "orders", letter.id)
+
+    # Then its group gets it again; and the group can be looked at
+    assert await store.dead() == []
+    assert "claimable" in run("pending", "orders")
+    lenient = True
+    async with working(app):
+        await eventually(lambda: handled == [7])
+        await eventually(store.settled)
+        assert "active" in run("consumers", "list", "orders", "g")
+    assert "[]" in run("consumers", "reap", "orders", "g", "--yes", "-o", "json")
+
+
+async def test_a_dead_letter_of_another_slot_is_replayed_too(
+    store: Store, run_headwater: Callable[..., str]
+) -> None:
+    # Given a dead-letter stream in another slot than its stream
+    app = store.app()
+    lenient = False
+    handled: list[int] = []
+
+    @app.consumer(orders, group="g", dead="graveyard")
+    async def handle(order: Order) -> None:
+        if not lenient:
+            raise Dead("no")
+        handled.append(order.id)
+
+    async with working(app):
+        await orders.send(Order(id=7))
+        await eventually(lambda: store.look.xlen("graveyard"))
+
+    # When all of it is replayed
+    words = ("dead", "replay", "orders", "--all", "--from", "graveyard", "--url", store.url)
+    run_headwater(*words)
+    lenient = True
+
+    # Then its group gets it again
+    async with working(app):
+        await eventually(lambda: handled == [7])
+    assert await store.look.xlen("graveyard") == 0
+
+
+async def test_everything_that_publishes_finds_its_node(store: Store) -> None:
+    app = store.app()
+    streams = [Stream(f"s{n}", Order) for n in range(8)]
+    async with app:
+        # At the same time, to streams on all nodes
+        sent = await asyncio.gather(
+            *(app.send(stream, Order(id=n)) for n, stream in enumerate(streams))
+        )
+        once = {await app.send(orders, Order(id=1), dedupe="key") for _ in range(2)}
+        replicated = await app.send(orders, Order(id=2), wait=1)
+        threaded = await asyncio.to_thread(app.publish, orders, Order(id=3))
+        threaded_once = await asyncio.to_thread(app.publish, orders, Order(id=1), dedupe="key")
+    assert len(set(sent)) >= 1
+    for stream in streams:
+        assert await store.look.xlen(stream.name) == 1
+    assert once == {threaded_once}
+    entries: Any = await store.look.xrange("orders")
+    ids = [entry_id.decode() for entry_id, _fields in entries]
+    assert ids == [*once, replicated, threaded]
+
+
+async def test_a_blocked_read_is_called_back_on_its_own_node(
+    store: Store, cluster: Cluster
+) -> None:
+    # Given a worker whose read waits in the store
+    app = store.app()
+
+    @app.consumer(orders, group="g", claim_after="1h")
+    async def handle(order: Order) -> None: ...
+
+    owner = cluster.owner("orders")
+    owner.ask("CONFIG", "RESETSTAT")
+    async with working(app):
+        await eventually(lambda: b"cmd=xreadgroup" in owner.ask("CLIENT", "LIST"))
+
+    # When it stops, then the read ended because it was told to
+    assert b"cmdstat_client|unblock" in owner.ask("INFO", "commandstats")
+    assert await store.consumers() == []
+
+
+async def test_consumers_of_streams_on_different_nodes_share_a_process(store: Store) -> None:
+    app = store.app()
+    streams = [Stream(f"s{n}", Order) for n in range(6)]
+    handled: set[tuple[str, int]] = set()
+
+    def handler(name: str) -> Callable[[Order], Awaitable[None]]:
+        async def handle(order: Order) -> None:
+            handled.add((name, order.id))
+
+        return handle
+
+    for stream in streams:
+        app.consumer(stream, group="g")(handler(stream.name))
+
+    async with working(app):
+        for stream in streams:
+            await app.send_many(stream, [Order(id=n) for n in range(10)])
+        await eventually(lambda: len(handled) == 60)

@@ -1,0 +1,253 @@
+"""Which node gets which command: the router without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis.exceptions import AskError, MovedError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from headwater.client.guarded import may_have_run
+from headwater.client.routing import ASKED_BLOCK_MS, Part, Queued, Router
+from headwater.client.servers import Node
+from headwater.client.slots import Topology, first_key, parse_slots, slot_of
+from headwater.errors import ConfigError
+
+A, B, C = Node("a", 1), Node("b", 2), Node("c", 3)
+HALF = 8192
+LOW, HIGH = "orders", "invoices"
+"""Keys of the lower and of the upper half of the slots, which A and B own."""
+
+HALVES: list[Any] = [[0, HALF - 1, [b"a", 1, b"x"]], [HALF, 16383, [b"b", 2, b"y"]]]
+
+Answers = Callable[[Part], Any]
+
+
+def _topology(*, cluster: bool = True) -> Topology:
+    return Topology([A], cluster=cluster)
+
+
+def _run(
+    router: Router, commands: list[tuple[Any, ...]], answers: Answers, replies: Any = None
+) -> tuple[list[Any], list[tuple[Node, list[Any]]]]:
+    """The replies, and what went to which node."""
+    sent: list[tuple[Node, list[Any]]] = []
+    routing = router.route([Queued(words) for words in commands], replies)
+    try:
+        part = next(routing)
+        while True:
+            words = [list(one.words) for one in part.commands]
+            if words == [[b"CLUSTER", b"SLOTS"]]:
+                answer: Any = [HALVES]
+            else:
+                sent.append((part.node, words))
+                answer = answers(part)
+            part = routing.send(answer)
+    except StopIteration as finished:
+        return finished.value, sent
+
+
+def _ok(part: Part) -> list[Any]:
+    return [b"OK"] * len(part.commands)
+
+
+def _at(node: Node, slot_key: str) -> str:
+    return f"{slot_of(slot_key)} {node}"
+
+
+def test_the_keys_lie_where_the_tests_think() -> None:
+    assert slot_of(LOW) < HALF <= slot_of(HIGH)
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        (("XADD", "s", "*", "a", 1), "s"),
+        ((b"XINFO", "STREAM", b"s"), b"s"),
+        (("XINFO STREAM", "s"), "s"),
+        ((b"XGROUP", "CREATE", "s", "g", "$"), "s"),
+        (("XREADGROUP", "GROUP", "streams", "streams", "COUNT", 1, "STREAMS", "s", ">"), "s"),
+        (("XREAD", "BLOCK", 0, "streams", "s", "$"), "s"),
+        ((b"EVALSHA", "d", 2, "s", "t"), "s"),
+        (("EVAL", "return 1", 0), None),
+        (("XSETTLE", "s", "g", "c", "ACK", "IDS", 1, "1-1", "TO", "t", "*", "FIELDS"), "s"),
+        (("JSON.SET", "s", "$", "1"), "s"),
+        (("TIME",), None),
+        ((b"CLIENT", "ID"), None),
+        (("INFO", "server"), None),
+        (("COMMAND", "INFO", "xadd"), None),
+        (("MULTI",), None),
+        (("WAIT", 1, 100), None),
+        (("PING",), None),
+        (("SCRIPT", "LOAD", "x"), None),
+    ],
+)
+def test_the_first_key_of_a_command(command: tuple[Any, ...], key: Any) -> None:
+    assert first_key(command) == key
+
+
+def test_commands_go_to_the_owners_of_their_keys_and_replies_keep_their_order() -> None:
+    def answers(part: Part) -> list[Any]:
+        return [one.words[1] for one in part.commands]
+
+    commands = [("XLEN", LOW), ("XLEN", HIGH), ("XLEN", LOW)]
+    found, sent = _run(Router(_topology()), commands, answers)
+    assert found == [LOW, HIGH, LOW]
+    assert [(node, len(words)) for node, words in sent] == [(A, 2), (B, 1)]
+
+
+def test_what_has_no_key_goes_with_the_others_or_home() -> None:
+    router = Router(_topology(), home=HIGH)
+    assert _run(router, [("CLIENT", "ID")], _ok)[1][0][0] == B
+    assert _run(router, [("TIME",), ("XLEN", LOW)], _ok)[1] == [(A, [["TIME"], ["XLEN", LOW]])]
+
+
+def test_a_moved_slot_is_followed_and_remembered() -> None:
+    topology = _topology()
+
+    def answers(part: Part) -> list[Any]:
+        return _ok(part) if part.node == C else [MovedError(_at(C, LOW))]
+
+    found, sent = _run(Router(topology), [("XADD", LOW, "*", "a", 1)], answers)
+    assert found == [b"OK"]
+    # The cluster was asked again, and said as before; the last node to say so is believed.
+    assert sent[0][0] == A
+
+
+def test_a_node_without_a_host_means_the_one_that_answered() -> None:
+    def answers(part: Part) -> list[Any]:
+        return _ok(part) if part.node.port == 9 else [MovedError(f"{slot_of(LOW)} :9")]
+
+    router = Router(_topology())
+    assert _run(router, [("XLEN", LOW)], answers)[1][1][0] == Node("a", 9)
+
+
+def test_asked_once_a_unit_goes_behind_asking_and_its_read_is_short() -> None:
+    read = ("XREADGROUP", "GROUP", "g", "c", "BLOCK", 5000, "STREAMS", LOW, ">")
+
+    def answers(part: Part) -> list[Any]:
+        return [AskError(_at(C, LOW))] if part.node == A else [b"OK", None]
+
+    found, sent = _run(Router(_topology()), [read], answers)
+    assert found == [None]
+    assert sent[1] == (C, [[b"ASKING"], [*read[:5], ASKED_BLOCK_MS, *read[6:]]])
+
+
+def test_a_transaction_is_one_unit() -> None:
+    commands = [("MULTI",), ("HSET", LOW, "f", "v"), ("XADD", LOW, "*", "a", 1), ("EXEC",)]
+
+    def answers(part: Part) -> list[Any]:
+        if part.node != A:
+            return [b"OK", *_ok(part)[1:]]
+        return [b"OK", b"QUEUED", AskError(_at(C, LOW)), ResponseError("EXECABORT")]
+
+    found, sent = _run(Router(_topology()), commands, answers)
+    assert found == [b"OK"] * 4
+    assert sent[1] == (C, [[b"ASKING"], *map(list, commands)])
+
+
+def test_a_transaction_on_two_slots_is_refused_before_it_is_sent() -> None:
+    commands = [("MULTI",), ("XADD", LOW, "*", "a", 1), ("XDEL", HIGH, "1-1"), ("EXEC",)]
+    found, sent = _run(Router(_topology()), commands, _ok)
+    assert all(str(one).startswith("CROSSSLOT") for one in found)
+    assert not sent
+
+
+def test_a_write_that_moved_is_waited_for_again() -> None:
+    # Given WAIT, which said of the wrong node that all is replicated
+    def answers(part: Part) -> list[Any]:
+        return [b"1-1", 0] if part.node == C else [MovedError(_at(C, LOW)), 1]
+
+    topology = _topology()
+    topology.replace(parse_slots(HALVES, A))
+    router = Router(topology)
+    routing = router.route([Queued(("XADD", LOW, "*", "a", 1)), Queued(("WAIT", 1, 50))])
+    part = next(routing)
+    part = routing.send(answers(part))
+    assert part.commands[0].words == (b"CLUSTER", b"SLOTS")
+    moved = [[0, 16383, [b"c", 3]]]
+    part = routing.send([moved])
+
+    # Then both are sent again
+    assert [one.words[0] for one in part.commands] == ["XADD", "WAIT"]
+    with pytest.raises(StopIteration) as finished:
+        routing.send(answers(part))
+    assert finished.value.value == [b"1-1", 0]
+
+
+def test_what_redirects_for_ever_is_an_answer_in_the_end() -> None:
+    found, sent = _run(
+        Router(_topology()), [("XLEN", LOW)], lambda _part: [MovedError(_at(C, LOW))]
+    )
+    assert isinstance(found[0], MovedError)
+    assert len(sent) < 20
+
+
+def test_a_lost_connection_is_raised_and_its_node_doubted() -> None:
+    topology = _topology()
+    with pytest.raises(RedisConnectionError) as caught:
+        _run(Router(topology), [("XADD", LOW, "*", "a", 1)], lambda _part: RedisConnectionError())
+    assert not may_have_run(caught.value)  # only the connection knows whether it was sent
+    assert not topology.fresh
+    assert topology.nodes() == [B, A]
+
+
+def test_a_lost_connection_after_another_node_has_written_says_so() -> None:
+    def answers(part: Part) -> Any:
+        return [b"1-1"] if part.node == A else RedisConnectionError("refused")
+
+    with pytest.raises(RedisConnectionError) as caught:
+        _run(Router(_topology()), [("XADD", LOW, "*"), ("XADD", HIGH, "*")], answers)
+    assert may_have_run(caught.value)
+
+
+def test_a_router_that_stays_asks_for_another_connection() -> None:
+    topology = _topology()
+    with pytest.raises(RedisConnectionError, match="another node"):
+        _run(
+            Router(topology, home=LOW, stays=True),
+            [("XLEN", LOW)],
+            lambda _part: [MovedError(_at(C, LOW))],
+        )
+    assert topology.owner(slot_of(LOW)) == C
+
+
+def test_a_single_server_that_redirects_is_a_node_of_a_cluster() -> None:
+    # Given replies of a server that was taken for a single one
+    topology = _topology(cluster=False)
+    replies = [MovedError(_at(B, HIGH)), 3]
+
+    # When they are looked at, only what was redirected is sent
+    commands = [("XLEN", HIGH), ("XLEN", LOW)]
+    found, sent = _run(Router(topology), commands, _ok, replies)
+    assert found == [b"OK", 3]
+    assert sent == [(B, [["XLEN", HIGH]])]
+    assert topology.cluster
+
+
+def test_unwatch_goes_to_every_node_that_watches() -> None:
+    router = Router(_topology())
+    _run(router, [("WATCH", LOW), ("WATCH", HIGH)], _ok)
+    assert [node for node, _words in _run(router, [("UNWATCH",)], _ok)[1]] == [A, B]
+
+
+def test_a_server_without_a_cluster_is_said() -> None:
+    routing = Router(_topology()).route([Queued(("XLEN", LOW))])
+    next(routing)
+    with pytest.raises(ConfigError, match="redis://a:1"):
+        routing.send([ResponseError("This instance has cluster support disabled")])
+
+
+def test_a_node_that_is_away_is_passed_over_for_another() -> None:
+    topology = Topology([A, B], cluster=True)
+    routing = Router(topology).route([Queued(("XLEN", LOW))])
+    assert next(routing).node == A
+    assert routing.send(RedisConnectionError()).node == B
+    assert routing.send([HALVES]).node == A
+
+
+def test_a_node_that_does_not_know_its_address_is_where_it_was_asked() -> None:
+    assert parse_slots([[0, 16383, [None, 7000]]], A)[5] == Node("a", 7000)
+    assert parse_slots([[0, 16383, [b"", 7000]]], B)[5] == Node("b", 7000)
