@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from headwater.worker import Backoff as Backoff
     from headwater.worker import Dead as Dead
     from headwater.worker import Delivery as Delivery
+    from headwater.worker import Ending as Ending
+    from headwater.worker import Middleware as Middleware
+    from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
+    from headwater.worker import Use as Use
 
 __version__ = "0.1.0"
 
@@ -44,13 +48,17 @@ _HOMES = {
     "Backoff": "headwater.worker",
     "Dead": "headwater.worker",
     "Delivery": "headwater.worker",
+    "Ending": "headwater.worker",
     "Entry": "headwater.model",
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.model",
+    "Middleware": "headwater.worker",
     "PendingEntry": "headwater.model",
     "RecoveryReport": "headwater.journal.report",
+    "Statistics": "headwater.worker",
     "Stream": "headwater.worker",
     "StreamID": "headwater.model",
+    "Use": "headwater.worker",
     "aio": "headwater.aio",
     "connect": "headwater.client.connect",
 }

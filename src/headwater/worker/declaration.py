@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Required, TypedDict, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
+from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
 from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
@@ -67,6 +68,8 @@ class Consumer:
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
+    needs: Mapping[str, Dependency] = field(default_factory=dict, compare=False)
+    """The handler's parameters that are dependencies."""
 
 
 def declare(
@@ -122,6 +125,7 @@ def declare(
         timeout_ms=None if timeout is None else milliseconds(timeout, what="timeout"),
         into=into,
         dead=dead or dead_letter_stream(stream.name),
+        needs=bound.needs,
     )
 
 
