@@ -26,7 +26,13 @@ from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
-from headwater.worker.declaration import Consumer, ConsumerOptions, declare, known
+from headwater.worker.declaration import (
+    Consumer,
+    ConsumerOptions,
+    declare,
+    known,
+    with_concurrency,
+)
 from headwater.worker.durations import milliseconds
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import hook
@@ -109,6 +115,12 @@ class App:
         """Work on another store than the one declared. Not while it works or publishes."""
         assert self._running is None, "the app works on its store already"
         self._use(Connections(url))
+
+    def use_concurrency(self, concurrency: int) -> None:
+        """Handle so many entries at a time in each process, for every consumer that may, whatever it
+        declares; `prefetch` grows or shrinks with it. Not while the app works."""
+        self._not_working("use_concurrency")
+        self.consumers[:] = [with_concurrency(one, concurrency) for one in self.consumers]
 
     def _use(self, connections: Connections) -> Connections:
         """Publish and work through ``connections``; those that were used before."""

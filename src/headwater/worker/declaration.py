@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Required, TypedDict, get_type_hints
 
@@ -127,6 +127,16 @@ def declare(
         dead=dead or dead_letter_stream(stream.name),
         needs=bound.needs,
     )
+
+
+def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
+    """The same consumer, handling so many entries at a time. One that may have a single entry
+    (``max_deliveries=1``) stays as it is."""
+    _check_number("concurrency", concurrency)
+    if consumer.max_deliveries == 1:
+        return consumer
+    prefetch = max(concurrency, consumer.prefetch * concurrency // consumer.concurrency)
+    return replace(consumer, concurrency=concurrency, prefetch=prefetch)
 
 
 def _check_group(group: Any) -> None:
