@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.client.connect import connect as connect
     from headwater.errors import HeadwaterError as HeadwaterError
     from headwater.journal.report import RecoveryReport as RecoveryReport
+    from headwater.messages import DeadLetter as DeadLetter
     from headwater.model import Entry as Entry
     from headwater.model import IDRange as IDRange
     from headwater.model import PendingEntry as PendingEntry
@@ -47,6 +48,7 @@ _HOMES = {
     "App": "headwater.worker",
     "Backoff": "headwater.worker",
     "Dead": "headwater.worker",
+    "DeadLetter": "headwater.messages",
     "Delivery": "headwater.worker",
     "Ending": "headwater.worker",
     "Entry": "headwater.model",

@@ -37,6 +37,7 @@ from headwater.worker.durations import milliseconds
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import hook
 from headwater.worker.middleware import Middleware
+from headwater.worker.on_dead import OnDeadOptions, declare_on_dead, stream_of_dead
 from headwater.worker.publishing import Publisher
 from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import Reports
@@ -106,6 +107,8 @@ class App:
         self._connections = Connections(url)
         self._publisher = Publisher(self._connections)
         self._extensions = Extensions(middleware)
+        self._on_dead: dict[str, str] = {}
+        """Stream → dead-letter stream, of what `on_dead` was declared for."""
         self._running: Running | None = None
 
     def __repr__(self) -> str:
@@ -146,6 +149,25 @@ class App:
 
         return decorate
 
+    def on_dead(
+        self, stream: Stream[Any] | str, **options: Unpack[OnDeadOptions]
+    ) -> Callable[[H], H]:
+        """Declare that a function is called with each `DeadLetter` of ``stream``: of its dead-letter
+        stream, or of the dead-letter stream that ``stream`` names.
+
+        The record stays where it is. The function is called again if it raises, and at least once in
+        any case; it makes no dead letters itself. See `OnDeadOptions`.
+        """
+        name = stream_of_dead(stream, self.consumers)
+
+        def decorate(handler: H) -> H:
+            self._register(declare_on_dead(handler, name, options))
+            if isinstance(stream, Stream):
+                self._on_dead[stream.name] = name
+            return handler
+
+        return decorate
+
     def _register(self, found: Consumer) -> None:
         for one in self.consumers:
             if (one.stream.name, one.group) == (found.stream.name, found.group):
@@ -156,6 +178,12 @@ class App:
                 )
             if one.handler is found.handler:
                 raise DeclarationError(f"{found.name} is declared twice; use two functions")
+        watched = self._on_dead.get(found.stream.name, found.dead)
+        if watched != found.dead:
+            raise DeclarationError(
+                f"{found.name} writes dead letters to {found.dead!r}, and on_dead was declared before "
+                f"it for {watched!r}: declare it after {found.name}, or give it the name"
+            )
         self.consumers.append(found)
         found.stream.belongs_to(self)
         if found.into is not None:

@@ -68,6 +68,7 @@ class Consumer:
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
+    """The dead-letter stream; empty for a consumer of dead letters, which makes none."""
     needs: Mapping[str, Dependency] = field(default_factory=dict, compare=False)
     """The handler's parameters that are dependencies."""
 

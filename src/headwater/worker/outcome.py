@@ -119,7 +119,7 @@ def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
             return Ending.ACKNOWLEDGED
         case Stopped():
             return Ending.HANDED_BACK
-    return Ending.DEAD if settlement.how is How.ACK else Ending.RETRIED
+    return Ending.RETRIED if settlement.how in {How.FAIL, How.SILENT} else Ending.DEAD
 
 
 def failed(outcome: HandlerOutcome) -> bool:

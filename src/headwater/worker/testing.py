@@ -62,6 +62,8 @@ class AppTest:
         from headwater.client.connect import connect
         from headwater.server.node import Node
 
+        if self.app._running is not None:  # noqa: SLF001  # this is the app's own test
+            raise HeadwaterError(f"{self.app!r} works already")
         self.node = Node(clock=self.clock)
         self.look = connect(node=self.node)
         connections = Connections("headwater://memory", node=self.node)
