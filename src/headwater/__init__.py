@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.client.connect import connect as connect
     from headwater.errors import HeadwaterError as HeadwaterError
     from headwater.journal.report import RecoveryReport as RecoveryReport
+    from headwater.messages import DeadLetter as DeadLetter
     from headwater.model import Entry as Entry
     from headwater.model import IDRange as IDRange
     from headwater.model import PendingEntry as PendingEntry
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
     from headwater.worker import Backoff as Backoff
     from headwater.worker import Dead as Dead
     from headwater.worker import Delivery as Delivery
+    from headwater.worker import Ending as Ending
+    from headwater.worker import Middleware as Middleware
+    from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
+    from headwater.worker import Use as Use
 
 __version__ = "0.1.0"
 
@@ -43,14 +48,19 @@ _HOMES = {
     "App": "headwater.worker",
     "Backoff": "headwater.worker",
     "Dead": "headwater.worker",
+    "DeadLetter": "headwater.messages",
     "Delivery": "headwater.worker",
+    "Ending": "headwater.worker",
     "Entry": "headwater.model",
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.model",
+    "Middleware": "headwater.worker",
     "PendingEntry": "headwater.model",
     "RecoveryReport": "headwater.journal.report",
+    "Statistics": "headwater.worker",
     "Stream": "headwater.worker",
     "StreamID": "headwater.model",
+    "Use": "headwater.worker",
     "aio": "headwater.aio",
     "connect": "headwater.client.connect",
 }

@@ -262,6 +262,22 @@ def test_annotations_that_fit_in_other_words_are_taken() -> None:
     assert app.consumers[0].handler is add
 
 
+def test_a_handler_may_leave_the_type_of_its_message_open() -> None:
+    async def anything(message: Any) -> None: ...
+
+    async def anything_or_none(message: Any | None) -> None: ...
+
+    async def with_a_word(delivery: Delivery, message: Annotated[Any, "as it comes"]) -> None: ...
+
+    kinds: list[Any] = [Order, dict[str, int], list[int], int, Order | None, Any]
+    for kind in kinds:
+        stream: Stream[Any] = Stream("orders", kind, codec="json")
+        for handler in (anything, anything_or_none, with_a_word):
+            app = App("redis://localhost", name="test")
+            app.consumer(stream, group="g")(handler)
+            assert app.consumers[0].stream is stream
+
+
 def test_an_unknown_option_is_an_error_for_type_checkers_too() -> None:
     app = App("redis://localhost")
     with pytest.raises(DeclarationError, match="unknown option 'prefech': a consumer has group"):

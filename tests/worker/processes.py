@@ -23,11 +23,18 @@ SHOP = "tests.worker.shop:app"
 class WorkerProcess:
     """One process of ``headwater.worker.process``, or all that ``headwater work`` starts."""
 
-    def __init__(self, command: list[str], *, url: str, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        url: str,
+        environment: dict[str, str],
+        directory: Path = ROOT,
+    ) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
         self.process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self.errors,

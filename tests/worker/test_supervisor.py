@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,23 @@ async def test_the_pause_before_a_restart_grows_while_nothing_is_settled(store: 
         assert pauses == ["0.5", "1"]
         parent.signal(signal.SIGTERM)
         parent.wait()
+
+
+async def test_a_worker_whose_dependency_fails_at_the_start_is_started_again(
+    store: Store, tmp_path: Path
+) -> None:
+    # Given a database that is not there yet
+    there = tmp_path / "there"
+    with supervised(
+        store.url, target="tests.worker.needy:app", NEEDY_WAITS_FOR=str(there)
+    ) as parent:
+        await eventually(lambda: "worker 0 ended with status 1; again in" in parent.said())
+        assert "StartFailed: open_db failed at the start: FileNotFoundError" in parent.said()
+
+        # When it is there, then the worker works
+        there.touch()
+        await store.look.xadd("orders", {"id": "17"})
+        await eventually(store.settled)
+        parent.signal(signal.SIGTERM)
+        assert parent.wait() == 0
+        assert "closed the database" in parent.said()

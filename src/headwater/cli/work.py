@@ -1,6 +1,6 @@
 """``headwater work``: run the consumers of an app.
 
-headwater work shop.orders:app --workers 4 --grace 20s
+headwater work shop.orders:app --workers 4 --grace 20s --health 127.0.0.1:9100
 """
 
 from __future__ import annotations
@@ -33,6 +33,29 @@ def work(
             help="How long handlers may run on after SIGTERM. [default: the app's, 30s]",
         ),
     ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            metavar="N",
+            help="Entries that each process handles at a time, for every consumer. "
+            "[default: as each consumer declares]",
+        ),
+    ] = None,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload", help="Start the workers again when a source file changes: for development."
+        ),
+    ] = False,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Answer GET /healthz there: 200 while every worker makes progress, else 503.",
+        ),
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="The least severe lines that are written.")
     ] = LogLevel.INFO,
@@ -54,5 +77,14 @@ def work(
     grace_ms = None if grace is None else milliseconds(grace, what="grace", least_ms=0)
     configure_logging(log_level, log_format)
     children = ["--log-level", log_level, "--log-format", log_format]
-    status = supervise_on_its_store(app, workers=workers, grace_ms=grace_ms, child_options=children)
+    if concurrency is not None:
+        children += ["--concurrency", str(concurrency)]
+    status = supervise_on_its_store(
+        app,
+        workers=workers,
+        grace_ms=grace_ms,
+        child_options=children,
+        health=health,
+        reload=reload,
+    )
     raise typer.Exit(status)

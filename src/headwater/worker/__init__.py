@@ -6,6 +6,9 @@ outcome    Dead, Again: how a handler says that it did not succeed; what a run e
 retry      Backoff: how long an entry waits after a failed delivery
 decide     how a delivery ends, given the outcome
 delivery   Delivery: what a handler may know
+dependencies  Use: what else a handler gets, opened and closed
+middleware Middleware: what an app does around every delivery
+statistics Statistics: what a process has done, and its progress
 running    all consumers in one process; loop is one of them, and says how its parts fit
 """
 
@@ -13,8 +16,22 @@ from __future__ import annotations
 
 from headwater.worker.app import App
 from headwater.worker.delivery import Delivery
-from headwater.worker.outcome import Again, Dead
+from headwater.worker.dependencies import Use
+from headwater.worker.middleware import Middleware
+from headwater.worker.outcome import Again, Dead, Ending
 from headwater.worker.retry import Backoff
+from headwater.worker.statistics import Statistics
 from headwater.worker.stream import Stream
 
-__all__ = ["Again", "App", "Backoff", "Dead", "Delivery", "Stream"]
+__all__ = [
+    "Again",
+    "App",
+    "Backoff",
+    "Dead",
+    "Delivery",
+    "Ending",
+    "Middleware",
+    "Statistics",
+    "Stream",
+    "Use",
+]

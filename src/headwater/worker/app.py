@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -27,12 +27,23 @@ from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
-from headwater.worker.declaration import Consumer, ConsumerOptions, declare, known
+from headwater.worker.declaration import (
+    Consumer,
+    ConsumerOptions,
+    declare,
+    known,
+    with_concurrency,
+)
 from headwater.worker.durations import milliseconds
+from headwater.worker.extensions import Extensions
+from headwater.worker.lifespan import hook
+from headwater.worker.middleware import Middleware
+from headwater.worker.on_dead import OnDeadOptions, declare_on_dead, stream_of_dead
 from headwater.worker.publishing import Publisher
 from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import Reports
 from headwater.worker.running import Running
+from headwater.worker.statistics import Statistics
 from headwater.worker.stream import Stream
 
 if TYPE_CHECKING:
@@ -74,7 +85,12 @@ class App:
     """
 
     def __init__(
-        self, url: str | None = None, *, name: str = "app", grace: str | timedelta = "30s"
+        self,
+        url: str | None = None,
+        *,
+        name: str = "app",
+        grace: str | timedelta = "30s",
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         url = os.environ.get("HEADWATER_URL", DEFAULT_URL) if url is None else url
         scheme = urlsplit(url).scheme
@@ -91,6 +107,9 @@ class App:
         self.consumers: list[Consumer] = []
         self._connections = Connections(url)
         self._publisher = Publisher(self._connections)
+        self._extensions = Extensions(middleware)
+        self._on_dead: dict[str, str] = {}
+        """Stream → dead-letter stream, of what `on_dead` was declared for."""
         self._running: Running | None = None
 
     def __repr__(self) -> str:
@@ -100,6 +119,12 @@ class App:
         """Work on another store than the one declared. Not while it works or publishes."""
         assert self._running is None, "the app works on its store already"
         self._use(Connections(url))
+
+    def use_concurrency(self, concurrency: int) -> None:
+        """Handle so many entries at a time in each process, for every consumer that may, whatever it
+        declares; `prefetch` grows or shrinks with it. Not while the app works."""
+        self._not_working("use_concurrency")
+        self.consumers[:] = [with_concurrency(one, concurrency) for one in self.consumers]
 
     def _use(self, connections: Connections) -> Connections:
         """Publish and work through ``connections``; those that were used before."""
@@ -125,6 +150,25 @@ class App:
 
         return decorate
 
+    def on_dead(
+        self, stream: Stream[Any] | str, **options: Unpack[OnDeadOptions]
+    ) -> Callable[[H], H]:
+        """Declare that a function is called with each `DeadLetter` of ``stream``: of its dead-letter
+        stream, or of the dead-letter stream that ``stream`` names.
+
+        The record stays where it is. The function is called again if it raises, and at least once in
+        any case; it makes no dead letters itself. See `OnDeadOptions`.
+        """
+        name = stream_of_dead(stream, self.consumers)
+
+        def decorate(handler: H) -> H:
+            self._register(declare_on_dead(handler, name, options))
+            if isinstance(stream, Stream):
+                self._on_dead[stream.name] = name
+            return handler
+
+        return decorate
+
     def _register(self, found: Consumer) -> None:
         for one in self.consumers:
             if (one.stream.name, one.group) == (found.stream.name, found.group):
@@ -135,10 +179,45 @@ class App:
                 )
             if one.handler is found.handler:
                 raise DeclarationError(f"{found.name} is declared twice; use two functions")
+        watched = self._on_dead.get(found.stream.name, found.dead)
+        if watched != found.dead:
+            raise DeclarationError(
+                f"{found.name} writes dead letters to {found.dead!r}, and on_dead was declared before "
+                f"it for {watched!r}: declare it after {found.name}, or give it the name"
+            )
         self.consumers.append(found)
         found.stream.belongs_to(self)
         if found.into is not None:
             found.into.belongs_to(self)
+
+    def use(self, middleware: Middleware) -> None:
+        """Add a `Middleware` inside those that the app has. Not while the app works."""
+        self._not_working("use")
+        self._extensions.use(middleware)
+
+    def on_start(self, function: H) -> H:
+        """Have a worker call ``function``, async or not, before it reads its first entry.
+
+        Its parameters may be dependencies of the process (`Use`). Such functions run in the order of
+        their declaration; one that raises ends the worker, which `headwater work` starts again.
+        """
+        self._not_working("on_start")
+        self._extensions.hooks.on_start.append(hook(function, "on_start"))
+        return function
+
+    def on_stop(self, function: H) -> H:
+        """Have a worker call ``function``, async or not, after its last settlement.
+
+        The last one declared runs first. One that raises is logged, and the next one runs. None of
+        them runs if the start failed.
+        """
+        self._not_working("on_stop")
+        self._extensions.hooks.on_stop.append(hook(function, "on_stop"))
+        return function
+
+    def _not_working(self, what: str) -> None:
+        if self._running is not None:
+            raise DeclarationError(f"{what} comes too late: {self!r} works already")
 
     # --- publishing -------------------------------------------------------------------------------
 
@@ -178,13 +257,20 @@ class App:
         alone = stream.alone(message, dedupe=dedupe, wait=wait)
         if alone is None:
             return (await self.send_many(stream, [message]))[0]
-        return await self._publisher.send_one(
-            alone.addition, alone.operation, repeatable=alone.repeatable
-        )
+        with self._extensions.publishing([alone.addition]) as ids:
+            ids.append(
+                await self._publisher.send_one(
+                    alone.addition, alone.operation, repeatable=alone.repeatable
+                )
+            )
+        return ids[0]
 
     async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """Add messages in order; their ids."""
-        return await self._publisher.send([stream.addition(message) for message in messages])
+        additions = [stream.addition(message) for message in messages]
+        with self._extensions.publishing(additions) as ids:
+            ids += await self._publisher.send(additions)
+        return ids
 
     def publish(
         self,
@@ -199,14 +285,21 @@ class App:
         if alone is None:
             return self.publish_many(stream, [message])[0]
         _refuse_in_loop(stream)
-        return self._publisher.publish_one(
-            alone.addition, alone.operation, repeatable=alone.repeatable
-        )
+        with self._extensions.publishing([alone.addition]) as ids:
+            ids.append(
+                self._publisher.publish_one(
+                    alone.addition, alone.operation, repeatable=alone.repeatable
+                )
+            )
+        return ids[0]
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""
         _refuse_in_loop(stream)
-        return self._publisher.publish([stream.addition(message) for message in messages])
+        additions = [stream.addition(message) for message in messages]
+        with self._extensions.publishing(additions) as ids:
+            ids += self._publisher.publish(additions)
+        return ids
 
     # --- working ----------------------------------------------------------------------------------
 
@@ -227,17 +320,30 @@ class App:
             chance=Random(),
             reports=reports,
             suspects=self.suspects,
+            extensions=self._extensions,
         )
         self._running = running
         try:
             async with self:
-                running.start()
-                try:
-                    await running.until_stopped()
-                finally:
-                    await asyncio.shield(running.stop(self.grace_ms / 1000))
+                if await running.open():
+                    running.start()
+                    try:
+                        await running.until_stopped()
+                    finally:
+                        await asyncio.shield(running.stop(self.grace_ms / 1000))
         finally:
             self._running = None
+
+    def statistics(self) -> Statistics:
+        """What this process has done for the app so far, and the progress of its consumers."""
+        loops = {} if self._running is None else self._running.loops
+        return Statistics(
+            self._extensions.published,
+            [
+                self._extensions.statistics(one, loops[one].progress() if one in loops else None)
+                for one in self.consumers
+            ],
+        )
 
     def stop(self) -> None:
         """Ask `run` to end. The second time it waits for no handler any more.

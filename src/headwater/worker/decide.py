@@ -47,7 +47,7 @@ class Policy(NamedTuple):
     max_deliveries: int
     retry: Backoff | None
     dead: str
-    """The stream of dead letters."""
+    """The stream of dead letters. Without one, what would be a dead letter is acknowledged."""
     chance: Random
 
     def delay_ms(self, error: BaseException, deliveries: int) -> int:
@@ -102,6 +102,8 @@ def _failed(error: BaseException, policy: Policy, delivery: Delivery, now: int) 
 def _dead(
     error: BaseException | str, policy: Policy, delivery: Delivery, now: int, *, deliveries: int
 ) -> Settlement:
+    if not policy.dead:
+        return Settlement(delivery.id.encode(), How.ACK)
     return bury(
         delivery,
         policy.dead,

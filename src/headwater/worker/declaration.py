@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Required, TypedDict, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
+from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
 from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
@@ -67,6 +68,9 @@ class Consumer:
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
+    """The dead-letter stream; empty for a consumer of dead letters, which makes none."""
+    needs: Mapping[str, Dependency] = field(default_factory=dict, compare=False)
+    """The handler's parameters that are dependencies."""
 
 
 def declare(
@@ -122,7 +126,18 @@ def declare(
         timeout_ms=None if timeout is None else milliseconds(timeout, what="timeout"),
         into=into,
         dead=dead or dead_letter_stream(stream.name),
+        needs=bound.needs,
     )
+
+
+def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
+    """The same consumer, handling so many entries at a time. One that may have a single entry
+    (``max_deliveries=1``) stays as it is."""
+    _check_number("concurrency", concurrency)
+    if consumer.max_deliveries == 1:
+        return consumer
+    prefetch = max(concurrency, consumer.prefetch * concurrency // consumer.concurrency)
+    return replace(consumer, concurrency=concurrency, prefetch=prefetch)
 
 
 def _check_group(group: Any) -> None:

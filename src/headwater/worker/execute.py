@@ -13,12 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from headwater.errors import DecodeError
 from headwater.worker.clocks import Timers
 from headwater.worker.declaration import Consumer
+from headwater.worker.dependencies import Values
+from headwater.worker.invoke import Invocation
+from headwater.worker.middleware import Chain
 from headwater.worker.outcome import (
     HandlerOutcome,
     Lost,
@@ -39,14 +44,25 @@ MOST_AWAITED = 8
 class Executor:
     """Runs one consumer's handler; has threads if the handler needs them."""
 
-    def __init__(self, consumer: Consumer, *, clock: Timers) -> None:
+    def __init__(self, consumer: Consumer, *, clock: Timers, chain: Chain, values: Values) -> None:
         self.consumer = consumer
         self.clock = clock
         self.threads_busy = 0
+        self._chain = chain
         self._results = Results(consumer.into, consumer.name)
         self._threads: ThreadPoolExecutor | None = None
         if not consumer.is_async:
             self._threads = ThreadPoolExecutor(consumer.concurrency, "headwater-handler")
+        self._invocation: Invocation | None = None
+        if consumer.needs or chain.handle:
+            self._invocation = Invocation(
+                consumer,
+                chain=chain,
+                values=values,
+                in_thread=self._call_in_thread if self._threads is not None else None,
+                finish=self._awaited,
+                check=self._results.additions,
+            )
 
     def close(self) -> None:
         """Let go of the threads; one that still runs ends with its handler."""
@@ -82,15 +98,21 @@ class Executor:
     async def _outcome(self, message: Any, owned: Owned, task: asyncio.Task[Any]) -> HandlerOutcome:
         """What the handler did; the framework's own cancellation is raised."""
         try:
-            if self._threads is None:
+            if self._invocation is not None:
+                result = await self._invocation(message, owned.delivery)
+            elif self._threads is None:
                 result = await self.consumer.call(message, owned.delivery)
             else:
-                result, error = await self._call_in_thread(message, owned)
+                call = partial(self.consumer.call, message, owned.delivery)
+                result, error = await self._call_in_thread(call)
                 if error is not None:
                     return self._failed(owned, error)
             if result is not None:
                 result = await self._awaited(result)
-            return Returned(self._results.additions(result))
+            additions = self._results.additions(result)
+            if additions:
+                self._chain.publishing(additions)
+            return Returned(additions)
         except asyncio.CancelledError as error:
             if dismissed(task) or not _runs(task):
                 raise
@@ -115,22 +137,16 @@ class Executor:
             )
         return result
 
-    async def _call_in_thread(self, message: Any, owned: Owned) -> tuple[Any, BaseException | None]:
+    async def _call_in_thread(self, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         assert self._threads is not None, "a handler that is not async has threads"
         context = contextvars.copy_context()
         self.threads_busy += 1
-        future = self._threads.submit(context.run, self._caught, message, owned)
+        future = self._threads.submit(context.run, _caught, call)
         loop = asyncio.get_running_loop()
         ended = asyncio.wrap_future(future)
         # Told after the outcome is: when no thread is busy, all of them have reported.
         future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
         return await ended
-
-    def _caught(self, message: Any, owned: Owned) -> tuple[Any, BaseException | None]:
-        try:
-            return self.consumer.call(message, owned.delivery), None
-        except BaseException as error:
-            return None, error
 
     def _thread_ended(self) -> None:
         self.threads_busy -= 1
@@ -148,6 +164,13 @@ class Executor:
         timeout.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
         timeout.__traceback__ = error.__traceback__
         return TimedOut(timeout)
+
+
+def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, error
 
 
 def _runs(task: asyncio.Task[Any]) -> bool:

@@ -85,6 +85,8 @@ class Fetcher:
         self._name = consumer_name
         self._who = f"reader of {consumer.stream.name}/{consumer.group}"
         self.pause = Pause()
+        self._answered_at = clock.monotonic()
+        self._waits = False
         self._recover_at = 0.0
         self._connections = connections
         self._clock = clock
@@ -136,7 +138,12 @@ class Fetcher:
     def _well(self) -> None:
         """A read has succeeded: it is a write, so less than that says nothing."""
         self.pause.reset()
+        self._answered_at = self._clock.monotonic()
         self._connections.availability.well(self._who)
+
+    def age(self, now: float) -> float:
+        """Seconds since the store last answered a read; 0 while there is no room for more."""
+        return 0.0 if self._waits or self.stopping else max(0.0, now - self._answered_at)
 
     def _ends(self) -> bool:
         """Whether to stop. A cancellation counts even if a library swallowed it: asyncio.wait_for of
@@ -243,7 +250,11 @@ class Fetcher:
             free = self.consumer.prefetch - len(owned)
             return not self.paused and (free >= enough or (free > 0 and self._hungry()))
 
-        await self._changes.until(ready)
+        if not ready():
+            self._waits = True
+            await self._changes.until(ready)
+            self._waits = False
+            self._answered_at = self._clock.monotonic()
         return 0 if self.stopping else self.consumer.prefetch - len(owned)
 
     async def quieten(self) -> None:

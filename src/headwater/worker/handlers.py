@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from headwater.errors import DeclarationError
 from headwater.messages.codecs import type_name
 from headwater.worker.delivery import Delivery
+from headwater.worker.dependencies import Dependency, check_scopes, resolve
+from headwater.worker.signatures import function_of, name_of, signature_of
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
-Call = Callable[[Any, Delivery], Any]
+Call = Callable[..., Any]
+"""Takes the message, the delivery and, by name, the values of what the handler needs."""
 
 
 class Bound(NamedTuple):
-    """``call(message, delivery)`` calls the handler; a coroutine function if ``is_async``."""
+    """``call(message, delivery, **values)`` calls the handler; a coroutine function if
+    ``is_async``. ``needs`` are the parameters annotated with `Use`."""
 
     call: Call
     is_async: bool
     name: str
+    needs: Mapping[str, Dependency]
 
 
 def bind(handler: Callable[..., Any], message_type: Any, *, has_results: bool) -> Bound:
-    """How to call ``handler`` with a message and, where it names one, a `Delivery`.
+    """How to call ``handler`` with a message and, where it names them, a `Delivery` and dependencies.
 
     Raises `DeclarationError` for a handler that cannot be called so.
     """
-    name = getattr(handler, "__qualname__", None) or repr(handler)
-    target = _function(handler)
+    name = name_of(handler)
+    target = function_of(handler)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise DeclarationError(f"handler {name} is a generator: it must return, not yield")
-    parameters, hints = _signature(handler, target, name)
+    signature = signature_of(handler, f"handler {name}")
+    parameters, hints = signature.parameters, signature.hints
+    needs = resolve(signature, f"handler {name}")
     wants_delivery = [p.name for p in parameters if hints.get(p.name) is Delivery]
-    others = [p for p in parameters if p.name not in wants_delivery]
+    others = [p for p in parameters if p.name not in wants_delivery and p.name not in needs]
     if not others or others[0].kind is inspect.Parameter.KEYWORD_ONLY:
         raise DeclarationError(f"handler {name} takes no message: its first parameter gets it")
     for extra in others[1:]:
@@ -46,43 +52,18 @@ def bind(handler: Callable[..., Any], message_type: Any, *, has_results: bool) -
         ):
             raise DeclarationError(
                 f"handler {name}: nothing is known to give to parameter {extra.name!r}. A handler "
-                "gets the message and, by a parameter annotated Delivery, its delivery."
+                "gets the message and, by a parameter annotated Delivery, its delivery; whatever "
+                "else it needs is annotated with Use."
             )
     _check_message(name, hints.get(others[0].name), message_type)
     if has_results and hints.get("return", ...) is type(None):
         raise DeclarationError(
             f"handler {name} is declared to return None, so `into` would publish nothing"
         )
-    return Bound(
-        _call(handler, others[0], wants_delivery, parameters),
-        inspect.iscoroutinefunction(target),
-        name,
-    )
-
-
-def _function(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind a partial or a callable object."""
-    target = handler.func if isinstance(handler, functools.partial) else handler
-    if inspect.isroutine(target) or isinstance(target, type):
-        return target
-    return type(target).__call__
-
-
-def _signature(
-    handler: Callable[..., Any], target: Callable[..., Any], name: str
-) -> tuple[list[inspect.Parameter], dict[str, Any]]:
-    try:
-        parameters = list(inspect.signature(handler).parameters.values())
-    except (TypeError, ValueError) as error:
-        raise DeclarationError(f"handler {name} has no signature to look at: {error}") from error
-    try:
-        hints = get_type_hints(target)
-    except (NameError, TypeError, AttributeError):
-        # A name that only a type checker knows. What is annotated with a class counts all the same.
-        known = [p for p in parameters if p.annotation is not inspect.Parameter.empty]
-        hints = {p.name: p.annotation for p in known if isinstance(p.annotation, type)}
-        hints |= {p.name: Delivery for p in parameters if p.annotation == Delivery.__name__}
-    return parameters, hints
+    is_async = inspect.iscoroutinefunction(target)
+    check_scopes(needs, f"handler {name}", is_async=is_async)
+    bound = _call if not needs else _call_with_values
+    return Bound(bound(handler, others[0], wants_delivery, parameters), is_async, name, needs)
 
 
 def _check_message(name: str, annotated: Any, message_type: Any) -> None:
@@ -133,4 +114,19 @@ def _call(
         return lambda value, delivery: handler(value, **dict.fromkeys(wants_delivery, delivery))
     return lambda value, delivery: handler(
         **{message.name: value}, **dict.fromkeys(wants_delivery, delivery)
+    )
+
+
+def _call_with_values(
+    handler: Callable[..., Any],
+    message: inspect.Parameter,
+    wants_delivery: list[str],
+    _parameters: list[inspect.Parameter],
+) -> Call:
+    if message.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return lambda value, delivery, **values: handler(
+            value, **dict.fromkeys(wants_delivery, delivery), **values
+        )
+    return lambda value, delivery, **values: handler(
+        **{message.name: value}, **dict.fromkeys(wants_delivery, delivery), **values
     )

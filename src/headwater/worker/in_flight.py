@@ -32,6 +32,7 @@ from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.sending import Sending
 from headwater.worker.settle import Queued, Settler
 from headwater.worker.signals import Changes, ended
+from headwater.worker.statistics import Counters
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -55,9 +56,11 @@ class InFlight:
         clock: Timers,
         connections: Connections,
         changes: Changes,
+        counters: Counters,
         settled: Callable[[Queued, Outcome], None],
     ) -> None:
         self.changes = changes
+        self.counters = counters
         self.owned: dict[bytes, Owned] = {}
         self.session: Session | None = None
         self.settler = Settler(clock, self._send, self._done)
@@ -170,6 +173,7 @@ class InFlight:
 
     def _drop(self, owned: Owned) -> None:
         del self.owned[owned.id]
+        self.counters.lost += 1
         owned.delivery.mark_lost()
         owned.stop(Stop.LOST)
         owned.state = State.SETTLING  # a pool that finds it in its buffer passes over it

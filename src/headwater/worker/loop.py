@@ -26,12 +26,15 @@ from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
+from headwater.worker.dependencies import Values
 from headwater.worker.execute import Executor
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.losses import Losses
+from headwater.worker.middleware import Chain
 from headwater.worker.noting import Noting
+from headwater.worker.observing import Observer
 from headwater.worker.outcome import (
     Condemned,
     Exhausted,
@@ -50,6 +53,7 @@ from headwater.worker.reports import Reports
 from headwater.worker.settle import Queued
 from headwater.worker.signals import Changes, ended
 from headwater.worker.slow import SlowHandlers
+from headwater.worker.statistics import Counters, Progress
 from headwater.worker.stopping import Stopping
 
 log = logging.getLogger("headwater.worker")
@@ -83,6 +87,9 @@ class Loop:
         suspects: Suspects,
         chance: Random,
         reports: Reports,
+        chain: Chain,
+        values: Values,
+        counters: Counters,
         observe: Callable[[Owned], None] | None = None,
     ) -> None:
         self.consumer = consumer
@@ -102,9 +109,11 @@ class Loop:
             clock=clock,
             connections=connections,
             changes=changes,
+            counters=counters,
             settled=self._settled,
         )
-        self.executor = Executor(consumer, clock=clock)
+        self._observer = Observer(counters, chain)
+        self.executor = Executor(consumer, clock=clock, chain=chain, values=values)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
         self.pool = Pool(consumer.concurrency, self._run, in_flight.settler.hurry, changes)
         renewer = ThreadRenewer if isinstance(clock, LoopClock) else TaskRenewer
@@ -116,7 +125,7 @@ class Loop:
             connections=connections,
             ended=self._broken,
         )
-        self.losses = Losses(consumer.stream.name, consumer.group)
+        self.losses = Losses(consumer.stream.name, consumer.group, counters)
         self.fetcher = self._make_fetcher(connections, suspects)
         self._slow = SlowHandlers(consumer, clock=clock)
         self._noting = Noting(
@@ -201,6 +210,19 @@ class Loop:
         self.failed.set_exception(error)
         self.failed.exception()  # asked for here, so that a loop that closes first says nothing
 
+    def progress(self) -> Progress:
+        """When the parts of this consumer last did a round."""
+        now = self._clock.monotonic()
+        began = [owned.began for owned in list(self.pool.running)]
+        return Progress(
+            reader_age=self.fetcher.age(now),
+            settler_age=self.in_flight.settler.age(now),
+            renewer_age=max(0.0, now - self._renewer.renewed_at),
+            oldest_handler_age=max(0.0, now - min(began, default=now)),
+            running=len(began),
+            owned=len(self.in_flight.owned),
+        )
+
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:
         """Stop within ``grace`` seconds, and sooner when ``at_once`` is set; see `stopping`."""
         if self._settles():
@@ -252,6 +274,7 @@ class Loop:
             self._reported = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
         taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
+        self._observer.received(taken)
         await self.quarantine.judge(taken)
         fresh = []
         for owned in taken:
@@ -308,6 +331,7 @@ class Loop:
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):
             return
+        self._observer.ends(owned, outcome, settlement)
         self.in_flight.settle(owned, settlement)
         if isinstance(outcome, Stopped):
             owned.delivery.mark_lost()  # for a handler that goes on in its thread
@@ -316,6 +340,7 @@ class Loop:
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
         owned, settlement = queued
+        self._observer.settled(owned, settlement, outcome)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from headwater.worker.statistics import Counters
+
 log = logging.getLogger("headwater.worker")
 
 SHOWN = 5
@@ -12,21 +14,18 @@ SHOWN = 5
 
 
 class Losses:
-    """What one consumer of one process saw vanish. The counts are since its start."""
+    """What one consumer of one process saw vanish, counted in ``counters``."""
 
-    def __init__(self, stream: str, group: str) -> None:
+    def __init__(self, stream: str, group: str, counters: Counters) -> None:
         self.stream = stream
         self.group = group
-        self.gone_pending = 0
-        """Entries deleted or trimmed while they were pending."""
-        self.gone_unread = 0
-        """Entries deleted or trimmed before the group read them; at least so many."""
+        self.counters = counters
 
     def pending(self, ids: Sequence[bytes]) -> None:
         """These were pending and are gone from the stream."""
         if not ids:
             return
-        self.gone_pending += len(ids)
+        self.counters.gone_pending += len(ids)
         shown = b", ".join(ids[:SHOWN]).decode()
         log.warning(
             "%d %s of %s lost: group %s had them pending, and they were deleted or trimmed "
@@ -38,14 +37,14 @@ class Losses:
             self.group,
             shown,
             ", …" if len(ids) > SHOWN else "",
-            self.gone_pending,
+            self.counters.gone_pending,
         )
 
     def unread(self, count: int) -> None:
         """So many were gone before anybody of the group read them."""
         if not count:
             return
-        self.gone_unread += count
+        self.counters.gone_unread += count
         log.warning(
             "%d %s of %s lost: trimmed or deleted before group %s read them (%d since the start). The "
             "group is slower than the stream's maxlen allows: raise maxlen, or add workers.",
@@ -53,5 +52,5 @@ class Losses:
             "entry" if count == 1 else "entries",
             self.stream,
             self.group,
-            self.gone_unread,
+            self.counters.gone_unread,
         )

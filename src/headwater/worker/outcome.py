@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from headwater.groups.settling import Addition
+from headwater.groups.settling import Addition, How, Settlement
 from headwater.worker.durations import milliseconds
 
 
@@ -94,3 +95,38 @@ class Lost(NamedTuple):
 HandlerOutcome: TypeAlias = (
     Returned | Raised | TimedOut | Undecodable | Exhausted | Condemned | Unrecorded | Stopped | Lost
 )
+
+
+class Ending(StrEnum):
+    """How a delivery ends."""
+
+    __module__ = "headwater"
+
+    ACKNOWLEDGED = "acknowledged"
+    """The handler returned; its result is published in the same step."""
+    RETRIED = "retried"
+    """It failed, or asked for it, and is delivered again later."""
+    DEAD = "dead"
+    """It is a dead letter."""
+    HANDED_BACK = "handed back"
+    """The worker stops, or another process has to handle it. This delivery does not count."""
+
+
+def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
+    """What a settlement means that was decided for this outcome."""
+    match outcome:
+        case Returned():
+            return Ending.ACKNOWLEDGED
+        case Stopped():
+            return Ending.HANDED_BACK
+    return Ending.RETRIED if settlement.how in {How.FAIL, How.SILENT} else Ending.DEAD
+
+
+def failed(outcome: HandlerOutcome) -> bool:
+    """Whether the handler failed; one that raised `Again` did not."""
+    match outcome:
+        case Raised(error):
+            return not isinstance(error, Again)
+        case TimedOut():
+            return True
+    return False

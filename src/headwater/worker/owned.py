@@ -17,6 +17,7 @@ from enum import Enum
 from headwater.groups.claiming import Delivered
 from headwater.groups.poison import NO_RECORD
 from headwater.worker.delivery import Delivery
+from headwater.worker.outcome import Ending
 
 
 class State(Enum):
@@ -36,7 +37,7 @@ class Stop(Enum):
 class Owned:
     """One owned entry."""
 
-    __slots__ = ("began", "delivered", "delivery", "record", "state", "stopped", "task")
+    __slots__ = ("began", "delivered", "delivery", "ending", "record", "state", "stopped", "task")
 
     def __init__(self, delivered: Delivered, delivery: Delivery) -> None:
         self.delivered = delivered
@@ -49,6 +50,8 @@ class Owned:
         self.task: asyncio.Task[None] | None = None
         """The task that runs the handler, while it runs."""
         self.stopped: Stop | None = None
+        self.ending = Ending.HANDED_BACK
+        """What its settlement means, once it has one."""
 
     @property
     def id(self) -> bytes:

@@ -35,6 +35,9 @@ from headwater.worker.reports import Reports
 CANNOT_START = 78
 """EX_CONFIG of sysexits.h."""
 
+PROGRESS_SECONDS = 1.0
+"""How often a worker reports its progress."""
+
 log = logging.getLogger("headwater.worker")
 
 
@@ -82,8 +85,11 @@ def _suggestion(target: str) -> str:
     return f"write '{name or 'shop'}:{attribute or 'app'}'"
 
 
-async def work(app: App, *, until_eof: bool, reports: Reports | None = None) -> None:
-    """Run ``app`` until a signal, or the end of standard input, says to stop."""
+async def work(
+    app: App, *, until_eof: bool, reports: Reports | None = None, progress: bool = False
+) -> None:
+    """Run ``app`` until a signal, or the end of standard input, says to stop; with ``progress``,
+    report how it gets on."""
     loop = asyncio.get_running_loop()
     asked = 0
 
@@ -99,8 +105,22 @@ async def work(app: App, *, until_eof: bool, reports: Reports | None = None) -> 
         loop.add_signal_handler(number, stop)
     if until_eof:
         loop.add_reader(0, _at_eof(loop, stop))
-    await app.run(reports=reports)
+    reporting = None
+    if reports is not None and progress:
+        reporting = asyncio.create_task(_report_progress(app, reports), name="progress reports")
+    try:
+        await app.run(reports=reports)
+    finally:
+        if reporting is not None:
+            reporting.cancel()
     _leave_deaf_handlers()
+
+
+async def _report_progress(app: App, reports: Reports) -> None:
+    while True:
+        for number, found in enumerate(app.statistics().consumers):
+            reports.progress(number, found)
+        await asyncio.sleep(PROGRESS_SECONDS)
 
 
 def _leave_deaf_handlers() -> None:
@@ -130,10 +150,13 @@ def run_worker(
     suspects: Suspects = Suspects.HERE,
     until_eof: bool = False,
     reports: int | None = None,
+    progress: bool = False,
+    concurrency: int | None = None,
 ) -> int:
     """Run the app in this process until it is stopped; the exit status.
 
-    ``reports`` is the descriptor of a pipe to the supervisor.
+    ``reports`` is the descriptor of a pipe to the supervisor, where ``progress`` is reported if that
+    is asked for.
     """
     try:
         app = find_app(target)
@@ -142,7 +165,9 @@ def run_worker(
             app.grace_ms = grace_ms
         if url is not None:
             app.use_store(url)
-        asyncio.run(work(app, until_eof=until_eof, reports=Reports(reports)))
+        if concurrency is not None:
+            app.use_concurrency(concurrency)
+        asyncio.run(work(app, until_eof=until_eof, reports=Reports(reports), progress=progress))
     except HeadwaterError as problem:
         log.error("%s", problem)  # noqa: TRY400  # it is for people: no traceback
         return CANNOT_START
@@ -174,6 +199,8 @@ def main() -> None:
     parser.add_argument("--url")
     parser.add_argument("--suspects", choices=list(Suspects), default=Suspects.HERE)
     parser.add_argument("--reports", type=int)
+    parser.add_argument("--progress", action="store_true")
+    parser.add_argument("--concurrency", type=int)
     parser.add_argument("--log-level", type=LogLevel, default=LogLevel.INFO)
     parser.add_argument("--log-format", type=LogFormat, default=LogFormat.TEXT)
     options = parser.parse_args()
@@ -187,6 +214,8 @@ def main() -> None:
             suspects=Suspects(options.suspects),
             until_eof=True,
             reports=options.reports,
+            progress=options.progress,
+            concurrency=options.concurrency,
         )
     )
 

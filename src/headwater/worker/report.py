@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from headwater.groups.settling import Settlement
+from headwater.groups.settling import How, Settlement
 from headwater.messages import error_text
 from headwater.worker.declaration import Consumer
 from headwater.worker.delivery import Delivery
@@ -27,10 +27,10 @@ def report(
     """Log a failed delivery or a dead letter; an acknowledgement and a hand-back say nothing."""
     match outcome:
         case Raised(error) | TimedOut(error):
-            if settlement.additions:
-                _say_dead(consumer, delivery, error_text(error), error)
-            else:
+            if settlement.how in {How.FAIL, How.SILENT}:
                 _say_failed(settlement, consumer, delivery, error)
+            else:
+                _say_dead(consumer, delivery, error_text(error), error)
         case Undecodable(error):
             _say_dead(consumer, delivery, error_text(error), None)
         case Exhausted():
@@ -64,6 +64,18 @@ def _say_failed(
 def _say_dead(
     consumer: Consumer, delivery: Delivery, words: str, error: BaseException | None
 ) -> None:
+    if not consumer.dead:
+        log.error(
+            "%s gave up on dead letter %s of %s (delivery %d of %d), which stays there: %s",
+            consumer.name,
+            delivery.id,
+            delivery.stream,
+            delivery.count,
+            consumer.max_deliveries,
+            words,
+            exc_info=error,
+        )
+        return
     log.warning(
         "%s of %s is a dead letter in %s now (delivery %d of %d to %s): %s",
         delivery.id,

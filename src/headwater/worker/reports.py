@@ -3,19 +3,32 @@
     ["joined", stream, group]     this process is a member of the group
     ["refused", stream, group]    it could not join, for a reason that waiting does not change
     ["settled"]                   its first settlement was done: the process gets work done
+    ["progress", number, {…}]     the progress of one of its consumers, each second if asked for
 
-Rule. A report is never waited for: a supervisor that does not read does not stop its workers.
+Rule 1. A report is never waited for: a supervisor that does not read does not stop its workers.
+Rule 2. A line is written at once or not at all, so it is shorter than `PIPE_BYTES`.
+Rule 3. What a handler writes into the pipe, and no line of ours, is passed over.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
+from typing import Any
+
+from headwater.worker.statistics import ConsumerStatistics
 
 GROUP = tuple[str, str]
 """Stream and group."""
 
 READ_BYTES = 65_536
+
+PIPE_BYTES = 4_096
+"""What Linux writes into a pipe in one piece."""
+
+SHOWN_CHARACTERS = 100
+"""Of a name, in a report of progress."""
 
 
 class Reports:
@@ -42,11 +55,23 @@ class Reports:
             self._settled = True
             self._write("settled")
 
-    def _write(self, *words: str) -> None:
+    def progress(self, number: int, found: ConsumerStatistics) -> None:
+        """How one consumer gets on."""
+        if found.progress is None:
+            return
+        ages = {name: round(value, 3) for name, value in found.progress._asdict().items()}
+        names = {"name": found.name, "stream": found.stream, "group": found.group}
+        shown = {name: value[:SHOWN_CHARACTERS] for name, value in names.items()}
+        self._write("progress", number, {**shown, **ages, "late": found.late})
+
+    def _write(self, *words: Any) -> None:
         if self._descriptor is None:
             return
+        line = json.dumps(words).encode() + b"\n"
+        if len(line) > PIPE_BYTES:
+            return
         try:
-            os.write(self._descriptor, json.dumps(words).encode() + b"\n")
+            os.write(self._descriptor, line)
         except OSError:
             pass  # a full pipe, or a supervisor that is gone
 
@@ -60,6 +85,9 @@ class Life:
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
         self.settled = False
+        self.progress: dict[int, dict[str, Any]] = {}
+        """The last report of each consumer."""
+        self.heard_at = time.monotonic()
         self._rest = b""
 
     def close_writer(self) -> None:
@@ -69,24 +97,30 @@ class Life:
     def close(self) -> None:
         os.close(self.reader)
 
-    def read(self) -> None:
-        """Take in what has arrived."""
+    def read(self) -> bool:
+        """Take in what has arrived; False when nothing more can."""
         while True:
             try:
                 data = os.read(self.reader, READ_BYTES)
             except BlockingIOError:
-                return
+                return True
             if not data:
-                return
+                return False
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                self._take(*json.loads(line))
+                try:
+                    self._take(json.loads(line))
+                except ValueError:
+                    pass  # not ours
 
-    def _take(self, event: str, *group: str) -> None:
-        match event, group:
-            case "joined", (stream, name):
+    def _take(self, report: Any) -> None:
+        match report:
+            case ["joined", str(stream), str(name)]:
                 self.joined.add((stream, name))
-            case "refused", (stream, name):
+            case ["refused", str(stream), str(name)]:
                 self.refused.add((stream, name))
-            case "settled", ():
+            case ["settled"]:
                 self.settled = True
+            case ["progress", int(number), dict(found)]:
+                self.progress[number] = found
+                self.heard_at = time.monotonic()

@@ -16,6 +16,8 @@ from headwater.client.redaction import redacted
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
+from headwater.worker.extensions import Extensions
+from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
@@ -47,6 +49,7 @@ class Running:
         suspects: Suspects = Suspects.HERE,
         observe: Callable[[Consumer, Owned], None] | None = None,
         reports: Reports | None = None,
+        extensions: Extensions | None = None,
     ) -> None:
         self._connections = connections
         self._clock = clock
@@ -54,6 +57,8 @@ class Running:
         self._suspects = suspects
         self._observe = observe
         self._reports = reports or Reports()
+        self._extensions = extensions or Extensions()
+        self._lifespan = Lifespan(consumers, self._extensions.hooks)
         self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -70,8 +75,30 @@ class Running:
             suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
+            chain=self._extensions.chain,
+            values=self._lifespan.values,
+            counters=self._extensions.counters(consumer),
             observe=None if watch is None else lambda owned: watch(consumer, owned),
         )
+
+    async def open(self) -> bool:
+        """Open what the consumers need, and do what the app does at its start. False if a stop was
+        asked for meanwhile. `StartFailed` for what cannot be opened."""
+        opening = asyncio.ensure_future(self._lifespan.open())
+        wanted = asyncio.ensure_future(self._wanted.wait())
+        try:
+            await asyncio.wait([opening, wanted], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wanted.cancel()
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait([opening])
+        if not opening.cancelled() and opening.exception() is None:
+            return True
+        await asyncio.gather(*(loop.close() for loop in self.loops.values()))
+        if not opening.cancelled():
+            opening.result()
+        return False
 
     def start(self) -> None:
         """Begin to read, for every consumer."""
@@ -107,7 +134,10 @@ class Running:
                 failure.result()
 
     async def stop(self, grace: float) -> None:
-        """End all consumers in peace; see `Loop.stop`."""
-        await asyncio.gather(
-            *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values())
-        )
+        """End all consumers in peace, see `Loop.stop`; then do what the app does at its stop."""
+        try:
+            await asyncio.gather(
+                *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values())
+            )
+        finally:
+            await self._lifespan.close(self._at_once)

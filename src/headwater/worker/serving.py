@@ -17,33 +17,47 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError
 from headwater.worker.process import find_app, log
+from headwater.worker.source_watch import SourceWatch
 from headwater.worker.supervise import supervise
 
 
 def supervise_on_its_store(
-    target: str, *, workers: int, grace_ms: int | None, child_options: Sequence[str] = ()
+    target: str,
+    *,
+    workers: int,
+    grace_ms: int | None,
+    child_options: Sequence[str] = (),
+    health: str | None = None,
+    reload: bool = False,
 ) -> int:
     """`supervise`, with the app's store served if it is an embedded one. The exit status."""
+    if reload:
+        # Python takes a file for unchanged that was changed within a second and is as long.
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     app = find_app(target)
     if not app.consumers:
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
     grace_ms = app.grace_ms if grace_ms is None else grace_ms
+    run = partial(
+        supervise,
+        target,
+        workers=workers,
+        grace_ms=grace_ms,
+        child_options=child_options,
+        health=health,
+        watch=SourceWatch(Path.cwd()) if reload else None,
+    )
     if urlsplit(app.url).scheme != "headwater":
-        return supervise(target, workers=workers, grace_ms=grace_ms, child_options=child_options)
+        return run()
     with served(app.url) as store:
-        status = supervise(
-            target,
-            workers=workers,
-            grace_ms=grace_ms,
-            url=store.url,
-            inherited=[store.lifeline],
-            child_options=child_options,
-        )
+        status = run(url=store.url, inherited=[store.lifeline])
         return status or int(store.died)
 
 

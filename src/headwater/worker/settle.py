@@ -46,14 +46,21 @@ class Settler:
         self._ready = asyncio.Event()
         self._timer: Timer | None = None
         self._in_flight = 0
+        self._busy_since: float | None = None
         self._empty = Changes()
 
     def __len__(self) -> int:
         return len(self._queue) + self._in_flight
 
+    def age(self, now: float) -> float:
+        """Seconds since the store last settled a batch, if it has one to settle; else 0."""
+        return 0.0 if self._busy_since is None else max(0.0, now - self._busy_since)
+
     def add(self, queued: Queued) -> None:
         """Settle it with the next batch."""
         self._queue.append(queued)
+        if self._busy_since is None:
+            self._busy_since = self._clock.monotonic()
         if len(self._queue) >= BATCH:
             self._ready.set()
         elif self._timer is None:
@@ -102,6 +109,7 @@ class Settler:
             outcomes = await self._send([queued.settlement for queued in batch])
         finally:
             self._in_flight = 0
+        self._busy_since = self._clock.monotonic() if self._queue else None
         for queued, outcome in zip(batch, outcomes, strict=True):
             self._done(queued, outcome)
         self._empty.notify()

@@ -10,7 +10,9 @@ Rule 3. A signal goes to every worker once. They are in sessions of their own, s
         Ctrl-C reaches them only from here.
 Rule 4. One more process, the last one, handles only suspected poison messages. To be ended by a signal
         is what it is for: its pauses do not grow then.
-Rule 5. If this process dies, the workers see the end of their standard input and stop in peace.
+Rule 5. With ``--reload`` every process is ended and started again when a source file changes, and nothing
+        that a worker does ends this one: the next change may mend it.
+Rule 6. If this process dies, the workers see the end of their standard input and stop in peace.
 """
 
 from __future__ import annotations
@@ -23,15 +25,23 @@ import time
 from asyncio.subprocess import Process
 from collections.abc import Collection, Sequence
 
+from headwater.worker.health import Health, WorkerHealth, judged
 from headwater.worker.process import CANNOT_START
 from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import GROUP, Life
+from headwater.worker.source_watch import SourceWatch
 
 log = logging.getLogger("headwater.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 HEALTHY_SECONDS = 60.0
 """A worker that lived so long is started again without the pauses of those before it."""
+
+LOOK_SECONDS = 0.5
+"""How often source files are looked at."""
+
+RELOAD_SECONDS = 2.0
+"""What handlers may take to end before the new sources; then they are handed back."""
 
 OVERTIME_SECONDS = 20.0
 """How long after its grace time a worker may take to end before it is killed."""
@@ -49,17 +59,24 @@ class Supervisor:
         url: str | None,
         inherited: Collection[int],
         child_options: Sequence[str],
+        health: str | None,
+        watch: SourceWatch | None,
     ) -> None:
         self._command = [sys.executable, "-m", "headwater.worker.process", target]
         self._command += ["--grace", f"{grace_ms}ms"]
         if url is not None:
             self._command += ["--url", url]
         self._command += child_options
+        self._command += [] if health is None else ["--progress"]
+        self._health = None if health is None else Health(health, self._look)
+        self._watch = watch
+        self._reloads = 0
+        self._changed = asyncio.Event()
         self._workers = workers
         self._inherited = inherited
         self._patience = grace_ms / 1000 + OVERTIME_SECONDS
         self._alive: dict[int, Process] = {}
-        self._lives: set[Life] = set()
+        self._lives: dict[int, Life] = {}
         self._joined: set[GROUP] = set()
         """Groups that any worker has ever joined."""
         self._stopping = asyncio.Event()
@@ -70,10 +87,47 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for told in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(told, self._signal)
+        if self._health is not None:
+            await self._health.start()
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers + 1):
                 group.create_task(self._keep(number))
+            if self._watch is not None:
+                group.create_task(self._reload_at_changes(self._watch))
+        if self._health is not None:
+            self._health.close()
         return self._status
+
+    def _look(self) -> list[WorkerHealth]:
+        """How the workers get on, without the quarantine process: a suspect may hold that up."""
+        now = time.monotonic()
+        return [
+            judged(
+                number,
+                self._alive[number].pid if number in self._alive else None,
+                self._lives.get(number),
+                now=now,
+            )
+            for number in range(self._workers)
+        ]
+
+    async def _reload_at_changes(self, watch: SourceWatch) -> None:
+        while not self._stopping.is_set():
+            await self._stopped_within(LOOK_SECONDS)
+            changed = await asyncio.to_thread(watch.changed)
+            if not changed or self._stopping.is_set():
+                continue
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            log.info("%s%s changed: starting the workers again", changed[0], more)
+            self._reloads += 1
+            self._changed.set()
+            ending = list(self._alive.values())
+            for process in ending:
+                _terminate(process)
+            await self._stopped_within(RELOAD_SECONDS)
+            for process in ending:
+                if process.returncode is None and not self._stopping.is_set():
+                    _terminate(process)  # the second signal: what runs is handed back
 
     def _signal(self) -> None:
         if not self._stopping.is_set():
@@ -87,19 +141,23 @@ class Supervisor:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             began = time.monotonic()
-            life = Life()
-            self._lives.add(life)
+            reloads = self._reloads
+            self._changed.clear()
+            life = self._lives[number] = Life()
             try:
                 status = await self._one(number, life)
             finally:
-                self._lives.discard(life)
+                del self._lives[number]
                 life.close()
             if self._stopping.is_set():
                 # One that was told to stop before it could listen has not done anything yet.
                 if status != -signal.SIGTERM:
                     self._status = self._status or status
                 return
-            if status == CANNOT_START and self._hopeless(life):
+            if reloads != self._reloads:
+                pause = FIRST_PAUSE
+                continue
+            if status == CANNOT_START and self._watch is None and self._hopeless(life):
                 self._status = status
                 self._signal()
                 return
@@ -108,19 +166,20 @@ class Supervisor:
             if status < 0 and number == self._workers:
                 pause = FIRST_PAUSE
             log.warning("%s %s; again in %g s", self._name(number), _death(status), pause)
-            await self._stopped_within(pause)
+            await self._stopped_within(pause, or_changed=True)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _hopeless(self, life: Life) -> bool:
         """Whether no worker has ever joined the groups that refused this one, or any group at all
         when it did not get that far."""
-        for one in self._lives:
+        for one in self._lives.values():
             one.read()
             self._joined |= one.joined
         return bool(life.refused - self._joined) if life.refused else not self._joined
 
     async def _one(self, number: int, life: Life) -> int:
         """One life of a worker process; its exit status, negative for a signal."""
+        reloads = self._reloads
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -135,7 +194,9 @@ class Supervisor:
         finally:
             life.close_writer()
         self._alive[number] = process
-        if self._stopping.is_set():
+        loop = asyncio.get_running_loop()
+        loop.add_reader(life.reader, self._read, life)
+        if self._stopping.is_set() or reloads != self._reloads:
             _terminate(process)
         try:
             ended = asyncio.ensure_future(process.wait())
@@ -150,17 +211,24 @@ class Supervisor:
             return await ended
         finally:
             del self._alive[number]
+            loop.remove_reader(life.reader)
             life.read()
             self._joined |= life.joined
+
+    def _read(self, life: Life) -> None:
+        if not life.read():
+            asyncio.get_running_loop().remove_reader(life.reader)
 
     def _name(self, number: int) -> str:
         return "the quarantine process" if number == self._workers else f"worker {number}"
 
-    async def _stopped_within(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            pass
+    async def _stopped_within(self, seconds: float, *, or_changed: bool = False) -> None:
+        """Return when a stop is asked for, or sooner: after ``seconds``, or at a changed file."""
+        events = [self._stopping, self._changed] if or_changed else [self._stopping]
+        waiting = [asyncio.ensure_future(one.wait()) for one in events]
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
 
 
 def _terminate(process: Process) -> None:
@@ -188,11 +256,14 @@ def supervise(
     url: str | None = None,
     inherited: Collection[int] = (),
     child_options: Sequence[str] = (),
+    health: str | None = None,
+    watch: SourceWatch | None = None,
 ) -> int:
     """Run ``workers`` processes of the app ``module:name`` until SIGTERM or SIGINT.
 
     ``url`` replaces the store that the app names; ``inherited`` are descriptors that every worker
-    holds until it ends; ``child_options`` go to the worker's command line. Returns the exit status.
+    holds until it ends; ``child_options`` go to the worker's command line; ``health`` is the address
+    to answer HTTP requests at; ``watch`` says when to start the workers again. Returns the exit status.
     """
 
     async def main() -> int:
@@ -203,6 +274,8 @@ def supervise(
             url=url,
             inherited=inherited,
             child_options=child_options,
+            health=health,
+            watch=watch,
         ).run()
 
     return asyncio.run(main())

@@ -62,6 +62,8 @@ class AppTest:
         from headwater.client.connect import connect
         from headwater.server.node import Node
 
+        if self.app._running is not None:  # noqa: SLF001  # this is the app's own test
+            raise HeadwaterError(f"{self.app!r} works already")
         self.node = Node(clock=self.clock)
         self.look = connect(node=self.node)
         connections = Connections("headwater://memory", node=self.node)
@@ -73,7 +75,16 @@ class AppTest:
             clock=self.clock,
             chance=Random(0),
             observe=lambda consumer, owned: self._deliveries[consumer].append(owned.count),
+            extensions=self.app._extensions,  # noqa: SLF001  # as above
         )
+        try:
+            await self._running.open()
+        except BaseException:
+            await self.app.__aexit__()
+            self.app._use(self._before)  # noqa: SLF001  # as above
+            self.look.close()
+            raise
+        self.app._running = self._running  # noqa: SLF001  # as above
         self._running.start()
         await self.settle()
         return self
@@ -85,6 +96,7 @@ class AppTest:
         await self._drive(running.stop(0))
         for loop in self._abandoned:
             await self._drive(loop.close())
+        self.app._running = None  # noqa: SLF001  # as above
         await self.app.__aexit__()
         assert self._before is not None
         self.app._use(self._before)  # noqa: SLF001  # as above

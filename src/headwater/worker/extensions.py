@@ -1,0 +1,63 @@
+"""What an app adds to all its consumers: hooks, middleware, and the counters of what was done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from headwater.groups.settling import Addition
+from headwater.worker.declaration import Consumer
+from headwater.worker.lifespan import Hooks
+from headwater.worker.middleware import Chain, Middleware
+from headwater.worker.statistics import ConsumerStatistics, Counters, Progress
+
+
+class Extensions:
+    """One app's. The counters count since the start of the process."""
+
+    def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
+        self.hooks = Hooks()
+        self.chain = Chain(middleware)
+        self.published = 0
+        self._middleware = list(middleware)
+        self._counters: dict[tuple[str, str], Counters] = {}
+        self._lock = threading.Lock()
+
+    def use(self, middleware: Middleware) -> None:
+        """Add the innermost middleware."""
+        self.chain = Chain([*self._middleware, middleware])
+        self._middleware.append(middleware)
+
+    def counters(self, consumer: Consumer) -> Counters:
+        """What is counted for this consumer."""
+        return self._counters.setdefault((consumer.stream.name, consumer.group), Counters())
+
+    def statistics(self, consumer: Consumer, progress: Progress | None) -> ConsumerStatistics:
+        """A copy of what was counted."""
+        return ConsumerStatistics(
+            consumer.name,
+            consumer.stream.name,
+            consumer.group,
+            replace(self.counters(consumer)),
+            progress,
+            [] if progress is None else progress.late(consumer.lease_ms),
+        )
+
+    @contextmanager
+    def publishing(self, additions: Sequence[Addition]) -> Iterator[list[str]]:
+        """Around sending: the block puts the ids of what was added into the list."""
+        self.chain.publishing(additions)
+        ids: list[str] = []
+        error: BaseException | None = None
+        try:
+            yield ids
+        except BaseException as problem:
+            error = problem
+            ids += getattr(problem, "added", ())
+            raise
+        finally:
+            with self._lock:
+                self.published += len(ids)
+            self.chain.published(additions, ids, error)

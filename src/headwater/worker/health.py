@@ -1,0 +1,144 @@
+"""``headwater work --health 127.0.0.1:9100``: whether every worker makes progress, over HTTP.
+
+    GET /healthz ──▶ 200 {"status": "ok",   "workers": [...]}
+                     503 {"status": "late", "workers": [...]}
+
+Rule 1. Progress, not life: a worker is well while its reader, its settler and its lease renewer finish
+        their rounds in time. A process that lives and does nothing is not well.
+Rule 2. A handler may run for as long as it wants; its age is shown.
+Rule 3. What a client may cost is bounded: the size of its request, its time, and how many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.worker.reports import SHOWN_CHARACTERS, Life
+
+log = logging.getLogger("headwater.worker")
+
+PATH = "/healthz"
+
+SILENT_SECONDS = 10.0
+"""A worker reports each second; one that has not for so long blocks its event loop, or hangs."""
+
+REQUEST_SECONDS = 5.0
+REQUEST_BYTES = 8_192
+MOST_CLIENTS = 64
+
+
+class WorkerHealth(NamedTuple):
+    """One worker process. ``problems`` is empty for one that is well."""
+
+    worker: int
+    pid: int | None
+    problems: Sequence[str]
+    consumers: Sequence[dict[str, Any]]
+
+
+def judged(worker: int, pid: int | None, life: Life | None, *, now: float) -> WorkerHealth:
+    """What is known of a worker process by ``now``, in seconds of the monotonic clock."""
+    if pid is None or life is None:
+        return WorkerHealth(worker, None, ["it is dead, and about to be started again"], [])
+    consumers = [life.progress[number] for number in sorted(life.progress)]
+    joined = {tuple(word[:SHOWN_CHARACTERS] for word in group) for group in life.joined}
+    problems = []
+    silent = now - life.heard_at
+    if not consumers:
+        problems.append("it is starting")
+    elif silent > SILENT_SECONDS:
+        problems.append(f"it has not reported for {silent:.0f} s: its event loop is blocked")
+    for one in consumers:
+        name = f"{one['stream']}/{one['group']}"
+        if (one["stream"], one["group"]) not in joined:
+            problems.append(f"{name} has not joined its group yet")
+        problems += [f"the {part} of {name} is late" for part in one["late"]]
+    return WorkerHealth(worker, pid, problems, consumers)
+
+
+class Health:
+    """Answers HTTP requests about the workers that ``look`` returns."""
+
+    def __init__(self, address: str, look: Callable[[], Sequence[WorkerHealth]]) -> None:
+        self._host, self._port = parse_address(address)
+        self._look = look
+        self._clients = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. `HeadwaterError` if the address cannot be used."""
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._host, self._port, limit=REQUEST_BYTES
+            )
+        except OSError as error:
+            raise HeadwaterError(
+                f"--health {self._host}:{self._port}: cannot listen there: {error.strerror}"
+            ) from error
+        host, port = self._server.sockets[0].getsockname()[:2]
+        log.info("health at http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients += 1
+        try:
+            if self._clients <= MOST_CLIENTS:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    writer.write(self._answer(await _request_line(reader)))
+                    await writer.drain()
+        except (TimeoutError, OSError, ValueError, EOFError):
+            pass  # a client that does not ask, or does not listen
+        finally:
+            self._clients -= 1
+            writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        method, _space, rest = request.partition(b" ")
+        body: dict[str, Any]
+        target = rest.partition(b" ")[0].partition(b"?")[0]
+        if method not in {b"GET", b"HEAD"}:
+            status, body = "405 Method Not Allowed", {"error": "expected GET"}
+        elif target != PATH.encode():
+            status, body = "404 Not Found", {"error": f"expected {PATH}"}
+        else:
+            workers = self._look()
+            well = bool(workers) and not any(one.problems for one in workers)
+            status = "200 OK" if well else "503 Service Unavailable"
+            body = {
+                "status": "ok" if well else "late",
+                "workers": [one._asdict() for one in workers],
+            }
+        content = json.dumps(body).encode() + b"\n"
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(content)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + (b"" if method == b"HEAD" else content)
+
+
+async def _request_line(reader: asyncio.StreamReader) -> bytes:
+    """The first line of a request, all of which has been read. `ValueError` for one that is too long."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    return head.partition(b"\r\n")[0]
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port; `HeadwaterError` for anything else.
+
+    >>> parse_address("127.0.0.1:9100"), parse_address("[::1]:9100")
+    (('127.0.0.1', 9100), ('::1', 9100))
+    """
+    host, _colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise HeadwaterError(f"--health {text!r}: expected HOST:PORT, such as 127.0.0.1:9100")
+    return host, int(port)

@@ -1,0 +1,206 @@
+"""What lives as long as a worker process: dependencies, and what the app does at start and stop.
+
+    open dependencies ──▶ on_start ──▶ (the consumers work) ──▶ on_stop ──▶ close dependencies
+       in need's order     as declared                        reversed       reversed
+
+Rule 1. Nothing is read before all of it is open. What fails on the way closes what is open, and the
+        worker ends with an error that names it; ``on_stop`` does not run then.
+Rule 2. All of it runs in one task, so that cancel scopes and task groups may be left open between.
+Rule 3. Closing is bounded in time, an error in it is logged, and the rest is closed all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from headwater.errors import DeclarationError
+from headwater.messages import error_text
+from headwater.worker.declaration import Consumer
+from headwater.worker.dependencies import Dependency, Values, all_of, open_async, resolve
+from headwater.worker.signals import CANCELLATIONS, cancelled
+from headwater.worker.signatures import name_of, signature_of
+
+log = logging.getLogger("headwater.worker")
+
+CLOSING_SECONDS = 10.0
+"""How long hooks and dependencies may take to close."""
+
+HURRIED_SECONDS = 1.0
+"""The same, after a second signal."""
+
+
+class StartFailed(Exception):
+    """A dependency could not be opened, or a function of ``on_start`` failed. The worker does not
+    begin; under ``headwater work`` it is started again."""
+
+
+class Hook(NamedTuple):
+    """A function that an app runs once, with the dependencies that it names."""
+
+    function: Callable[..., Any]
+    needs: Mapping[str, Dependency]
+
+    @property
+    def name(self) -> str:
+        return name_of(self.function)
+
+    async def run(self, values: Values) -> None:
+        done = self.function(**{name: values[need.key] for name, need in self.needs.items()})
+        if inspect.isawaitable(done):
+            await done
+
+
+def hook(function: Callable[..., Any], what: str) -> Hook:
+    """A hook, looked at when it is declared; ``what`` is the decorator's name."""
+    named = f"{what} function {name_of(function)}"
+    signature = signature_of(function, named)
+    needs = resolve(signature, named)
+    for one in signature.parameters:
+        optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        if one.name in needs or one.kind in optional:
+            continue
+        if one.default is inspect.Parameter.empty:
+            raise DeclarationError(
+                f"{named}: nothing is known to give to parameter {one.name!r}. It gets what is "
+                "annotated with Use."
+            )
+    for need in needs.values():
+        if need.scope == "delivery":
+            raise DeclarationError(f"{named} needs {need.name} of a delivery, and handles none")
+    return Hook(function, needs)
+
+
+class Hooks:
+    """What an app runs at the start and the stop of its worker."""
+
+    def __init__(self) -> None:
+        self.on_start: list[Hook] = []
+        self.on_stop: list[Hook] = []
+
+
+class Closing:
+    """What is open, to be closed in reverse order. An error in closing one concerns no other."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        """Of what is being opened."""
+        self._open: list[tuple[str, Any]] = []
+
+    async def enter_async_context(self, manager: Any) -> Any:
+        value = await manager.__aenter__()
+        self._open.append((self.name, manager))
+        return value
+
+    def enter_context(self, manager: Any) -> Any:
+        value = manager.__enter__()
+        self._open.append((self.name, manager))
+        return value
+
+    async def close(self) -> None:
+        """Close everything. A cancellation ends what closes now; the others are closed too."""
+        while self._open:
+            name, manager = self._open.pop()
+            with logged(f"closing {name}"):
+                if hasattr(manager, "__aenter__"):
+                    await manager.__aexit__(None, None, None)
+                else:
+                    manager.__exit__(None, None, None)
+
+
+@contextmanager
+def logged(what: str) -> Iterator[None]:
+    """Log what the block raises, and go on."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        log.error("%s was cancelled", what)  # noqa: TRY400  # where it waited says nothing
+    except BaseException:
+        log.exception("%s failed", what)
+
+
+class Lifespan:
+    """Opens and closes once. ``values`` are the dependencies of the process that are open."""
+
+    def __init__(self, consumers: Iterable[Consumer], hooks: Hooks) -> None:
+        self.values: Values = {}
+        self._hooks = hooks
+        mine = [one.needs for one in (*hooks.on_start, *hooks.on_stop)]
+        needs = [one for each in (*(c.needs for c in consumers), *mine) for one in each.values()]
+        self._needs = [one for one in all_of(needs) if one.scope == "process"]
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Open all of it. `StartFailed` names what could not be opened."""
+        if not self._needs and not self._hooks.on_start and not self._hooks.on_stop:
+            return
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = task = asyncio.create_task(self._live(opened), name="headwater lifespan")
+        try:
+            await asyncio.wait([opened, task], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task], timeout=CLOSING_SECONDS)
+            if task.done() and not task.cancelled() and (error := task.exception()):
+                log.error("the start was broken off: %s", error)  # noqa: TRY400  # not this one
+            raise
+        if task.done():
+            self._task = None
+            task.result()
+
+    async def close(self, at_once: asyncio.Event) -> None:
+        """Run what the app does at its stop, and close the dependencies, within
+        `CLOSING_SECONDS`; sooner when ``at_once`` is set."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._closing.set()
+        hurried = asyncio.ensure_future(at_once.wait())
+        try:
+            await asyncio.wait(
+                [task, hurried], timeout=CLOSING_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            hurried.cancel()
+        if at_once.is_set():
+            await asyncio.wait([task], timeout=HURRIED_SECONDS)
+        for _ in range(CANCELLATIONS):
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=HURRIED_SECONDS)
+        if not task.done():
+            log.error("what the app does at its stop ignores its cancellation and is left behind")
+
+    async def _live(self, opened: asyncio.Future[None]) -> None:
+        closing = Closing()
+        try:
+            for one in self._needs:
+                closing.name = one.name
+                await _begin(one.name, open_async(one, self.values, closing))
+            for each in self._hooks.on_start:
+                await _begin(f"on_start function {each.name}", each.run(self.values))
+            opened.set_result(None)
+            await self._closing.wait()
+            for each in reversed(self._hooks.on_stop):
+                with logged(f"on_stop function {each.name}"):
+                    await each.run(self.values)
+        finally:
+            await closing.close()
+            self.values.clear()
+
+
+async def _begin(name: str, work: Coroutine[Any, Any, Any]) -> None:
+    """Wait for ``work``; its errors are `StartFailed`, unless the declaration is wrong."""
+    try:
+        await work
+    except DeclarationError:
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and cancelled():
+            raise
+        raise StartFailed(f"{name} failed at the start: {error_text(error)}") from error

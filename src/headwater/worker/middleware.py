@@ -1,0 +1,150 @@
+"""What an app does around every delivery and every message that it publishes.
+
+    receive ─▶ handle( … dependencies, handler … ) ─▶ before_settle ─▶ (store) ─▶ after_settle
+               before_publish ─▶ (store) ─▶ after_publish
+
+Rule 1. The first middleware of an app is the outermost one: it comes first on the way in and last on
+        the way out.
+Rule 2. What ``handle`` raises is the error of the delivery, as if the handler had raised it. What any
+        other method raises is logged, and nothing else changes.
+Rule 3. Only methods that a subclass defines are called: an app without middleware pays nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from headwater.errors import DeclarationError
+from headwater.groups.settling import Addition
+from headwater.messages import Pairs
+from headwater.worker.delivery import Delivery
+from headwater.worker.outcome import Ending
+
+log = logging.getLogger("headwater.worker")
+
+
+class Middleware:
+    """A page of hooks that do nothing: define those that you need, and `App.use` an instance.
+
+    >>> class Timing(Middleware):
+    ...     async def handle(self, delivery, message, call_next):
+    ...         began = time.monotonic()
+    ...         try:
+    ...             return await call_next()
+    ...         finally:
+    ...             print(delivery.stream, time.monotonic() - began)
+
+    Every method but `handle` is called in the event loop's thread, or in the thread that publishes,
+    and must not block.
+    """
+
+    __module__ = "headwater"
+
+    def receive(self, delivery: Delivery) -> None:
+        """An entry was read, new or claimed. It is not yet certain that a handler gets it."""
+
+    async def handle(
+        self,
+        delivery: Delivery,  # noqa: ARG002  # for those who define it
+        message: Any,  # noqa: ARG002
+        call_next: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """Around the handler: ``await call_next()`` runs it, and returns or raises what it does.
+
+        What this returns is the handler's result; what it raises fails the delivery. It is cancelled
+        when the handler would be: at its timeout, when its lease is lost, and at a stop.
+        """
+        return await call_next()
+
+    def before_settle(self, delivery: Delivery, ending: Ending) -> None:
+        """It is decided how the delivery ends; the store does not know yet. Not called for what is
+        handed back before a handler got it."""
+
+    def after_settle(self, delivery: Delivery, ending: Ending) -> None:
+        """The store has settled the delivery. Not called if another worker owns the entry now."""
+
+    def before_publish(self, stream: str, fields: Pairs) -> None:
+        """A message is added to ``stream``, by the app or as a handler's result. ``fields`` may be
+        changed, as tracing does; with an error, its changes are undone."""
+
+    def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
+        """The store has added messages under these ids, or ``error`` says why not all."""
+
+
+SYNCHRONOUS = ("receive", "before_settle", "after_settle", "before_publish", "after_publish")
+
+
+class Chain:
+    """The methods of an app's middleware that are to be called, each kind in its order."""
+
+    def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
+        for one in middleware:
+            _check(one)
+        self.receive = _defined(middleware, "receive")
+        self.handle = _defined(middleware, "handle")
+        self.before_settle = _defined(middleware, "before_settle")
+        self.after_settle = _defined(reversed(middleware), "after_settle")
+        self._before_publish = _defined(middleware, "before_publish")
+        self._after_publish = _defined(reversed(middleware), "after_publish")
+
+    def publishing(self, additions: Sequence[Addition]) -> None:
+        """Messages are about to be added; the hooks may change their fields in place."""
+        for method in self._before_publish:
+            for one in additions:
+                fields = list(one.fields)
+                if call(method, one.stream, fields):
+                    one.fields[:] = fields
+
+    def published(
+        self,
+        additions: Sequence[Addition],
+        ids: Sequence[str | bytes],
+        error: BaseException | None = None,
+    ) -> None:
+        """They were added, or ``error`` says why not."""
+        if not self._after_publish or not additions:
+            return
+        words = [one.decode() if isinstance(one, bytes) else one for one in ids]
+        if error is not None or len(words) != len(additions):
+            by_stream = {additions[0].stream: words}
+        else:
+            by_stream = {}
+            for one, entry_id in zip(additions, words, strict=True):
+                by_stream.setdefault(one.stream, []).append(entry_id)
+        for method in self._after_publish:
+            for stream, added in by_stream.items():
+                call(method, stream, added, error)
+
+
+def call(method: Callable[..., None], *arguments: Any) -> bool:
+    """Whether a hook succeeded; what it raises is logged."""
+    try:
+        method(*arguments)
+    except BaseException as error:
+        log.exception("%s of a middleware failed", getattr(method, "__qualname__", method))
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return False
+    return True
+
+
+def _defined(middleware: Iterable[Middleware], name: str) -> tuple[Callable[..., Any], ...]:
+    plain = getattr(Middleware, name)
+    return tuple(
+        getattr(one, name) for one in middleware if getattr(type(one), name, plain) is not plain
+    )
+
+
+def _check(one: object) -> None:
+    if not isinstance(one, Middleware):
+        words = f"an instance: {one.__name__}()" if isinstance(one, type) else "a Middleware"
+        raise DeclarationError(f"{one!r}: expected {words}")
+    kind = type(one).__qualname__
+    if not inspect.iscoroutinefunction(one.handle):
+        raise DeclarationError(f"{kind}.handle must be `async def`")
+    for name in SYNCHRONOUS:
+        if inspect.iscoroutinefunction(getattr(one, name)):
+            raise DeclarationError(f"{kind}.{name} must not be `async def`: nothing awaits it")

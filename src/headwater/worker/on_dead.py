@@ -1,0 +1,93 @@
+"""``@app.on_dead``: a function that is called for each dead letter of a stream.
+
+It is a consumer of the dead-letter stream, in the group `ON_DEAD_GROUP`, so it is called at least once
+for each record, by whichever worker reads it, and survives crashes as other handlers do.
+
+Rule. It makes no dead letters of dead letters: a record that it fails on ``max_deliveries`` times is
+acknowledged with an error in the log, and stays in the dead-letter stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypedDict
+
+from headwater.errors import DeclarationError, EncodeError
+from headwater.messages import (
+    RESERVED_PREFIX,
+    DeadLetter,
+    MessageCodec,
+    Pairs,
+    dead_letter_stream,
+    parse_dead_letter,
+)
+from headwater.worker.declaration import Consumer, declare, known
+from headwater.worker.delivery import Delivery
+from headwater.worker.retry import Backoff
+from headwater.worker.stream import Stream
+
+ON_DEAD_GROUP = f"{RESERVED_PREFIX}on_dead"
+
+
+class OnDeadOptions(TypedDict, total=False):
+    """The options of ``@app.on_dead``, as in `ConsumerOptions`."""
+
+    claim_after: str | timedelta
+    lease: str | timedelta
+    concurrency: int
+    prefetch: int
+    retry: Backoff | None
+    max_deliveries: int
+    """After so many failed deliveries the record is acknowledged, and stays where it is; 5."""
+    timeout: str | timedelta | None
+
+
+class _Codec(MessageCodec):
+    """Reads records. Workers write them, in one step with the settlement of what died."""
+
+    name = "dead"
+
+    def encode(self, message: Any) -> Pairs:
+        raise EncodeError(f"{message!r}: dead letters are written by workers only")
+
+    def decode_flat(self, flat: Sequence[bytes]) -> DeadLetter:
+        return parse_dead_letter("", flat)
+
+
+class DeadLetters(Stream[DeadLetter]):
+    """A dead-letter stream, to read from."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, DeadLetter, codec="json")
+        self.codec = _Codec(DeadLetter)
+
+
+def stream_of_dead(stream: Stream[Any] | str, consumers: Sequence[Consumer]) -> str:
+    """The dead-letter stream of ``stream``, which may be its own name."""
+    if isinstance(stream, str):
+        return stream
+    if not isinstance(stream, Stream):
+        raise DeclarationError(
+            f"{stream!r}: expected a Stream, or the name of a dead-letter stream"
+        )
+    names = {one.dead for one in consumers if one.stream.name == stream.name}
+    if len(names) > 1:
+        raise DeclarationError(
+            f"the consumers of {stream.name!r} have several dead-letter streams "
+            f"({', '.join(sorted(names))}): give on_dead the name of one"
+        )
+    return names.pop() if names else dead_letter_stream(stream.name)
+
+
+def declare_on_dead(handler: Callable[..., Any], name: str, options: OnDeadOptions) -> Consumer:
+    """The consumer of the dead-letter stream ``name``; `DeclarationError` as `declare`."""
+    known(options, OnDeadOptions)
+    consumer = declare(handler, DeadLetters(name), group="on_dead", **options)
+    call = consumer.call
+
+    def with_id(letter: DeadLetter, delivery: Delivery, **values: Any) -> Any:
+        return call(letter._replace(id=delivery.id), delivery, **values)
+
+    return replace(consumer, call=with_id, group=ON_DEAD_GROUP, dead="")

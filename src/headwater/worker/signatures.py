@@ -1,0 +1,69 @@
+"""The parameters of a function and what they are annotated with, looked at when it is declared."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple, get_type_hints
+
+from headwater.errors import DeclarationError
+from headwater.worker.delivery import Delivery
+
+
+class Signature(NamedTuple):
+    """``hints`` are types without ``Annotated``; ``extras`` are the same with it. An annotation that
+    cannot be resolved is in neither, and in ``unresolved`` with the reason."""
+
+    parameters: list[inspect.Parameter]
+    hints: dict[str, Any]
+    extras: dict[str, Any]
+    unresolved: dict[str, str]
+
+
+def function_of(given: Callable[..., Any]) -> Callable[..., Any]:
+    """The function behind a partial or a callable object."""
+    target = given.func if isinstance(given, functools.partial) else given
+    if inspect.isroutine(target) or isinstance(target, type):
+        return target
+    return type(target).__call__
+
+
+def name_of(given: object) -> str:
+    """How errors name a function."""
+    return getattr(given, "__qualname__", None) or repr(given)
+
+
+def signature_of(given: Callable[..., Any], what: str) -> Signature:
+    """The signature of ``given``; `DeclarationError`, which begins with ``what``, if it has none."""
+    try:
+        parameters = list(inspect.signature(given).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(f"{what} has no signature to look at: {error}") from error
+    target = function_of(given)
+    annotated = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+    try:
+        hints = get_type_hints(annotated)
+        return Signature(parameters, hints, get_type_hints(annotated, include_extras=True), {})
+    except (NameError, TypeError, AttributeError):
+        # A name that only a type checker knows. The other annotations count all the same.
+        return _one_by_one(parameters, annotated)
+
+
+def _one_by_one(parameters: list[inspect.Parameter], target: Any) -> Signature:
+    names = getattr(inspect.unwrap(target), "__globals__", {})
+    found = Signature(parameters, {}, {}, {})
+    for one in parameters:
+        if one.annotation is inspect.Parameter.empty:
+            continue
+        alone = SimpleNamespace(__annotations__={one.name: one.annotation})
+        try:
+            found.hints.update(get_type_hints(alone, names))
+            found.extras.update(get_type_hints(alone, names, include_extras=True))
+        except (NameError, TypeError, AttributeError) as error:
+            if one.annotation == Delivery.__name__:
+                found.hints[one.name] = Delivery
+            else:
+                found.unresolved[one.name] = f"{one.annotation}: {error}"
+    return found

@@ -1,0 +1,80 @@
+"""``headwater work --reload``: which source files of an app have changed, by looking at their times.
+
+Rule. Looked at are the Python files under the current directory, without hidden directories and virtual
+environments, and those of modules from elsewhere that the app has imported, without the standard
+library and installed packages.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+MOST_FILES = 20_000
+"""Of a current directory; more are not looked at."""
+
+PRUNED = {"__pycache__", "node_modules", "site-packages"}
+
+Snapshot = dict[str, tuple[int, int]]
+"""Path → modification time in nanoseconds, and size."""
+
+
+class SourceWatch:
+    """Compares the source files with how they were before."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._elsewhere = list(_imported())
+        self._before = self._look()
+
+    def changed(self) -> list[str]:
+        """The files that were written, added or removed since the last call, sorted."""
+        before, self._before = self._before, self._look()
+        both = before.keys() | self._before.keys()
+        return sorted(one for one in both if before.get(one) != self._before.get(one))
+
+    def _look(self) -> Snapshot:
+        found: Snapshot = {}
+        for path in (*_files_under(self._root), *self._elsewhere):
+            try:
+                seen = os.stat(path)  # noqa: PTH116  # of strings, thousands of times
+            except OSError:
+                continue  # removed meanwhile
+            found[path] = (seen.st_mtime_ns, seen.st_size)
+        return found
+
+
+def _files_under(root: Path) -> Iterator[str]:
+    count = 0
+    for directory, names, files in os.walk(root):
+        names[:] = [
+            one
+            for one in names
+            if not one.startswith(".")
+            and one not in PRUNED
+            and not os.path.exists(os.path.join(directory, one, "pyvenv.cfg"))  # noqa: PTH110, PTH118
+        ]
+        for file in files:
+            if file.endswith(".py"):
+                count += 1
+                if count > MOST_FILES:
+                    return
+                yield os.path.join(directory, file)  # noqa: PTH118  # as above
+
+
+def _imported() -> Iterable[str]:
+    """Files of imported modules that nobody installed."""
+    installed = [
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    ]
+    ours = str(Path(__file__).parents[1])
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and file.endswith(".py") and not file.startswith((*installed, ours)):
+            yield file

@@ -1,0 +1,92 @@
+"""An app under test, in a test that is not async.
+
+    with SyncAppTest(app) as t:             # in pytest: t = headwater_worker(app)
+        t.send(orders, Order(id=17))
+        t.advance("31s")
+        assert t.deliveries(bill) == [1]
+
+Rule. The worker runs only within a call, in an event loop of its own; each call returns when the
+worker has come to rest, as those of `AppTest` do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from headwater.errors import HeadwaterError
+from headwater.messages import DeadLetter
+from headwater.worker.stream import Stream
+
+if TYPE_CHECKING:
+    from headwater.worker.app import App
+
+T = TypeVar("T")
+
+Handler = Callable[..., Any]
+
+
+class SyncAppTest:
+    """`AppTest` for code without an event loop; the methods are those of `AppTest`."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self._test = app.test()
+        self.clock = self._test.clock
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise HeadwaterError("an event loop runs here: use `async with app.test() as t:`")
+        try:
+            self._run(self._test.__aenter__())
+        except BaseException:
+            self._runner.close()
+            raise
+        self.look = self._test.look
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        try:
+            self._run(self._test.__aexit__(*exc_info))
+        finally:
+            self._runner.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def send(self, stream: Stream[Any], *messages: Any) -> list[str]:
+        return self._run(self._test.send(stream, *messages))
+
+    def add(self, stream: Stream[Any] | str, fields: dict[str, str | bytes]) -> str:
+        return self._run(self._test.add(stream, fields))
+
+    def crash(self, handler: Handler) -> None:
+        async def crash() -> None:
+            self._test.crash(handler)
+
+        self._run(crash())
+
+    def advance(self, duration: str | timedelta) -> None:
+        self._run(self._test.advance(duration))
+
+    def settle(self) -> None:
+        self._run(self._test.settle())
+
+    def deliveries(self, handler: Handler) -> list[int]:
+        return self._test.deliveries(handler)
+
+    def results(self, stream: Stream[Any]) -> list[Any]:
+        return self._test.results(stream)
+
+    def dead(self, stream: Stream[Any] | str) -> list[DeadLetter]:
+        return self._test.dead(stream)
+
+    def pending(self, handler: Handler) -> dict[str, int]:
+        return self._test.pending(handler)

@@ -1,0 +1,27 @@
+"""An app whose handler needs a database. It is a file here, at ``NEEDY_WAITS_FOR``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from headwater.worker import App, Stream, Use
+from tests.worker.shop import Order
+
+app = App(os.environ.get("SHOP_URL", "redis://localhost:1"), name="needy", grace="5s")
+orders: Stream[Order] = Stream("orders", Order)
+
+
+def open_db() -> Iterator[Path]:
+    there = Path(os.environ["NEEDY_WAITS_FOR"])
+    there.stat()
+    yield there
+    sys.stderr.write("closed the database\n")
+
+
+@app.consumer(orders, group="g")
+async def bill(order: Order, db: Annotated[Path, Use(open_db)]) -> None:
+    db.stat()

@@ -1,0 +1,244 @@
+"""``headwater work --health``: 200 while every worker makes progress, else 503, with what is late."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from headwater.errors import HeadwaterError
+from headwater.worker import health
+from headwater.worker.health import Health, WorkerHealth, judged
+from headwater.worker.reports import Life, Reports
+from headwater.worker.statistics import ConsumerStatistics, Counters, Progress
+from tests.worker import shop
+from tests.worker.apps import Store, eventually
+from tests.worker.processes import WorkerProcess, supervised, workers_of
+
+WELL = WorkerHealth(0, 1, [], [])
+
+
+async def ask(port: int, request: bytes) -> tuple[str, dict[str, Any]]:
+    """The status line and the body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    head, _blank, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return head.split(b"\r\n")[0].decode(), json.loads(body) if body else {}
+
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+# --- the answers ----------------------------------------------------------------------------------
+
+
+class Served:
+    """A `Health` that listens, and what it is to say."""
+
+    def __init__(self) -> None:
+        self.workers = [WELL]
+        self.health = Health("127.0.0.1:0", lambda: self.workers)
+
+    @property
+    def port(self) -> int:
+        server = self.health._server
+        assert server is not None
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    one = Served()
+    await one.health.start()
+    yield one
+    one.health.close()
+
+
+async def test_the_answer_is_200_while_all_workers_are_well(served: Served) -> None:
+    assert await ask(served.port, GET) == (
+        "HTTP/1.1 200 OK",
+        {
+            "status": "ok",
+            "workers": [{"worker": 0, "pid": 1, "problems": [], "consumers": []}],
+        },
+    )
+    served.workers = [WELL, WELL._replace(worker=1, problems=["the reader of o/g is late"])]
+    status, body = await ask(served.port, GET)
+    assert status == "HTTP/1.1 503 Service Unavailable"
+    assert body["status"] == "late"
+    assert body["workers"][1]["problems"] == ["the reader of o/g is late"]
+
+
+async def test_other_requests_are_refused(served: Served) -> None:
+    for request, expected in (
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        (b"POST /healthz HTTP/1.1\r\n\r\n", "HTTP/1.1 405 Method Not Allowed"),
+        (b"\r\n\r\n", "HTTP/1.1 405 Method Not Allowed"),
+        (b"HEAD /healthz?a=b HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK"),
+    ):
+        assert (await ask(served.port, request))[0] == expected
+
+
+async def test_a_request_is_bounded(served: Served) -> None:
+    with pytest.raises((ConnectionError, json.JSONDecodeError)):
+        status, _body = await ask(served.port, b"GET /" + b"x" * 100_000 + b"\r\n\r\n")
+        assert status == ""
+        raise ConnectionError
+    assert (await ask(served.port, GET))[0] == "HTTP/1.1 200 OK"
+
+
+async def test_clients_that_ask_nothing_hold_up_nobody(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given as many silent clients as may be
+    monkeypatch.setattr(health, "REQUEST_SECONDS", 0.2)
+    silent = [
+        await asyncio.open_connection("127.0.0.1", served.port) for _ in range(health.MOST_CLIENTS)
+    ]
+    # Then one more is turned away, and after a while they are
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    assert await reader.read() == b""
+    writer.close()
+    for reader, writer in silent:
+        assert await reader.read() == b""
+        writer.close()
+    assert (await ask(served.port, GET))[0] == "HTTP/1.1 200 OK"
+
+
+async def test_an_address_that_cannot_be_used_is_an_error() -> None:
+    for wrong in ("9100", ":9100", "here:", "here:port", "here:99999"):
+        with pytest.raises(HeadwaterError, match="expected HOST:PORT"):
+            Health(wrong, list)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(HeadwaterError, match=f"127.0.0.1:{port}: cannot listen there"):
+            await Health(f"127.0.0.1:{port}", list).start()
+
+
+# --- what is known of a worker --------------------------------------------------------------------
+
+
+@pytest.fixture
+def life() -> Any:
+    one = Life()
+    yield one
+    one.close()
+
+
+def report(life: Life, *, late: list[str]) -> None:
+    reports = Reports(life.writer)
+    reports.joined("orders", "g")
+    progress = Progress(0.5, 0, 1.5, 3600, 1, 1)
+    reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
+    life.close_writer()
+    assert life.read() is False
+
+
+def test_a_worker_that_reports_in_time_is_well(life: Life) -> None:
+    report(life, late=[])
+    found = judged(0, 17, life, now=life.heard_at + 1)
+    assert found.problems == []
+    assert found.consumers[0]["oldest_handler_age"] == 3600
+
+
+def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: Life) -> None:
+    assert judged(0, 17, life, now=life.heard_at).problems == ["it is starting"]
+    assert "it is dead" in judged(0, None, None, now=0).problems[0]
+    report(life, late=["settler"])
+    late = judged(0, 17, life, now=life.heard_at + 1)
+    assert late.problems == ["the settler of orders/g is late"]
+    silent = judged(0, 17, life, now=life.heard_at + 60)
+    assert "it has not reported for 60 s" in silent.problems[0]
+    life.joined.clear()
+    unjoined = judged(0, 17, life, now=life.heard_at)
+    assert "orders/g has not joined its group yet" in unjoined.problems
+
+
+def test_a_report_fits_into_one_piece_of_the_pipe_whatever_the_names_are(life: Life) -> None:
+    reports = Reports(life.writer)
+    name = "\N{PILE OF POO}" * 10_000
+    progress = Progress(1e9, 1e9, 1e9, 1e9, 10**6, 10**6)
+    late = ["reader", "settler", "lease renewer"]
+    reports.progress(0, ConsumerStatistics(name, name, name, Counters(), progress, late))
+    os.write(life.writer, b'not ours\n["progress"]\n[]\n17\n')
+    reports.settled()
+    life.close_writer()
+    life.read()
+    assert len(life.progress) == 1
+    assert life.settled
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+async def port_of(parent: WorkerProcess) -> int:
+    found = await eventually(lambda: re.search(r"health at http://127.0.0.1:(\d+)", parent.said()))
+    return int(found[1])
+
+
+@pytest.mark.slow
+async def test_health_follows_the_workers(store: Store) -> None:
+    options = ("--workers", "2", "--health", "127.0.0.1:0")
+    with supervised(store.url, *options, SHOP_CLAIM_AFTER="60s") as parent:
+        port = await port_of(parent)
+
+        async def status() -> str:
+            line, _body = await ask(port, GET)
+            return line.split()[1]
+
+        # Given workers that start, then it is 503 until both have read
+        assert await status() == "503"
+        await eventually(lambda: _is(status, "200"))
+
+        # when a handler hangs, then it is shown and is no problem
+        await store.look.xadd("orders", dict(shop.orders.codec.encode(shop.Order(1, do="hang"))))
+        await eventually(lambda: _running(port))
+        assert await status() == "200"
+
+        # when a worker is stopped, then its silence is a problem
+        first, second = workers_of(parent.pid)
+        began = time.monotonic()
+        os.kill(first, signal.SIGSTOP)
+        await eventually(lambda: _is(status, "503"))
+        assert time.monotonic() - began > 5
+        os.kill(first, signal.SIGCONT)
+        await eventually(lambda: _is(status, "200"))
+
+        # when a worker dies, then it is 503 until another one works
+        os.kill(second, signal.SIGKILL)
+        await eventually(lambda: _is(status, "503"))
+        await eventually(lambda: _is(status, "200"))
+
+        parent.signal(signal.SIGTERM)
+        parent.signal(signal.SIGTERM)
+        parent.wait()
+
+
+async def _is(status: Any, expected: str) -> bool:
+    found: str = await status()
+    return found == expected
+
+
+async def _running(port: int) -> bool:
+    _line, body = await ask(port, GET)
+    consumers = [one for worker in body["workers"] for one in worker["consumers"]]
+    return any(one["running"] == 1 and one["oldest_handler_age"] > 0 for one in consumers)
+
+
+@pytest.mark.slow
+async def test_health_needs_no_second_process_at_its_address(store: Store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with supervised(store.url, "--health", f"127.0.0.1:{port}") as parent:
+            assert parent.wait() == 1
+            assert f"headwater: --health 127.0.0.1:{port}: cannot listen there" in parent.said()

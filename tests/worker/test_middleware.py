@@ -1,0 +1,423 @@
+"""Middleware sees every delivery and every message that is published, and stops neither."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from headwater.errors import DeclarationError, NotSent
+from headwater.messages import Pairs
+from headwater.worker import Again, App, Dead, Delivery, Ending, Middleware
+from headwater.worker.middleware import Chain
+from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
+
+Next = Callable[[], Awaitable[Any]]
+
+
+class Log(Middleware):
+    """Notes all that it sees, as ``name`` and what happened."""
+
+    def __init__(self, name: str = "log", said: list[str] | None = None) -> None:
+        self.name = name
+        self.said: list[str] = [] if said is None else said
+
+    def say(self, *words: object) -> None:
+        self.said.append(" ".join(map(str, (self.name, *words))))
+
+    def receive(self, delivery: Delivery) -> None:
+        self.say("receive", delivery.count)
+
+    async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
+        self.say("handle", message.id)
+        try:
+            result = await call_next()
+        except BaseException as error:
+            self.say("raised", type(error).__name__)
+            raise
+        self.say("returned", result)
+        return result
+
+    def before_settle(self, delivery: Delivery, ending: Ending) -> None:
+        self.say("before settle", ending)
+
+    def after_settle(self, delivery: Delivery, ending: Ending) -> None:
+        self.say("after settle", ending)
+
+    def before_publish(self, stream: str, fields: Pairs) -> None:
+        self.say("before publish", stream, dict(fields))
+
+    def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
+        self.say("after publish", stream, len(ids), error)
+
+
+def billing(app: App) -> Any:
+    @app.consumer(orders, group="g", into=invoices, max_deliveries=2)
+    async def bill(order: Order, delivery: Delivery) -> Invoice:
+        if order.id == 2 and not delivery.redelivered:
+            raise Again("1s")
+        if order.id == 3:
+            raise Dead("unknown")
+        return Invoice(order.id)
+
+    return bill
+
+
+async def test_the_first_middleware_is_the_outermost() -> None:
+    said: list[str] = []
+    app = App("headwater://memory", middleware=[Log("outer", said)])
+    app.use(Log("inner", said))
+    billing(app)
+    async with app.test() as t:
+        await t.add(orders, {"id": "1"})
+    assert said == [
+        "outer receive 1",
+        "inner receive 1",
+        "outer handle 1",
+        "inner handle 1",
+        "inner returned Invoice(order=1)",
+        "outer returned Invoice(order=1)",
+        "outer before publish invoices {b'order': b'1'}",
+        "inner before publish invoices {b'order': b'1'}",
+        "outer before settle acknowledged",
+        "inner before settle acknowledged",
+        "inner after settle acknowledged",
+        "outer after settle acknowledged",
+        "inner after publish invoices 1 None",
+        "outer after publish invoices 1 None",
+    ]
+
+
+async def test_middleware_sees_how_a_delivery_ends(store: Store) -> None:
+    app, log = store.app(), Log()
+    app.use(log)
+    billing(app)
+    async with working(app):
+        pass  # `working` of the other tests has no middleware: it shows the worker alone
+    assert log.said == []
+    async with app.test() as t:
+        await t.send(orders, Order(2))
+        await t.advance("1s")
+        await t.send(orders, Order(3))
+    endings = [one for one in log.said if "settle" in one or "raised" in one]
+    assert endings == [
+        "log raised Again",
+        "log before settle retried",
+        "log after settle retried",
+        "log before settle acknowledged",
+        "log after settle acknowledged",
+        "log raised Dead",
+        "log before settle dead",
+        "log after settle dead",
+    ]
+
+
+async def test_middleware_works_on_every_store(store: Store) -> None:
+    log = Log()
+    app = store.app(middleware=[log])
+    billing(app)
+    task = asyncio.create_task(app.run())
+    try:
+        await app.send(orders, Order(1))
+        await eventually(lambda: "log after publish invoices 1 None" in log.said)
+    finally:
+        app.stop()
+        await task
+    assert "log after settle acknowledged" in log.said
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_middleware_surrounds_handlers_in_threads_too(*, in_thread: bool) -> None:
+    log = Log()
+    app = App("headwater://memory", middleware=[log])
+
+    def in_a_thread(order: Order) -> None:
+        raise ValueError("no")
+
+    async def in_the_loop(order: Order) -> None:
+        raise ValueError("no")
+
+    app.consumer(orders, group="g", max_deliveries=1)(in_a_thread if in_thread else in_the_loop)
+    async with app.test() as t:
+        await t.send(orders, Order(1))
+        (letter,) = t.dead(orders)
+    assert letter.error == "ValueError: no"
+    assert "log raised ValueError" in log.said
+
+
+# --- what it raises -------------------------------------------------------------------------------
+
+ERRORS = [ValueError("as it was told"), SystemExit(0), asyncio.CancelledError(), StopIteration()]
+
+
+class Failing(Middleware):
+    """Raises ``error`` in every hook but `handle`."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def receive(self, delivery: Delivery) -> None:
+        raise self.error
+
+    def before_settle(self, delivery: Delivery, ending: Ending) -> None:
+        raise self.error
+
+    def after_settle(self, delivery: Delivery, ending: Ending) -> None:
+        raise self.error
+
+    def before_publish(self, stream: str, fields: Pairs) -> None:
+        fields.append((b"id", b"999"))
+        raise self.error
+
+    def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+async def test_a_hook_that_fails_is_logged_and_changes_nothing(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App("headwater://memory", middleware=[Failing(error)])
+    bill = billing(app)
+    async with app.test() as t:
+        await t.send(orders, Order(1))
+        assert t.results(invoices) == [Invoice(1)]
+        assert t.pending(bill) == {}
+        caplog.clear()
+        await t.add(orders, {"id": "2"})
+        assert t.results(invoices) == [Invoice(1)]
+        await t.advance("1s")
+        assert t.results(invoices) == [Invoice(1), Invoice(2)]
+    failed = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert [one.getMessage().split(" ")[0] for one in failed] == [
+        "Failing.receive",
+        "Failing.before_settle",
+        "Failing.after_settle",
+        "Failing.receive",
+        "Failing.before_publish",
+        "Failing.before_settle",
+        "Failing.after_settle",
+        "Failing.after_publish",
+    ]
+
+
+class Refusing(Middleware):
+    def __init__(self, error: BaseException) -> None:
+        self.error: BaseException | None = error
+
+    async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
+        if self.error is not None:
+            raise self.error
+        return await call_next()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+async def test_what_handle_raises_fails_the_delivery(error: BaseException) -> None:
+    refusing = Refusing(error)
+    app = App("headwater://memory", middleware=[refusing])
+    bill = billing(app)
+    async with app.test() as t:
+        await t.send(orders, Order(1))
+        assert t.results(invoices) == []
+        assert list(t.pending(bill).values()) == [1]
+        refusing.error = None
+        await t.advance("2s")
+        assert t.results(invoices) == [Invoice(1)]
+
+
+class Quick(Middleware):
+    """Answers from memory what was answered before."""
+
+    async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
+        return Invoice(order=0) if message.id == 7 else await call_next()
+
+
+async def test_a_middleware_may_answer_instead_of_the_handler() -> None:
+    app = App("headwater://memory", middleware=[Quick()])
+    billing(app)
+    async with app.test() as t:
+        await t.send(orders, Order(7), Order(1))
+        assert t.results(invoices) == [Invoice(0), Invoice(1)]
+
+
+class Deaf(Middleware):
+    """Swallows the cancellation at the timeout."""
+
+    async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
+        try:
+            return await call_next()
+        except asyncio.CancelledError:
+            return None
+
+
+async def test_a_middleware_that_swallows_a_cancellation_costs_no_slot() -> None:
+    # Given one slot, a handler that hangs, and a middleware that swallows its timeout
+    app = App("headwater://memory", middleware=[Deaf()])
+    handled: list[int] = []
+
+    @app.consumer(orders, group="g", concurrency=1, timeout="1s")
+    async def bill(order: Order) -> None:
+        if order.id == 1:
+            await asyncio.Event().wait()
+        handled.append(order.id)
+
+    # Then the next message is handled
+    async with app.test() as t:
+        await t.send(orders, Order(1), Order(2))
+        await t.advance("1s")
+        assert handled == [2]
+
+
+# --- what can be said with it ---------------------------------------------------------------------
+
+
+class RetryOutages(Middleware):
+    """A retry policy: outages of the gateway wait for a minute and do not count."""
+
+    async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
+        try:
+            return await call_next()
+        except ConnectionError as error:
+            raise Again("1m", counted=False) from error
+
+
+async def test_a_retry_policy_is_a_middleware() -> None:
+    app = App("headwater://memory", middleware=[RetryOutages()])
+    tries: list[int] = []
+
+    @app.consumer(orders, group="g", max_deliveries=1)
+    async def bill(order: Order) -> None:
+        tries.append(order.id)
+        if len(tries) < 4:
+            raise ConnectionError("the gateway is away")
+
+    async with app.test() as t:
+        await t.send(orders, Order(1))
+        await t.advance("2m")
+        assert t.pending(bill)
+        await t.advance("1m")
+        assert t.pending(bill) == {}
+        assert t.dead(orders) == []
+
+
+class ReportSlow(Middleware):
+    """Reports handlers while they run longer than a limit."""
+
+    def __init__(self, call_later: Callable[[float, Callable[[], object]], Any]) -> None:
+        self.call_later = call_later
+        self.reported: list[str] = []
+
+    async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
+        timer = self.call_later(10, lambda: self.reported.append(delivery.id))
+        try:
+            return await call_next()
+        finally:
+            timer.cancel()
+
+
+async def test_the_report_of_slow_handlers_is_a_middleware() -> None:
+    app = App("headwater://memory")
+    t = app.test()
+    slow = ReportSlow(t.clock.call_later)
+    app.use(slow)
+    go_on = asyncio.Event()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order) -> None:
+        if order.id == 1:
+            await go_on.wait()
+
+    async with t:
+        hanging, _quick = await t.send(orders, Order(1), Order(2))
+        await t.advance("9s")
+        assert slow.reported == []
+        await t.advance("1s")
+        assert slow.reported == [hanging]
+        go_on.set()
+
+
+class Trace(Middleware):
+    """Hands a word on from the message that is handled to those that are published."""
+
+    def __init__(self) -> None:
+        self.word = b"none"
+
+    async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
+        self.word = dict(delivery.fields).get(b"traceparent", b"none")
+        return await call_next()
+
+    def before_publish(self, stream: str, fields: Pairs) -> None:
+        fields.append((b"traceparent", self.word))
+
+
+async def test_tracing_is_a_middleware() -> None:
+    app = App("headwater://memory", middleware=[Trace()])
+    billing(app)
+    async with app.test() as t:
+        await t.add(orders, {"id": "1", "traceparent": "00-17"})
+        ((_id, fields),) = t.look.xrange("invoices")  # type: ignore[misc]
+    assert fields == {b"order": b"1", b"traceparent": b"00-17"}
+
+
+# --- publishing -----------------------------------------------------------------------------------
+
+
+async def test_every_way_to_publish_is_seen(store: Store) -> None:
+    log = Log()
+    app = store.app(middleware=[log])
+    async with app:
+        await app.send(orders, Order(1))
+        await app.send_many(orders, [Order(2), Order(3)])
+        await app.send(orders, Order(4), dedupe="four")
+    with app:
+        await asyncio.to_thread(app.publish, orders, Order(5))
+        await asyncio.to_thread(app.publish, orders, Order(6), dedupe="six")
+        await asyncio.to_thread(app.publish_many, orders, [Order(7)])
+    counts = [one for one in log.said if "after" in one]
+    assert counts == [f"log after publish orders {n} None" for n in (1, 2, 1, 1, 1, 1)]
+    assert len(log.said) == 7 + 6
+
+
+async def test_a_message_that_is_not_sent_is_an_error_to_middleware(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headwater.worker.publishing.RECONNECT_SECONDS", 0.0)
+    log = Log()
+    app = App("redis://localhost:1", middleware=[log])
+    async with app:
+        with pytest.raises(NotSent):
+            await app.send(orders, Order(1))
+    assert log.said[-1].startswith("log after publish orders 0 1 message for 'orders' could not")
+
+
+# --- declarations ---------------------------------------------------------------------------------
+
+
+class AsyncReceive(Middleware):
+    async def receive(self, delivery: Delivery) -> None: ...  # type: ignore[override]
+
+
+class PlainHandle(Middleware):
+    def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (Log, r"expected an instance: Log\(\)"),
+        ("log", "expected a Middleware"),
+        (AsyncReceive(), "AsyncReceive.receive must not be `async def`"),
+        (PlainHandle(), "PlainHandle.handle must be `async def`"),
+    ],
+)
+def test_what_cannot_work_as_middleware_is_refused(wrong: Any, complaint: str) -> None:
+    with pytest.raises(DeclarationError, match=complaint):
+        App("headwater://memory").use(wrong)
+
+
+def test_an_app_without_middleware_calls_nothing() -> None:
+    chain = Chain([Middleware()])
+    assert not any((chain.receive, chain.handle, chain.before_settle, chain.after_settle))

@@ -1,0 +1,172 @@
+"""``headwater work --reload`` and ``--concurrency``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import DeclarationError
+from headwater.worker import App
+from headwater.worker.source_watch import SourceWatch
+from tests.worker.apps import Order, Store, eventually, orders
+from tests.worker.processes import WorkerProcess, supervised
+
+SHOP = """
+import sys
+from headwater import App, Stream
+import msgspec
+from prices import PRICE
+
+class Order(msgspec.Struct):
+    id: int
+
+app = App({url!r}, grace="20s")
+
+@app.consumer(Stream("orders", Order), group="g")
+async def bill(order: Order) -> None:
+    sys.stderr.write(f"order {{order.id}} costs {{PRICE}}\\n")
+"""
+
+
+# --- which files ----------------------------------------------------------------------------------
+
+
+def test_changed_added_and_removed_sources_are_found(tmp_path: Path) -> None:
+    # Given sources, and what is none
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "a.py").write_text("a")
+    (tmp_path / "b.py").write_text("b")
+    for pruned in (".git", "node_modules", "__pycache__", "venv"):
+        (tmp_path / pruned).mkdir()
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    watch = SourceWatch(tmp_path)
+    assert watch.changed() == []
+
+    # When sources change, then they are named once
+    (tmp_path / "shop" / "a.py").write_text("changed")
+    (tmp_path / "b.py").unlink()
+    (tmp_path / "c.py").touch()
+    assert watch.changed() == [str(tmp_path / name) for name in ("b.py", "c.py", "shop/a.py")]
+    assert watch.changed() == []
+
+    # and nothing else counts
+    (tmp_path / "notes.txt").touch()
+    for pruned in (".git", "node_modules", "__pycache__", "venv"):
+        (tmp_path / pruned / "d.py").touch()
+    assert watch.changed() == []
+
+
+def test_a_change_that_leaves_the_length_and_the_second_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text("1")
+    os.utime(source, ns=(17_000_000_000, 17_000_000_000))
+    watch = SourceWatch(tmp_path)
+    source.write_text("2")
+    os.utime(source, ns=(17_000_000_000, 17_000_000_001))
+    assert watch.changed() == [str(source)]
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reloading(store: Store, tmp_path: Path) -> Iterator[WorkerProcess]:
+    """``headwater work --reload`` of a shop in ``tmp_path``."""
+    (tmp_path / "shop.py").write_text(SHOP.format(url=store.url))
+    (tmp_path / "prices.py").write_text("PRICE = 1")
+    command = [sys.executable, "-m", "headwater.cli.main", "work", "shop:app", "--reload"]
+    parent = WorkerProcess(command, url=store.url, environment={}, directory=tmp_path)
+    yield parent
+    parent.end()
+
+
+@pytest.mark.slow
+async def test_workers_start_again_when_a_source_changes(
+    store: Store, tmp_path: Path, reloading: WorkerProcess
+) -> None:
+    async def costs(number: int, price: int) -> None:
+        await store.look.xadd("orders", {"id": str(number)})
+        await eventually(lambda: f"order {number} costs {price}\n" in reloading.said())
+
+    await costs(1, price=1)
+
+    # When a module that the app imports changes, then the next message is handled by the new one
+    (tmp_path / "prices.py").write_text("PRICE = 2")
+    await eventually(lambda: "prices.py changed: starting the workers again" in reloading.said())
+    await eventually(lambda: reloading.said().count("bill reads orders as") == 2)
+    await costs(2, price=2)
+
+    # When it has an error, then the supervisor lives
+    (tmp_path / "prices.py").write_text("PRICE = (")
+    await eventually(lambda: "SyntaxError" in reloading.said())
+    await eventually(lambda: "worker 0 ended with status 1; again in" in reloading.said())
+
+    # and when it is mended, then a worker works at once
+    (tmp_path / "prices.py").write_text("PRICE = 3")
+    await costs(3, price=3)
+
+    # When the app is gone for a while, then the supervisor lives, too
+    (tmp_path / "shop.py").rename(tmp_path / "elsewhere")
+    await eventually(lambda: "worker 0 ended with status 78; again in" in reloading.said())
+    (tmp_path / "elsewhere").rename(tmp_path / "shop.py")
+    await costs(4, price=3)
+
+    reloading.signal(signal.SIGTERM)
+    assert reloading.wait() == 0
+
+
+# --- concurrency ----------------------------------------------------------------------------------
+
+
+def test_concurrency_of_the_command_line_is_that_of_every_consumer_that_may() -> None:
+    app = App("headwater://memory")
+
+    async def handle(order: Order) -> None: ...
+
+    async def other(order: Order) -> None: ...
+
+    async def alone(order: Order) -> None: ...
+
+    app.consumer(orders, group="default")(handle)
+    app.consumer(orders, group="own", concurrency=4, prefetch=6)(other)
+    app.consumer(orders, group="alone", max_deliveries=1)(alone)
+    app.use_concurrency(2)
+    assert [(one.concurrency, one.prefetch) for one in app.consumers] == [(2, 8), (2, 3), (1, 1)]
+    with pytest.raises(DeclarationError, match="concurrency=0 must be a whole number"):
+        app.use_concurrency(0)
+
+
+@pytest.mark.slow
+async def test_work_handles_as_many_at_a_time_as_it_is_told(store: Store) -> None:
+    # Given four messages whose handlers never end, and one slot
+    for number in range(4):
+        await store.look.xadd("orders", {"id": str(number), "do": "hang"})
+    options = ("--concurrency", "1", "--health", "127.0.0.1:0")
+    with supervised(store.url, *options) as parent:
+        # Then one runs, and eight times as many as that may be owned
+        await eventually(lambda: _owned(store, 4))
+        parent.signal(signal.SIGTERM)
+        await eventually(lambda: "for 1 running bill" in parent.said())
+        parent.signal(signal.SIGTERM)
+        parent.wait()
+
+
+async def _owned(store: Store, count: int) -> bool:
+    return len(await store.pending()) == count
+
+
+def test_the_help_names_the_options() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headwater.cli.main", "work", "--help"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for option in ("--concurrency", "--reload", "--health"):
+        assert option in done.stdout
