@@ -3,12 +3,12 @@
 Rule 1. A settlement is owner-checked, and with it what it adds: a former owner publishes nothing.
 Rule 2. Sent twice it does no harm: the first one ended the ownership that the second would need. So
         a batch whose reply was lost may be sent again.
-Rule 3. In one batch each settlement stands alone: one that fails does not undo its neighbours.
+Rule 3. Settlements share commands, but one that fails undoes no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -19,6 +19,13 @@ from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
 
 LUA_WORDS = 7_000
 """Most words of one XADD inside Lua, whose stack holds 8,000."""
+
+
+SERVER_WORDS = 1024 * 1024
+"""Most words of one command, on every server."""
+
+MOST_WORDS = SERVER_WORDS - 64
+"""Most words of the settlements in one command, which has some of its own."""
 
 
 class How(StrEnum):
@@ -88,11 +95,41 @@ def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[
 
 
 def _in_one_step(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
-    if not settlements:
-        return []
-    if member.able.verbs:
-        return (yield from _by_verbs(member, settlements))
-    return (yield from _by_script(member, settlements))
+    by = _by_verbs if member.able.verbs else _by_script
+    outcomes: list[Outcome] = []
+    for part in _parts(settlements):
+        if _words(part[0]) > MOST_WORDS:
+            outcomes.append(Outcome(done=False, error=_too_many_words(part[0])))
+        else:
+            outcomes += yield from by(member, part)
+    return outcomes
+
+
+def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
+    """Runs of settlements that fit into one command; what fits into none is alone."""
+    first = words = 0
+    for n, settlement in enumerate(settlements):
+        more = _words(settlement)
+        if n > first and words + more > MOST_WORDS:
+            yield settlements[first:n]
+            first, words = n, 0
+        words += more
+    if first < len(settlements):
+        yield settlements[first:]
+
+
+def _words(settlement: Settlement) -> int:
+    """At least as many words as the settlement takes in a command."""
+    return 4 + sum(10 + 2 * len(one.fields) for one in settlement.additions)
+
+
+def _too_many_words(settlement: Settlement) -> Refused:
+    entries = len(settlement.additions)
+    fields = sum(len(one.fields) for one in settlement.additions)
+    return Refused(
+        f"ERR the results of one message ({entries} with {fields} fields) do not fit into one "
+        f"command of {SERVER_WORDS} words. Return fewer results, or a list within one result"
+    )
 
 
 def one_step(member: Member, destination: str) -> bool:
@@ -131,31 +168,56 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, Outcome]]
 
 
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
-    """Plain ones of a kind share an XSETTLE; each with additions is one of its own."""
+    """Those of a kind share an XSETTLE. With results it does everything or nothing: where it did
+    nothing, each settlement is sent again by itself, so that one fails no other."""
     alike: dict[object, list[int]] = {}
     for index, settlement in enumerate(settlements):
-        kind = index if settlement.additions else (settlement.how, settlement.delay_ms)
+        kind = (settlement.how, settlement.delay_ms, bool(settlement.additions))
         alike.setdefault(kind, []).append(index)
-    head = ["XSETTLE", member.stream, member.group, member.consumer]
-    commands: list[Command] = []
-    for indexes in alike.values():
-        first = settlements[indexes[0]]
-        delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
-        ids = [settlements[index].id for index in indexes]
-        additions = [word for addition in first.additions for word in addition.to()]
-        commands.append([*head, first.how, *delay, "IDS", len(ids), *ids, *additions])
-    replies = yield commands
     outcomes: list[Outcome] = [Outcome(done=False)] * len(settlements)
-    for indexes, reply in zip(alike.values(), replies, strict=True):
-        if isinstance(reply, Refused):
-            if not settlements[indexes[0]].additions or reply.code == "NOGROUP":
-                raise reply
-            outcomes[indexes[0]] = Outcome(done=False, error=reply)
-            continue
-        flags, added = reply
-        for index, flag in zip(indexes, flags, strict=True):
-            outcomes[index] = Outcome(bool(flag), added)
+    again = yield from _settle_alike(member, settlements, [*alike.values()], outcomes)
+    yield from _settle_alike(member, settlements, [[index] for index in again], outcomes)
     return outcomes
+
+
+def _settle_alike(
+    member: Member,
+    settlements: Sequence[Settlement],
+    alike: Sequence[Sequence[int]],
+    outcomes: list[Outcome],
+) -> Operation[list[int]]:
+    """One XSETTLE for each list of indexes. Fills ``outcomes``; the indexes that must be sent by
+    themselves are returned."""
+    if not alike:
+        return []
+    replies = yield [_xsettle(member, [settlements[n] for n in indexes]) for indexes in alike]
+    again: list[int] = []
+    for indexes, reply in zip(alike, replies, strict=True):
+        results = bool(settlements[indexes[0]].additions)
+        if isinstance(reply, Refused) and (not results or reply.code == "NOGROUP"):
+            raise reply
+        if results and len(indexes) > 1 and (isinstance(reply, Refused) or not all(reply[0])):
+            again += indexes
+        elif isinstance(reply, Refused):
+            outcomes[indexes[0]] = Outcome(done=False, error=reply)
+        else:
+            added = iter(reply[1])
+            for index, flag in zip(indexes, reply[0], strict=True):
+                made = len(settlements[index].additions) if flag else 0
+                outcomes[index] = Outcome(bool(flag), [next(added) for _ in range(made)])
+    return again
+
+
+def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
+    """One XSETTLE for settlements of a kind."""
+    first = settlements[0]
+    delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
+    ids = [one.id for one in settlements]
+    additions = [
+        word for one in settlements for addition in one.additions for word in addition.to()
+    ]
+    who = [member.stream, member.group, member.consumer]
+    return ["XSETTLE", *who, first.how, *delay, "IDS", len(ids), *ids, *additions]
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:

@@ -1,0 +1,110 @@
+"""A batch of settlements goes to the store in one command, and each succeeds or fails by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headwater.groups.claiming import Delivered
+from headwater.groups.settling import MOST_WORDS, Addition, How, Outcome, Settlement, settle
+from tests.worker.core import Core
+
+ENTRIES = 100
+
+on_headwater = pytest.mark.parametrize("core", ["headwater"], indirect=True)
+
+
+def read(core: Core, count: int = ENTRIES) -> list[Delivered]:
+    for number in range(count):
+        core.client.xadd("s", {"n": number})
+    return core.read(limit=count)
+
+
+def result(entry: Delivered, *, stream: str = "results") -> Settlement:
+    return Settlement(entry.id, How.ACK, additions=[Addition(stream, [(b"of", entry.id)])])
+
+
+def together(core: Core, settlements: Sequence[Settlement]) -> list[Outcome]:
+    outcomes: list[Outcome] = core.do(settle(core.member, settlements))
+    return outcomes
+
+
+def published(core: Core) -> list[bytes]:
+    entries: Any = core.client.xrange("results")
+    return [fields[b"of"] for _id, fields in entries]
+
+
+def calls(core: Core, command: str) -> int:
+    stats: Any = core.client.info("commandstats")
+    return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+
+@on_headwater
+def test_results_of_a_batch_are_one_command(core: Core) -> None:
+    entries = read(core)
+    before = calls(core, "xsettle")
+
+    outcomes = together(core, [result(one) for one in entries])
+
+    assert calls(core, "xsettle") - before == 1
+    assert [len(one.added) for one in outcomes] == [1] * ENTRIES
+    assert published(core) == [one.id for one in entries]
+    assert core.nothing_pending()
+
+
+def test_the_results_of_an_entry_that_another_consumer_has_are_the_only_ones_dropped(
+    core: Core,
+) -> None:
+    entries = read(core)
+    lost = entries[7]
+    core.client.xclaim("s", "g", "another", 0, [lost.id])
+
+    outcomes = together(core, [result(one) for one in entries])
+
+    assert [one.done for one in outcomes] == [one is not lost for one in entries]
+    assert published(core) == [one.id for one in entries if one is not lost]
+    assert core.pending(lost.id)[0] == "another"
+
+
+def test_a_result_that_its_stream_refuses_fails_no_other(core: Core) -> None:
+    core.client.set("text", "no stream")
+    entries = read(core)
+    refused = entries[7]
+    settlements = [result(one, stream="text" if one is refused else "results") for one in entries]
+
+    outcomes = together(core, settlements)
+
+    errors = [one.error for one in outcomes if one.error is not None]
+    assert [error.code for error in errors] == ["WRONGTYPE"]
+    assert published(core) == [one.id for one in entries if one is not refused]
+    assert core.pending(refused.id) == ("one", 1)
+
+
+def test_results_of_more_words_than_a_command_takes_fail_and_no_other_does(core: Core) -> None:
+    few, many, last = read(core, 3)
+    results = [Addition("results", [(b"of", many.id)])] * (MOST_WORDS // 12 + 1)
+
+    outcomes = together(
+        core, [result(few), Settlement(many.id, How.ACK, additions=results), result(last)]
+    )
+
+    assert [one.done for one in outcomes] == [True, False, True]
+    assert "Return fewer results" in str(outcomes[1].error)
+    assert published(core) == [few.id, last.id]
+    assert core.pending(many.id) == ("one", 1)
+
+
+def test_batches_of_more_words_than_a_command_takes_are_split(core: Core) -> None:
+    entries = read(core, 4)
+    wide = [(b"of", b"all"), *[(b"%d" % n, b"") for n in range(3_000)]]
+    settlements = [
+        Settlement(one.id, How.ACK, additions=[Addition("results", wide)] * 60) for one in entries
+    ]
+
+    outcomes = together(core, settlements)
+
+    assert [len(one.added) for one in outcomes] == [60] * 4
+    assert core.client.xlen("results") == 240
+    assert core.nothing_pending()
