@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from headwater.worker import Again as Again
     from headwater.worker import App as App
     from headwater.worker import Backoff as Backoff
+    from headwater.worker import Batch as Batch
     from headwater.worker import Dead as Dead
     from headwater.worker import Delivery as Delivery
+    from headwater.worker import Failed as Failed
     from headwater.worker import Stream as Stream
 
 __version__ = "0.1.0"
@@ -42,9 +44,11 @@ _HOMES = {
     "Again": "headwater.worker",
     "App": "headwater.worker",
     "Backoff": "headwater.worker",
+    "Batch": "headwater.worker",
     "Dead": "headwater.worker",
     "Delivery": "headwater.worker",
     "Entry": "headwater.model",
+    "Failed": "headwater.worker",
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.model",
     "PendingEntry": "headwater.model",
