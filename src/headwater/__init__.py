@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from headwater.worker import Again as Again
     from headwater.worker import App as App
     from headwater.worker import Backoff as Backoff
+    from headwater.worker import Batch as Batch
     from headwater.worker import Dead as Dead
     from headwater.worker import Delivery as Delivery
     from headwater.worker import Ending as Ending
+    from headwater.worker import Failed as Failed
     from headwater.worker import Middleware as Middleware
     from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
@@ -47,11 +49,13 @@ _HOMES = {
     "Again": "headwater.worker",
     "App": "headwater.worker",
     "Backoff": "headwater.worker",
+    "Batch": "headwater.worker",
     "Dead": "headwater.worker",
     "DeadLetter": "headwater.messages",
     "Delivery": "headwater.worker",
     "Ending": "headwater.worker",
     "Entry": "headwater.model",
+    "Failed": "headwater.worker",
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.model",
     "Middleware": "headwater.worker",

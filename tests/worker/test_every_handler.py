@@ -12,13 +12,15 @@ from typing import Any, NoReturn
 
 import pytest
 
-from headwater.worker import App, Stream
+from headwater.worker import App, Backoff, Stream
 from tests.worker.apps import Order
 
 End = Callable[[], Any]
 """What a handler does with its first message. A value that it returns, the handler returns too."""
 
 Handler = Callable[[Order], Any]
+
+RETRY = Backoff("100ms", jitter=0)
 
 # --- shapes ---------------------------------------------------------------------------------------
 
@@ -31,27 +33,27 @@ class Methods:
     def __init__(self, end: End) -> None:
         self.end = end
 
-    def method(self, order: Order) -> Any:
+    def method(self, order: Any) -> Any:
         return self.end()
 
-    async def async_method(self, order: Order) -> Any:
+    async def async_method(self, order: Any) -> Any:
         return self.end()
 
     @staticmethod
-    def static_method(order: Order) -> Any:
+    def static_method(order: Any) -> Any:
         return order
 
-    def __call__(self, order: Order) -> Any:
+    def __call__(self, order: Any) -> Any:
         return self.end()
 
 
 class AsyncCallable(Methods):
-    async def __call__(self, order: Order) -> Any:
+    async def __call__(self, order: Any) -> Any:
         return self.end()
 
 
 def as_async_def(end: End) -> Handler:
-    async def handle(order: Order) -> Any:
+    async def handle(order: Any) -> Any:
         await asyncio.sleep(0)
         return end()
 
@@ -59,7 +61,7 @@ def as_async_def(end: End) -> Handler:
 
 
 def as_def(end: End) -> Handler:
-    def handle(order: Order) -> Any:
+    def handle(order: Any) -> Any:
         return end()
 
     return handle
@@ -83,7 +85,7 @@ def as_decorated_async_def(end: End) -> Handler:
 def as_class_method(end: End) -> Handler:
     class Here(Methods):
         @classmethod
-        def handle(cls, order: Order) -> Any:
+        def handle(cls, order: Any) -> Any:
             return end()
 
     return Here.handle
@@ -103,6 +105,9 @@ SHAPES: dict[str, Callable[[End], Handler]] = {
     "async method": lambda end: Methods(end).async_method,
     "class method": as_class_method,
 }
+
+BATCH_SHAPES = ("async def", "def", "callable object", "def that returns a coroutine")
+"""Each way in which a handler runs, once: a batch is called as a message is."""
 
 # --- ends -----------------------------------------------------------------------------------------
 
@@ -320,3 +325,39 @@ async def test_a_handler_of_every_shape_that_returns_is_acknowledged(shape: str)
         async with app.test() as t:
             await t.send(orders, Order(1))
             assert (t.pending(handler), t.dead(orders)) == ({}, [])
+
+
+@pytest.mark.parametrize("shape", BATCH_SHAPES)
+async def test_every_end_of_a_batch_handler_settles_each_item_and_keeps_its_slot(
+    shape: str,
+) -> None:
+    for name, end in ENDS.items():
+        # Given one slot, and a batch handler of this shape that ends so at its first batch
+        app = App("headwater://memory")
+        orders = Stream("orders", Order)
+        calls: list[str] = []
+
+        def first_so(end: End = end, calls: list[str] = calls) -> Any:
+            calls.append("called")
+            return end() if len(calls) == 1 else None
+
+        handler = SHAPES[shape](first_so)
+        app.batch(orders, group="g", size=3, linger="10ms", retry=RETRY)(handler)
+
+        # When two items and an undecodable entry come, and are delivered again, and then two others
+        async with app.test() as t:
+            await t.add(orders, {"id": "1"})
+            await t.add(orders, {"id": "no number"})
+            await t.add(orders, {"id": "3"})
+            assert len(t.dead(orders)) == 1, name
+            first = t.pending(handler)
+            await t.advance("1s")
+            await t.send(orders, Order(4), Order(5))
+            await t.advance("1s")
+
+            # Then each item has failed once, and everything is handled
+            assert list(first.values()) == [1, 1], name
+            assert t.pending(handler) == {}, name
+            assert len(calls) == 3, name
+            (letter,) = t.dead(orders)
+            assert letter.fields == [(b"id", b"no number")], name

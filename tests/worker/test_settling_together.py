@@ -108,3 +108,62 @@ def test_batches_of_more_words_than_a_command_takes_are_split(core: Core) -> Non
     assert [len(one.added) for one in outcomes] == [60] * 4
     assert core.client.xlen("results") == 240
     assert core.nothing_pending()
+
+
+# --- several entries with one result --------------------------------------------------------------
+
+
+def whole(*entries: Delivered, stream: str = "results") -> Settlement:
+    first, *others = [one.id for one in entries]
+    result = Addition(stream, [(b"of", first)])
+    return Settlement(first, How.ACK, additions=[result], others=others)
+
+
+def test_a_result_of_several_entries_is_one_step_with_all_acknowledgements(core: Core) -> None:
+    # Given entries of which two batches have results, and one entry is alone
+    entries = read(core, 7)
+
+    # When all are settled
+    outcomes = together(core, [whole(*entries[:3]), result(entries[3]), whole(*entries[4:])])
+
+    # Then each result is published once
+    assert [one.done for one in outcomes] == [True] * 3
+    assert published(core) == [entries[0].id, entries[3].id, entries[4].id]
+    assert core.nothing_pending()
+
+
+def test_a_result_of_several_entries_is_not_published_if_one_of_them_was_lost(core: Core) -> None:
+    # Given two batches with results, and an entry of the first that another consumer has
+    entries = read(core, 6)
+    core.age(entries[1], 90_000)
+    core.beside("two").read()
+
+    # When both are settled
+    outcomes = together(core, [whole(*entries[:3]), whole(*entries[3:])])
+
+    # Then nothing has happened to the first, and the second is done
+    assert [one.done for one in outcomes] == [False, True]
+    assert published(core) == [entries[3].id]
+    assert core.pending(entries[0].id) == ("one", 1)
+    assert core.pending(entries[2].id) == ("one", 1)
+
+
+def test_a_result_of_several_entries_that_is_sent_twice_is_published_once(core: Core) -> None:
+    entries = read(core, 3)
+    together(core, [whole(*entries)])
+
+    (again,) = together(core, [whole(*entries)])
+
+    assert not again.done
+    assert published(core) == [entries[0].id]
+
+
+def test_a_refused_result_of_several_entries_acknowledges_none_of_them(core: Core) -> None:
+    entries = read(core, 3)
+    core.client.set("taken", "a string")
+
+    (outcome,) = together(core, [whole(*entries, stream="taken")])
+
+    assert outcome.error is not None
+    assert outcome.error.code == "WRONGTYPE"
+    assert [core.pending(one.id) for one in entries] == [("one", 1)] * 3

@@ -65,16 +65,18 @@ SETTLE = Script(
     _PROLOGUE
     + """
 -- ARGV[4] '1' if KEYS[2] is the sorted set of delays; the other keys are destinations. ARGV[5…] for each
--- settlement: how, delay, id, number of additions, and for each of those: destination's index, number of
--- words, XADD's words.
--- Returns for each settlement {1, new id, …}; {0} if the caller does not own the entry; {2} if it was to
--- come again but is gone from the stream; {-1, error} if an addition was refused.
+-- settlement: how, delay, number of ids, ids, number of additions, and for each of those: destination's
+-- index, number of words, XADD's words.
+-- Returns for each settlement {1, new id, …}; {0} if the caller does not own every entry of it; {2} if it
+-- was to come again but is gone from the stream; {-1, error} if an addition was refused.
 if ARGV[4] ~= '1' then delays = nil end
 local waiting = delays and redis.call('EXISTS', delays) == 1
 local outcomes, at = {}, 5
 while at <= #ARGV do
-  local how, delay, id, additions = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
-  local row, first, wrong = pending(id), at + 4, nil
+  local how, delay, count = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local rows, wrong = {}, nil
+  for i = at + 3, at + 2 + count do rows[#rows + 1] = pending(ARGV[i]) end
+  local owned, additions, first = #rows == count, tonumber(ARGV[at + 3 + count]), at + 4 + count
   at = first
   for i = 1, additions do
     local kind = redis.call('TYPE', KEYS[tonumber(ARGV[at])]).ok
@@ -84,7 +86,7 @@ while at <= #ARGV do
     at = at + 2 + tonumber(ARGV[at + 1])
   end
   local outcome = {0}
-  if row and not wrong then
+  if owned and not wrong then
     local place = first
     outcome[1] = 1
     for i = 1, additions do
@@ -98,13 +100,16 @@ while at <= #ARGV do
   end
   if wrong then
     outcome = {-1, wrong}
-  elseif row then
-    if how == 'ACK' or how == 'ACKDEL' then
-      redis.call('XACK', stream, group, id)
-      if how == 'ACKDEL' then redis.call('XDEL', stream, id) end
-      if waiting then redis.call('ZREM', delays, id) end
-    elseif not park(id, how == 'SILENT' and row[4] - 1 or row[4], delay) then
-      outcome[1] = 2
+  elseif owned then
+    for _, row in ipairs(rows) do
+      local id = row[1]
+      if how == 'ACK' or how == 'ACKDEL' then
+        redis.call('XACK', stream, group, id)
+        if how == 'ACKDEL' then redis.call('XDEL', stream, id) end
+        if waiting then redis.call('ZREM', delays, id) end
+      elseif not park(id, how == 'SILENT' and row[4] - 1 or row[4], delay) then
+        outcome[1] = 2
+      end
     end
   end
   outcomes[#outcomes + 1] = outcome

@@ -76,9 +76,9 @@ class Session:
             return outcomes
         counts = dict(self._unsettled())
         kept = yield from self.registered_again(
-            [(settlements[n].id, counts.get(settlements[n].id, 1)) for n in missed]
+            [(one, counts.get(one, 1)) for n in missed for one in settlements[n].ids]
         )
-        again = [n for n in missed if settlements[n].id in kept]
+        again = [n for n in missed if kept.issuperset(settlements[n].ids)]
         if again:
             retried = yield from settle(self.member, [settlements[n] for n in again])
             for n, outcome in zip(again, retried, strict=True):

@@ -4,6 +4,7 @@ Rule 1. A settlement is owner-checked, and with it what it adds: a former owner 
 Rule 2. Sent twice it does no harm: the first one ended the ownership that the second would need. So
         a batch whose reply was lost may be sent again.
 Rule 3. Settlements share commands, but one that fails undoes no other.
+Rule 4. A settlement of several entries is one step: if one of them is not owned, nothing happens to any.
 """
 
 from __future__ import annotations
@@ -71,6 +72,13 @@ class Settlement(NamedTuple):
     how: How
     delay_ms: int = 0
     additions: Sequence[Addition] = ()
+    others: Sequence[bytes] = ()
+    """Entries that end with it, all of them or none; only with additions."""
+
+    @property
+    def ids(self) -> list[bytes]:
+        """All entries that it ends."""
+        return [self.id, *self.others]
 
 
 class Outcome(NamedTuple):
@@ -124,7 +132,8 @@ def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 def _words(settlement: Settlement) -> int:
     """At least as many words as the settlement takes in a command."""
-    return 4 + sum(10 + 2 * len(one.fields) for one in settlement.additions)
+    ends = 4 + len(settlement.others)
+    return ends + sum(10 + 2 * len(one.fields) for one in settlement.additions)
 
 
 def _too_many_words(settlement: Settlement) -> Refused:
@@ -205,10 +214,12 @@ def _settle_alike(
         elif isinstance(reply, Refused):
             outcomes[indexes[0]] = Outcome(done=False, error=reply)
         else:
-            added = iter(reply[1])
-            for index, flag in zip(indexes, reply[0], strict=True):
-                made = len(settlements[index].additions) if flag else 0
-                outcomes[index] = Outcome(bool(flag), [next(added) for _ in range(made)])
+            flags, added = iter(reply[0]), iter(reply[1])
+            for index in indexes:
+                found = [next(flags) for _ in settlements[index].ids]
+                done = all(found)
+                made = len(settlements[index].additions) if done else 0
+                outcomes[index] = Outcome(done, [next(added) for _ in range(made)])
     return again
 
 
@@ -216,7 +227,7 @@ def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
     """One XSETTLE for settlements of a kind."""
     first = settlements[0]
     delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
-    ids = [one.id for one in settlements]
+    ids = [entry_id for one in settlements for entry_id in one.ids]
     additions = [
         word for one in settlements for addition in one.additions for word in addition.to()
     ]
@@ -257,7 +268,8 @@ def _scripted(
     places: dict[str, int] = {}
     words: list[Word] = [*member.who, int(timed)]
     for settlement in settlements:
-        words += [settlement.how, settlement.delay_ms, settlement.id, len(settlement.additions)]
+        ids = settlement.ids
+        words += [settlement.how, settlement.delay_ms, len(ids), *ids, len(settlement.additions)]
         for addition in settlement.additions:
             if addition.stream not in places:
                 keys.append(addition.stream)

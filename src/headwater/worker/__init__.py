@@ -2,6 +2,7 @@
 
 app        App: declares consumers, runs them, publishes
 stream     Stream: a name, a message type, a codec
+batches    Batch: messages that are handled together
 outcome    Dead, Again: how a handler says that it did not succeed; what a run ended as
 retry      Backoff: how long an entry waits after a failed delivery
 decide     how a delivery ends, given the outcome
@@ -15,10 +16,11 @@ running    all consumers in one process; loop is one of them, and says how its p
 from __future__ import annotations
 
 from headwater.worker.app import App
+from headwater.worker.batches import Batch
 from headwater.worker.delivery import Delivery
 from headwater.worker.dependencies import Use
 from headwater.worker.middleware import Middleware
-from headwater.worker.outcome import Again, Dead, Ending
+from headwater.worker.outcome import Again, Dead, Ending, Failed
 from headwater.worker.retry import Backoff
 from headwater.worker.statistics import Statistics
 from headwater.worker.stream import Stream
@@ -27,9 +29,11 @@ __all__ = [
     "Again",
     "App",
     "Backoff",
+    "Batch",
     "Dead",
     "Delivery",
     "Ending",
+    "Failed",
     "Middleware",
     "Statistics",
     "Stream",

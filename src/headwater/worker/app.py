@@ -28,9 +28,11 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import (
+    BatchOptions,
     Consumer,
     ConsumerOptions,
     declare,
+    declare_batch,
     known,
     with_concurrency,
 )
@@ -146,6 +148,22 @@ class App:
 
         def decorate(handler: H) -> H:
             self._register(declare(handler, stream, **options))
+            return handler
+
+        return decorate
+
+    def batch(self, stream: Stream[Any], **options: Unpack[BatchOptions]) -> Callable[[H], H]:
+        """Declare that a function handles the entries of ``stream`` in batches, for a consumer group.
+
+        The function gets a `Batch`. When it returns, all its items are acknowledged except those of which
+        it said otherwise (``rows.fail``, ``rows.dead``, ``rows.again``). When it raises, each item has
+        failed. The options are those of `BatchOptions`. Raises `DeclarationError` for whatever
+        contradicts itself.
+        """
+        known(options, BatchOptions)
+
+        def decorate(handler: H) -> H:
+            self._register(declare_batch(handler, stream, **options))
             return handler
 
         return decorate

@@ -9,7 +9,7 @@ Raised, TimedOut             delivered again after Again's delay or the retry po
                              at the last delivery, a dead letter with the error
 Exhausted, Condemned         dead letter, without the handler
 Unrecorded                   delivered again after the longest wait, to write its record then
-Stopped                      handed back, not counted
+Stopped, Parted              handed back, not counted
 Lost                         none: another worker owns the entry
 """
 
@@ -28,6 +28,7 @@ from headwater.worker.outcome import (
     Exhausted,
     HandlerOutcome,
     Lost,
+    Parted,
     Raised,
     Returned,
     Stopped,
@@ -84,7 +85,7 @@ def decide(
         case Unrecorded():
             delay = UNRECORDED_MS if policy.retry is None else policy.retry.ceiling_ms
             return Settlement(entry_id, How.FAIL, delay_ms=delay)
-        case Stopped():
+        case Stopped() | Parted():
             return Settlement(entry_id, How.SILENT)
         case Lost():
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Required, TypedDict, get_type_hints
+from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
@@ -46,9 +46,30 @@ class ConsumerOptions(TypedDict, total=False):
     """The dead-letter stream; ``{stream}.dead``."""
 
 
+class BatchOptions(ConsumerOptions, total=False):
+    """The options of ``@app.batch`` besides its stream. ``concurrency`` counts batches, 1 by default;
+    ``prefetch`` counts entries, by default one batch more than are handled at a time."""
+
+    size: int
+    """The most entries of a batch; 500."""
+    linger: str | timedelta
+    """How long the first entry of a batch waits for others; 50 ms."""
+
+
+class BatchSize(NamedTuple):
+    """When a batch is complete: it has ``size`` entries, or its first waited ``linger_ms``."""
+
+    size: int
+    linger_ms: int
+
+
+MOST_IN_BATCH = 10_000
+"""All entries of a batch are settled by one command, with a result each."""
+
+
 @dataclass(frozen=True)
 class Consumer:
-    """One ``@app.consumer``. Durations in milliseconds.
+    """One ``@app.consumer`` or ``@app.batch``. Durations in milliseconds.
 
     ``prefetch`` is the most entries that one process owns at a time, running ones included.
     """
@@ -71,6 +92,30 @@ class Consumer:
     """The dead-letter stream; empty for a consumer of dead letters, which makes none."""
     needs: Mapping[str, Dependency] = field(default_factory=dict, compare=False)
     """The handler's parameters that are dependencies."""
+    batch: BatchSize | None = None
+    """Its handler gets batches."""
+
+
+def declare_batch(
+    handler: Callable[..., Any],
+    stream: Stream[Any],
+    *,
+    size: int = 500,
+    linger: str | timedelta = "50ms",
+    **options: Unpack[ConsumerOptions],
+) -> Consumer:
+    """As `declare`, for a handler that gets batches."""
+    _check_number("size", size)
+    if size > MOST_IN_BATCH:
+        raise DeclarationError(f"size={size} is more than {MOST_IN_BATCH:,}, the most of a batch")
+    linger_ms = milliseconds(linger, what="linger", least_ms=0)
+    consumer = declare(handler, stream, batch=BatchSize(size, linger_ms), **options)
+    if linger_ms >= consumer.claim_after_ms:
+        raise DeclarationError(
+            f"linger={linger!r} must be shorter than claim_after: entries would wait for longer than a "
+            "worker may be silent"
+        )
+    return consumer
 
 
 def declare(
@@ -87,13 +132,14 @@ def declare(
     timeout: str | timedelta | None = None,
     into: Stream[Any] | None = None,
     dead: str | None = None,
+    batch: BatchSize | None = None,
 ) -> Consumer:
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
     _check_streams(stream, into, dead)
     _check_group(group)
     if retry is not None and not isinstance(retry, Backoff):
         raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
-    bound = bind(handler, stream.type, has_results=into is not None)
+    bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
     claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
     lease_ms = max(1, claim_after_ms // 3)
     if lease is not None:
@@ -104,7 +150,7 @@ def declare(
             "was not renewed for that long"
         )
     _check_number("max_deliveries", max_deliveries)
-    concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries)
+    concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries, batch)
     if timeout is not None and not bound.is_async:
         raise DeclarationError(
             f"timeout={timeout!r}: handler {bound.name} is not `async def`, so it runs in a thread, "
@@ -127,6 +173,7 @@ def declare(
         into=into,
         dead=dead or dead_letter_stream(stream.name),
         needs=bound.needs,
+        batch=batch,
     )
 
 
@@ -168,10 +215,14 @@ def _check_streams(stream: Any, into: Any, dead: Any) -> None:
             )
 
 
-def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) -> tuple[int, int]:
+def _bounds(
+    concurrency: int | None, prefetch: int | None, max_deliveries: int, batch: BatchSize | None
+) -> tuple[int, int]:
     for name, given in (("concurrency", concurrency), ("prefetch", prefetch)):
         if given is not None:
             _check_number(name, given)
+    if batch is not None and batch.size > 1:
+        return _batch_bounds(concurrency or 1, prefetch, max_deliveries, batch.size)
     if max_deliveries == 1:
         # A crash is the only delivery of every owned entry: one at a time.
         if (prefetch or 1) > 1 or (concurrency or 1) > 1:
@@ -188,6 +239,24 @@ def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) 
         raise DeclarationError(
             f"prefetch={prefetch} is less than concurrency={concurrency}: it counts all entries "
             "that a process owns, running ones included"
+        )
+    return concurrency, prefetch
+
+
+def _batch_bounds(
+    concurrency: int, prefetch: int | None, max_deliveries: int, size: int
+) -> tuple[int, int]:
+    if max_deliveries == 1:
+        raise DeclarationError(
+            "max_deliveries=1 allows no second attempt, so an error or a crash must not take a "
+            "neighbour with it: use size=1, or @app.consumer"
+        )
+    if prefetch is None:
+        prefetch = (concurrency + 1) * size
+    if prefetch < concurrency * size:
+        raise DeclarationError(
+            f"prefetch={prefetch} is less than {concurrency * size}: it counts all entries that a "
+            f"process owns, and {concurrency} batches of {size} run at a time"
         )
     return concurrency, prefetch
 

@@ -33,7 +33,7 @@ from headwater.worker.outcome import (
     TimedOut,
     Undecodable,
 )
-from headwater.worker.owned import Owned, Stop
+from headwater.worker.owned import Owned, Stop, Work
 from headwater.worker.pool import dismissed
 from headwater.worker.results import Results
 
@@ -71,42 +71,50 @@ class Executor:
 
     async def run(self, owned: Owned) -> HandlerOutcome:
         """Run the handler on this entry, in the current task."""
+        message, wrong = self.decode(owned)
+        return await self.call(message, owned) if wrong is None else wrong
+
+    def decode(self, owned: Owned) -> tuple[Any, HandlerOutcome | None]:
+        """The entry's message, or the outcome of an entry that has none."""
         try:
-            message = self.consumer.stream.codec.decode_flat(owned.delivered.fields)
+            return self.consumer.stream.codec.decode_flat(owned.delivered.fields), None
         except DecodeError as error:
-            return Undecodable(error)
+            return None, Undecodable(error)
         except BaseException as error:
-            return Raised(error)  # from the type's own code: __post_init__, a validator
+            return None, Raised(error)  # from the type's own code: __post_init__, a validator
+
+    async def call(self, message: Any, work: Work) -> HandlerOutcome:
+        """Call the handler with a message, or with a batch of them, in the current task."""
         timer = None
         if self.consumer.timeout_ms is not None:
             timer = self.clock.call_later(
-                self.consumer.timeout_ms / 1000, lambda: owned.stop(Stop.TIMEOUT)
+                self.consumer.timeout_ms / 1000, lambda: work.stop(Stop.TIMEOUT)
             )
         task = asyncio.current_task()
         assert task is not None, "a handler runs in a task"
-        owned.task = task
+        work.task = task
         try:
-            outcome = await self._outcome(message, owned, task)
+            outcome = await self._outcome(message, work, task)
         finally:
-            owned.task = None
+            work.task = None
             if timer is not None:
                 timer.cancel()
         if task.cancelling():
             await _take_back(task)
-        return Lost() if owned.delivery.lost else outcome
+        return Lost() if work.lost else outcome
 
-    async def _outcome(self, message: Any, owned: Owned, task: asyncio.Task[Any]) -> HandlerOutcome:
+    async def _outcome(self, message: Any, work: Work, task: asyncio.Task[Any]) -> HandlerOutcome:
         """What the handler did; the framework's own cancellation is raised."""
         try:
             if self._invocation is not None:
-                result = await self._invocation(message, owned.delivery)
+                result = await self._invocation(message, work.delivery)
             elif self._threads is None:
-                result = await self.consumer.call(message, owned.delivery)
+                result = await self.consumer.call(message, work.delivery)
             else:
-                call = partial(self.consumer.call, message, owned.delivery)
+                call = partial(self.consumer.call, message, work.delivery)
                 result, error = await self._call_in_thread(call)
                 if error is not None:
-                    return self._failed(owned, error)
+                    return self._failed(work, error)
             if result is not None:
                 result = await self._awaited(result)
             additions = self._results.additions(result)
@@ -116,11 +124,11 @@ class Executor:
         except asyncio.CancelledError as error:
             if dismissed(task) or not _runs(task):
                 raise
-            return self._failed(owned, error)
+            return self._failed(work, error)
         except BaseException as error:
             if not _runs(task):
                 raise  # GeneratorExit: this coroutine is thrown away with its loop
-            return self._failed(owned, error)
+            return self._failed(work, error)
 
     async def _awaited(self, result: Any) -> Any:
         """The value behind what a handler returned. `TypeError` for what nothing would run."""
@@ -151,13 +159,13 @@ class Executor:
     def _thread_ended(self) -> None:
         self.threads_busy -= 1
 
-    def _failed(self, owned: Owned, error: BaseException) -> HandlerOutcome:
+    def _failed(self, work: Work, error: BaseException) -> HandlerOutcome:
         """What an error means: a handler that the framework cancelled may raise any."""
-        if owned.stopped is None:
+        if work.stopped is None:
             return Raised(error)
-        if owned.stopped is Stop.LOST:
+        if work.stopped is Stop.LOST:
             return Lost()
-        if owned.stopped is Stop.STOPPING:
+        if work.stopped is Stop.STOPPING:
             return Stopped()
         seconds = (self.consumer.timeout_ms or 0) / 1000
         timeout = TimeoutError(f"it ran longer than {seconds:g} s")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from headwater.errors import DeclarationError
 from headwater.messages.codecs import type_name
+from headwater.worker.batches import Batch
 from headwater.worker.delivery import Delivery
 from headwater.worker.dependencies import Dependency, check_scopes, resolve
 from headwater.worker.signatures import function_of, name_of, signature_of
@@ -29,8 +30,11 @@ class Bound(NamedTuple):
     needs: Mapping[str, Dependency]
 
 
-def bind(handler: Callable[..., Any], message_type: Any, *, has_results: bool) -> Bound:
-    """How to call ``handler`` with a message and, where it names them, a `Delivery` and dependencies.
+def bind(
+    handler: Callable[..., Any], message_type: Any, *, has_results: bool, in_batches: bool = False
+) -> Bound:
+    """How to call ``handler`` with a message, or a `Batch`, and, where it names them, a `Delivery` and
+    dependencies.
 
     Raises `DeclarationError` for a handler that cannot be called so.
     """
@@ -43,6 +47,11 @@ def bind(handler: Callable[..., Any], message_type: Any, *, has_results: bool) -
     needs = resolve(signature, f"handler {name}")
     wants_delivery = [p.name for p in parameters if hints.get(p.name) is Delivery]
     others = [p for p in parameters if p.name not in wants_delivery and p.name not in needs]
+    if in_batches and wants_delivery:
+        raise DeclarationError(
+            f"handler {name}: a batch has no single Delivery for parameter {wants_delivery[0]!r}; use "
+            "deliveries of the batch, one for each item"
+        )
     if not others or others[0].kind is inspect.Parameter.KEYWORD_ONLY:
         raise DeclarationError(f"handler {name} takes no message: its first parameter gets it")
     for extra in others[1:]:
@@ -55,7 +64,8 @@ def bind(handler: Callable[..., Any], message_type: Any, *, has_results: bool) -
                 "gets the message and, by a parameter annotated Delivery, its delivery; whatever "
                 "else it needs is annotated with Use."
             )
-    _check_message(name, hints.get(others[0].name), message_type)
+    check = _check_batch if in_batches else _check_message
+    check(name, hints.get(others[0].name), message_type)
     if has_results and hints.get("return", ...) is type(None):
         raise DeclarationError(
             f"handler {name} is declared to return None, so `into` would publish nothing"
@@ -73,8 +83,27 @@ def _check_message(name: str, annotated: Any, message_type: Any) -> None:
     expected, owned = (
         str(one) if get_origin(one) else type_name(one) for one in (annotated, message_type)
     )
-    batch = "; a handler gets one message at a time" if _is_batch(annotated, message_type) else ""
+    batch = ""
+    if _is_batch(annotated, message_type):
+        batch = "; a handler gets one message at a time, one of @app.batch gets a Batch"
     raise DeclarationError(f"handler {name} expects {expected}, its stream holds {owned}{batch}")
+
+
+def _check_batch(name: str, annotated: Any, message_type: Any) -> None:
+    """A batch handler that expects no `Batch`, or one of other messages, is a mistake."""
+    if get_origin(annotated) is Annotated:
+        annotated = get_args(annotated)[0]
+    expected = get_origin(annotated) or annotated
+    if annotated in (None, Any) or not isinstance(expected, type):
+        return
+    items = get_args(annotated)
+    if issubclass(Batch, expected) and (not items or _fits(message_type, items[0])):
+        return
+    shown = str(annotated) if items else type_name(annotated)
+    raise DeclarationError(
+        f"handler {name} expects {shown}; a handler of @app.batch gets a "
+        f"Batch[{type_name(message_type)}]"
+    )
 
 
 def _fits(message_type: Any, annotated: Any) -> bool:

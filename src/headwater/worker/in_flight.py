@@ -30,7 +30,7 @@ from headwater.worker.lease import renew_all
 from headwater.worker.link import Link
 from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.sending import Sending
-from headwater.worker.settle import Queued, Settler
+from headwater.worker.settle import BATCH, Queued, Settler
 from headwater.worker.signals import Changes, ended
 from headwater.worker.statistics import Counters
 
@@ -44,8 +44,8 @@ SAID_TOGETHER = 1_000
 
 
 class InFlight:
-    """Owned entries and their settlement. ``settled`` is called for each reply that has come;
-    ``name`` says in the log whose they are."""
+    """Owned entries and their settlement, at most ``most`` with one command. ``settled`` is called for
+    each reply that has come; ``name`` says in the log whose they are."""
 
     def __init__(
         self,
@@ -58,12 +58,13 @@ class InFlight:
         changes: Changes,
         counters: Counters,
         settled: Callable[[Queued, Outcome], None],
+        most: int = BATCH,
     ) -> None:
         self.changes = changes
         self.counters = counters
         self.owned: dict[bytes, Owned] = {}
         self.session: Session | None = None
-        self.settler = Settler(clock, self._send, self._done)
+        self.settler = Settler(clock, self._send, self._done, most=most)
         self._settled = settled
         self._link = Link(
             f"settler of {name}",
@@ -127,10 +128,13 @@ class InFlight:
         self.owned[owned.id] = owned
         return owned
 
-    def settle(self, owned: Owned, settlement: Settlement) -> None:
-        """End the delivery so, with the next batch."""
-        owned.state = State.SETTLING
-        self.settler.add(Queued(owned, settlement))
+    def settle(self, owned: Owned, settlement: Settlement, *, others: Sequence[Owned] = ()) -> None:
+        """End the delivery so, with the next batch; and ``others`` in the same step. If one of them is
+        another's, the rest is handed back."""
+        queued = Queued(owned, settlement, others)
+        for one in queued.entries:
+            one.state = State.SETTLING
+        self.settler.add(queued)
 
     def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
         """Give back what was not begun: this delivery is not counted. It can be claimed again after
@@ -226,19 +230,23 @@ class InFlight:
     async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
         """Settle a batch, and log what was not ours."""
         outcomes = await self._sending.send(settlements)
+        # Of several in one step, each is looked at when it is handed back.
         lost = [
             settlement.id
             for settlement, one in zip(settlements, outcomes, strict=True)
-            if not one.done and one.error is None
+            if not one.done and one.error is None and not settlement.others
         ]
         if lost:
             self._begin(self._say_lost(lost, "it was not settled by this worker"))
         return outcomes
 
     def _done(self, queued: Queued, outcome: Outcome) -> None:
-        owned = queued.owned
-        if self.owns(owned) and outcome.error is None:
-            del self.owned[owned.id]
+        if queued.others and not outcome.done and outcome.error is None:
+            self.hand_back([owned for owned in queued.entries if self.owns(owned)])
+            return
+        for owned in queued.entries:
+            if self.owns(owned) and outcome.error is None:
+                del self.owned[owned.id]
         self._settled(queued, outcome)
         self.changes.notify()
 

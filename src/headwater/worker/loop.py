@@ -20,8 +20,10 @@ from headwater.errors import HeadwaterError
 from headwater.groups.claiming import Delivered
 from headwater.groups.operation import Refused
 from headwater.groups.poison import condemnation
-from headwater.groups.settling import How, Outcome, Settlement
+from headwater.groups.settling import How, Outcome
 from headwater.messages import error_text
+from headwater.worker.batch_pool import BatchPool
+from headwater.worker.batching import BatchHandler
 from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
 from headwater.worker.decide import Policy, decide
@@ -50,7 +52,7 @@ from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
 from headwater.worker.report import report
 from headwater.worker.reports import Reports
-from headwater.worker.settle import Queued
+from headwater.worker.settle import BATCH, Queued
 from headwater.worker.signals import Changes, ended
 from headwater.worker.slow import SlowHandlers
 from headwater.worker.statistics import Counters, Progress
@@ -111,11 +113,13 @@ class Loop:
             changes=changes,
             counters=counters,
             settled=self._settled,
+            most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
         )
         self._observer = Observer(counters, chain)
         self.executor = Executor(consumer, clock=clock, chain=chain, values=values)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
-        self.pool = Pool(consumer.concurrency, self._run, in_flight.settler.hurry, changes)
+        self._slow = SlowHandlers(consumer, clock=clock)
+        self.pool = self._make_pool()
         renewer = ThreadRenewer if isinstance(clock, LoopClock) else TaskRenewer
         self._renewer = renewer(
             name,
@@ -127,7 +131,6 @@ class Loop:
         )
         self.losses = Losses(consumer.stream.name, consumer.group, counters)
         self.fetcher = self._make_fetcher(connections, suspects)
-        self._slow = SlowHandlers(consumer, clock=clock)
         self._noting = Noting(
             clock=clock,
             client=in_flight.client,
@@ -137,6 +140,25 @@ class Loop:
         self.quarantine = self._make_quarantine(suspects)
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
+
+    def _make_pool(self) -> Pool:
+        size, hurry = self.consumer.concurrency, self.in_flight.settler.hurry
+        if self.consumer.batch is None:
+            return Pool(size, self._run, hurry, self._changes)
+        handler = BatchHandler(
+            self.consumer,
+            executor=self.executor,
+            in_flight=self.in_flight,
+            policy=self._policy,
+            clock=self._clock,
+            slow=self._slow,
+            observer=self._observer,
+            end=self._end,
+            observe=self._observe,
+        )
+        return BatchPool(
+            size, handler.run, hurry, self._changes, batch=self.consumer.batch, clock=self._clock
+        )
 
     def _make_fetcher(self, connections: Connections, suspects: Suspects) -> Fetcher:
         return Fetcher(
@@ -339,28 +361,31 @@ class Loop:
 
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
-        owned, settlement = queued
-        self._observer.settled(owned, settlement, outcome)
+        settlement = queued.settlement
+        self._observer.settled(queued, outcome)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:
-            self._could_not_add(owned, settlement, outcome.error)
+            self._could_not_add(queued, outcome.error)
         elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
-            self.quarantine.settled(owned)
+            for owned in queued.entries:
+                self.quarantine.settled(owned)
         elif outcome.gone:
-            self.losses.pending([owned.id])
+            self.losses.pending([queued.owned.id])
         elif outcome.done:
             self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 
-    def _could_not_add(self, owned: Owned, settlement: Settlement, error: Refused) -> None:
+    def _could_not_add(self, queued: Queued, error: Refused) -> None:
         """A result, or a dead letter, that its stream does not take."""
-        where = settlement.additions[0].stream
+        where = queued.settlement.additions[0].stream
         log.error(
-            "%s of %s: %s does not take what is added to it: %s",
-            owned.delivery.id,
-            owned.delivery.stream,
+            "%s of %s%s: %s does not take what is added to it: %s",
+            queued.owned.delivery.id,
+            queued.owned.delivery.stream,
+            f" and {len(queued.others)} more" if queued.others else "",
             where,
             error,
         )
         refused_record = where == self.consumer.dead
-        self._end(owned, Unrecorded(error) if refused_record else Raised(error))
+        for owned in queued.entries:
+            self._end(owned, Unrecorded(error) if refused_record else Raised(error))

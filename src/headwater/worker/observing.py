@@ -8,6 +8,7 @@ from headwater.groups.settling import Outcome, Settlement
 from headwater.worker.middleware import Chain, call
 from headwater.worker.outcome import Ending, HandlerOutcome, ending_of, failed
 from headwater.worker.owned import Owned
+from headwater.worker.settle import Queued
 from headwater.worker.statistics import Counters
 
 
@@ -34,13 +35,16 @@ class Observer:
         for method in self._chain.before_settle:
             call(method, owned.delivery, owned.ending)
 
-    def settled(self, owned: Owned, settlement: Settlement, outcome: Outcome) -> None:
+    def settled(self, queued: Queued, outcome: Outcome) -> None:
         """The store has answered the settlement."""
-        if outcome.done:
-            self.counters.settled(owned.ending, published=len(settlement.additions))
-            for method in self._chain.after_settle:
-                call(method, owned.delivery, owned.ending)
-            if owned.ending is Ending.ACKNOWLEDGED:
-                self._chain.published(settlement.additions, outcome.added)
-        elif outcome.error is None and not outcome.gone:
-            self.counters.lost += 1
+        additions = queued.settlement.additions
+        for owned in queued.entries:
+            if outcome.done:
+                made = len(additions) if owned is queued.owned else 0
+                self.counters.settled(owned.ending, published=made)
+                for method in self._chain.after_settle:
+                    call(method, owned.delivery, owned.ending)
+            elif outcome.error is None and not outcome.gone:
+                self.counters.lost += 1
+        if outcome.done and queued.owned.ending is Ending.ACKNOWLEDGED:
+            self._chain.published(additions, outcome.added)

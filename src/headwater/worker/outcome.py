@@ -44,6 +44,13 @@ class Again(Exception):
         super().__init__(reason or (f"again after {after}" if after is not None else "again"))
 
 
+class Failed(Exception):
+    """What a batch handler said of an item by ``rows.fail``. Not raised: a handler raises any
+    exception to fail."""
+
+    __module__ = "headwater"
+
+
 class Returned(NamedTuple):
     """The handler returned, and its results fit ``into``."""
 
@@ -92,8 +99,21 @@ class Lost(NamedTuple):
     """Another worker owns the entry now."""
 
 
+class Parted(NamedTuple):
+    """Another worker owns an entry of the same batch now, so their common result is dropped."""
+
+
 HandlerOutcome: TypeAlias = (
-    Returned | Raised | TimedOut | Undecodable | Exhausted | Condemned | Unrecorded | Stopped | Lost
+    Returned
+    | Raised
+    | TimedOut
+    | Undecodable
+    | Exhausted
+    | Condemned
+    | Unrecorded
+    | Stopped
+    | Lost
+    | Parted
 )
 
 

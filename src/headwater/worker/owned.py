@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
+from typing import Protocol
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.poison import NO_RECORD
@@ -34,10 +35,38 @@ class Stop(Enum):
     STOPPING = "the worker stops"
 
 
+class Work(Protocol):
+    """What a handler is called for, as its execution sees it: an entry, or a batch of them."""
+
+    task: asyncio.Task[None] | None
+    stopped: Stop | None
+
+    @property
+    def delivery(self) -> Delivery:
+        """The delivery; the first one of a batch."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether what the handler does is dropped: it belongs to another worker now."""
+
+    def stop(self, why: Stop) -> None:
+        """Cancel the handler, if it runs."""
+
+
 class Owned:
     """One owned entry."""
 
-    __slots__ = ("began", "delivered", "delivery", "ending", "record", "state", "stopped", "task")
+    __slots__ = (
+        "batch",
+        "began",
+        "delivered",
+        "delivery",
+        "ending",
+        "record",
+        "state",
+        "stopped",
+        "task",
+    )
 
     def __init__(self, delivered: Delivered, delivery: Delivery) -> None:
         self.delivered = delivered
@@ -52,6 +81,12 @@ class Owned:
         self.stopped: Stop | None = None
         self.ending = Ending.HANDED_BACK
         """What its settlement means, once it has one."""
+        self.batch: Work | None = None
+        """The batch in which it runs, if its handler gets batches."""
+
+    @property
+    def lost(self) -> bool:
+        return self.delivery.lost
 
     @property
     def id(self) -> bytes:
@@ -68,6 +103,8 @@ class Owned:
 
     def stop(self, why: Stop) -> None:
         """Cancel the handler, if it runs; the first reason stands."""
-        if self.task is not None and self.stopped is None:
+        if self.batch is not None:
+            self.batch.stop(why)
+        elif self.task is not None and self.stopped is None:
             self.stopped = why
             self.task.cancel()

@@ -44,13 +44,13 @@ def dismissed(task: asyncio.Task[Any]) -> bool:
 
 
 class Pool:
-    """``size`` slots. ``run`` handles one entry and never raises except when its slot is dismissed;
-    ``idle`` is called whenever a slot finds nothing to do."""
+    """``size`` slots. ``run`` handles what a slot takes, one entry here, and never raises except when
+    its slot is dismissed; ``idle`` is called whenever a slot finds nothing to do."""
 
     def __init__(
         self,
         size: int,
-        run: Callable[[Owned], Awaitable[None]],
+        run: Callable[[Any], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
     ) -> None:

@@ -1,8 +1,11 @@
-"""What the log says about the end of a delivery: a line for each that did not succeed."""
+"""What the log says about the end of a delivery: a line for each that did not succeed, or for a batch
+that failed with one error."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from headwater.groups.settling import How, Settlement
 from headwater.messages import error_text
@@ -40,6 +43,55 @@ def report(
             _say_dead(consumer, delivery, reason, None)
 
 
+class Ended(NamedTuple):
+    """A delivery of a batch, and how it ended."""
+
+    outcome: HandlerOutcome
+    settlement: Settlement
+    delivery: Delivery
+
+
+def report_batch(ended: Sequence[Ended], consumer: Consumer) -> None:
+    """As `report`, for the deliveries of one batch: those that failed with the same error share a line."""
+    alike: dict[int, list[Ended]] = {}
+    for one in ended:
+        if isinstance(one.outcome, Raised | TimedOut):
+            alike.setdefault(id(one.outcome.error), []).append(one)
+        else:
+            report(*one[:2], consumer, one.delivery)
+    for group in alike.values():
+        outcome = group[0].outcome
+        assert isinstance(outcome, Raised | TimedOut), "these are grouped by their error"
+        again = [one for one in group if not one.settlement.additions]
+        dead = [one for one in group if one.settlement.additions]
+        if len(again) == 1:
+            report(outcome, again[0].settlement, consumer, again[0].delivery)
+        elif again:
+            _say_failed_together(again, consumer, outcome.error)
+        for n, one in enumerate(dead):
+            shown = outcome.error if n == 0 and not again else None
+            _say_dead(consumer, one.delivery, error_text(outcome.error), shown)
+
+
+def _say_failed_together(ended: Sequence[Ended], consumer: Consumer, error: BaseException) -> None:
+    asked = isinstance(error, Again)
+    delays = [one.settlement.delay_ms for one in ended]
+    log.log(
+        logging.INFO if asked else logging.WARNING,
+        "%s %s %d entries of %s (%s to %s), again in %d to %d ms: %s",
+        consumer.name,
+        "put off" if asked else "failed on",
+        len(ended),
+        ended[0].delivery.stream,
+        ended[0].delivery.id,
+        ended[-1].delivery.id,
+        min(delays),
+        max(delays),
+        error_text(error),
+        exc_info=None if asked else error,
+    )
+
+
 def _say_failed(
     settlement: Settlement, consumer: Consumer, delivery: Delivery, error: BaseException
 ) -> None:
@@ -57,7 +109,7 @@ def _say_failed(
         counted,
         settlement.delay_ms,
         error_text(error),
-        exc_info=None if asked else error,
+        exc_info=None if asked or error.__traceback__ is None else error,
     )
 
 

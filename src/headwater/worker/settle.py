@@ -1,4 +1,4 @@
-"""Gathers settlements and sends them together: 256, or what 5 ms brought.
+"""Gathers settlements and sends them together: 256, or a handler's whole batch, or what 5 ms brought.
 
 Rule 1. Order is kept: what was added first is settled first, and each owned entry once.
 Rule 2. A batch goes out at once when it is full or when a handler has nothing else to do, so that
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from headwater.groups.settling import Outcome, Settlement
@@ -25,10 +25,16 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Queued(NamedTuple):
-    """An owned entry and how it is to end."""
+    """An owned entry, those that end in one step with it, and how they are to end."""
 
     owned: Owned
     settlement: Settlement
+    others: Sequence[Owned] = ()
+
+    @property
+    def entries(self) -> list[Owned]:
+        """All entries that it ends."""
+        return [self.owned, *self.others]
 
 
 Send = Callable[[list[Settlement]], Awaitable[list[Outcome]]]
@@ -36,9 +42,10 @@ Done = Callable[[Queued, Outcome], None]
 
 
 class Settler:
-    """One consumer's settlements, in batches. `run` is a task of its own."""
+    """One consumer's settlements, in batches of at most ``most``. `run` is a task of its own."""
 
-    def __init__(self, clock: Timers, send: Send, done: Done) -> None:
+    def __init__(self, clock: Timers, send: Send, done: Done, *, most: int = BATCH) -> None:
+        self._most = most
         self._clock = clock
         self._send = send
         self._done = done
@@ -61,7 +68,7 @@ class Settler:
         self._queue.append(queued)
         if self._busy_since is None:
             self._busy_since = self._clock.monotonic()
-        if len(self._queue) >= BATCH:
+        if len(self._queue) >= self._most:
             self._ready.set()
         elif self._timer is None:
             self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
@@ -87,7 +94,7 @@ class Settler:
             batch = self._take()
             if batch:
                 await self._flush(batch)
-            if len(self._queue) >= BATCH:
+            if len(self._queue) >= self._most:
                 self._ready.set()
             elif self._queue and self._timer is None:
                 self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
@@ -95,7 +102,7 @@ class Settler:
     def _take(self) -> list[Queued]:
         batch: list[Queued] = []
         size = 0
-        while self._queue and len(batch) < BATCH and size < BATCH_BYTES:
+        while self._queue and len(batch) < self._most and size < BATCH_BYTES:
             queued = self._queue.popleft()
             size += sum(
                 len(value) for one in queued.settlement.additions for _name, value in one.fields

@@ -1,0 +1,98 @@
+"""Handler slots that take batches: ``size`` entries, or what has arrived ``linger`` after the first.
+
+Rule 1. One slot gathers at a time, so that two slots never share what would be one batch.
+Rule 2. An entry waits for company since it arrived, not since a slot is free: what waited for a busy
+        slot lingers no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headwater.worker.clocks import Timers
+from headwater.worker.declaration import BatchSize
+from headwater.worker.owned import Owned, State
+from headwater.worker.pool import Pool, Slot
+from headwater.worker.signals import Changes
+
+
+class BatchPool(Pool):
+    """As `Pool`; ``run`` gets a list of entries."""
+
+    def __init__(
+        self,
+        size: int,
+        run: Callable[[Any], Awaitable[None]],
+        idle: Callable[[], None],
+        changes: Changes,
+        *,
+        batch: BatchSize,
+        clock: Timers,
+    ) -> None:
+        super().__init__(size, run, idle, changes)
+        self._batch = batch
+        self._clock = clock
+        self._waiting: deque[tuple[Owned, float]] = deque()
+        """Entries and when they arrived, by the worker's monotonic clock in seconds."""
+        self._arrivals = Changes()
+        self._gathering = asyncio.Lock()
+        self._busy = 0
+
+    @property
+    def hungry(self) -> bool:
+        """A slot has nothing to do, and no full batch waits for one."""
+        return self._busy < self._size and len(self._waiting) < self._batch.size
+
+    def put(self, owned: Owned) -> None:
+        """Have an entry handled with the next batch."""
+        self._waiting.append((owned, self._clock.monotonic()))
+        self._arrivals.notify()
+
+    async def _work(self) -> None:
+        slot = asyncio.current_task()
+        assert isinstance(slot, Slot), "start makes it"
+        while not slot.dismissed:
+            self._idle()
+            batch = await self._gather()
+            if batch:
+                await self._handle(batch)
+                await asyncio.sleep(0)  # a handler that never waits leaves others their turn
+
+    async def _handle(self, batch: list[Owned]) -> None:
+        self._busy += 1
+        self.running.update(batch)
+        for owned in batch:
+            owned.state = State.RUNNING
+        self._changes.notify()  # there is room for more
+        try:
+            await self._run(batch)
+        finally:
+            self._busy -= 1
+            self.running.difference_update(batch)
+            self._changes.notify()
+
+    async def _gather(self) -> list[Owned]:
+        """The next batch; none if all that waited was lost, or handed back, meanwhile."""
+        size = self._batch.size
+        over = False
+
+        def end() -> None:
+            nonlocal over
+            over = True
+            self._arrivals.notify()
+
+        async with self._gathering:
+            await self._arrivals.until(lambda: bool(self._waiting))
+            age = self._clock.monotonic() - self._waiting[0][1]
+            left = self._batch.linger_ms / 1000 - age
+            if len(self._waiting) < size and left > 0:
+                timer = self._clock.call_later(left, end)
+                try:
+                    await self._arrivals.until(lambda: over or len(self._waiting) >= size)
+                finally:
+                    timer.cancel()
+            found = [self._waiting.popleft()[0] for _ in range(min(size, len(self._waiting)))]
+            return [owned for owned in found if owned.state is State.BUFFERED]

@@ -1,0 +1,176 @@
+"""A batch of messages as a handler gets it, and what became of each entry of it.
+
+    entries ──▶ Batch ──▶ handler ──▶ HandlerOutcome ──▶ one outcome for each entry
+                  ▲                                            ▲
+                  └─ fail, dead, again: the handler names an item and its outcome
+
+Rule 1. What a handler says of an item holds for this item; what it returns or raises holds for all
+        others.
+Rule 2. With ``into`` the result belongs to the whole batch. If another worker owns one of its entries
+        now, the result would be published twice in part: it is dropped, and the rest is handled again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from headwater.worker.delivery import Delivery
+from headwater.worker.outcome import (
+    Again,
+    Dead,
+    Failed,
+    HandlerOutcome,
+    Lost,
+    Parted,
+    Raised,
+    Stopped,
+)
+from headwater.worker.owned import Owned, Stop
+
+T = TypeVar("T")
+
+
+class Batch(Generic[T]):
+    """Messages that a handler of ``@app.batch`` gets together. Iterating gives the messages.
+
+    ``fail``, ``dead`` and ``again`` say that an item was not handled; all others are acknowledged when
+    the handler returns. They take the item itself, not an equal one, or its index; a number is always
+    an index. The last word on an item counts. They raise `ValueError` for what is not an item of
+    this batch, `IndexError` for an index out of range, and `RuntimeError` after the handler has ended.
+
+    >>> rows = Batch([{"id": 1}, {"id": 2}, {"id": 2}], deliveries=[])
+    >>> rows.fail(rows.items[2], "constraint")
+    >>> rows.dead(0, "unknown customer")
+    >>> len(rows), list(rows)
+    (3, [{'id': 1}, {'id': 2}, {'id': 2}])
+    >>> rows.fail({"id": 2}, "constraint")
+    Traceback (most recent call last):
+    ValueError: {'id': 2} is not an item of this batch: pass the item itself, not a copy, or its index
+    """
+
+    __module__ = "headwater"
+    __slots__ = ("_closed", "_places", "_said", "deliveries", "items")
+
+    def __init__(self, items: Sequence[T], deliveries: Sequence[Delivery]) -> None:
+        self.items: tuple[T, ...] = tuple(items)
+        """The messages, in the order of their arrival."""
+        self.deliveries: tuple[Delivery, ...] = tuple(deliveries)
+        """The delivery of each item, at the same index."""
+        self._said: dict[int, Raised] = {}
+        self._places: dict[int, list[int]] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self.items)}>"
+
+    def fail(self, item: T | int, reason: str | BaseException = "") -> None:
+        """This item failed: it is delivered again after the consumer's ``retry``. At its last delivery
+        it becomes a dead letter with ``reason``."""
+        self._say(item, reason if isinstance(reason, BaseException) else Failed(reason))
+
+    def dead(self, item: T | int, reason: str = "") -> None:
+        """This item can never be handled: it becomes a dead letter with ``reason``."""
+        self._say(item, Dead(reason))
+
+    def again(
+        self,
+        item: T | int,
+        after: str | timedelta | None = None,
+        *,
+        counted: bool = True,
+        reason: str = "",
+    ) -> None:
+        """This item is delivered again ``after`` this time; see `Again`."""
+        self._say(item, Again(after, counted=counted, reason=reason))
+
+    def _say(self, item: object, error: BaseException) -> None:
+        if self._closed:
+            raise RuntimeError("the handler of this batch has ended, and its outcome is decided")
+        self._said[self._index(item)] = Raised(error)
+
+    def _index(self, item: object) -> int:
+        if isinstance(item, int) and not isinstance(item, bool):
+            if not 0 <= item < len(self.items):
+                raise IndexError(f"index {item} of a batch of {len(self.items)} items")
+            return item
+        if self._places is None:
+            self._places = {}
+            for index, one in enumerate(self.items):
+                self._places.setdefault(id(one), []).append(index)
+        places = self._places.get(id(item), [])
+        if not places:
+            raise ValueError(
+                f"{item!r:.200} is not an item of this batch: pass the item itself, not a copy, or "
+                "its index"
+            )
+        if len(places) > 1:
+            raise ValueError(
+                f"{item!r:.200} is several items of this batch, at {places}: pass the index of one"
+            )
+        return places[0]
+
+    def close(self) -> dict[int, Raised]:
+        """For the worker: the handler has ended. What it said, by index."""
+        self._closed = True
+        return self._said
+
+
+class BatchRun:
+    """A batch that is handled; see `owned.Work`. ``whole``: its entries end together, with a
+    result."""
+
+    def __init__(self, entries: Sequence[Owned], items: Sequence[object], *, whole: bool) -> None:
+        self.entries = entries
+        self.rows = Batch(items, [owned.delivery for owned in entries])
+        self.task: asyncio.Task[None] | None = None
+        self.stopped: Stop | None = None
+        self._whole = whole
+        for owned in entries:
+            owned.batch = self
+
+    @property
+    def delivery(self) -> Delivery:
+        """The first one."""
+        return self.entries[0].delivery
+
+    @property
+    def lost(self) -> bool:
+        """Whether what the handler does is dropped: all entries are lost, or one of a whole."""
+        lost = (owned.delivery.lost for owned in self.entries)
+        return any(lost) if self._whole else all(lost)
+
+    def stop(self, why: Stop) -> None:
+        """Cancel the handler, if it runs. A lost entry stops it only if its work is in vain."""
+        if why is Stop.LOST and not self.lost:
+            return
+        if self.task is not None and self.stopped is None:
+            self.stopped = why
+            self.task.cancel()
+
+    def endings(
+        self, outcome: HandlerOutcome, owns: Callable[[Owned], bool]
+    ) -> list[tuple[Owned, HandlerOutcome]]:
+        """What each entry's delivery ended as, given what the handler did."""
+        said = self.rows.close()
+        lost = [owned.delivery.lost or not owns(owned) for owned in self.entries]
+        if self._whole and any(lost) and not isinstance(outcome, Stopped):
+            outcome = Parted()
+        found: list[tuple[Owned, HandlerOutcome]] = []
+        for index, owned in enumerate(self.entries):
+            owned.batch = None
+            if lost[index]:
+                found.append((owned, Lost()))
+            elif isinstance(outcome, Stopped):
+                found.append((owned, outcome))
+            else:
+                found.append((owned, said.get(index, outcome)))
+        return found

@@ -1,0 +1,118 @@
+"""Handles a batch: decodes its entries, calls the handler, and settles each entry as it ended.
+
+Rule 1. Every entry goes through `decide` with its own delivery: its own attempts, its own dead letter.
+Rule 2. All settlements of a batch are sent together. With a result, those that are acknowledged are one
+        step with it (`groups.settling`, rule 4).
+Rule 3. What fails together waits equally long, and so is a batch again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+
+from headwater.groups.settling import Settlement
+from headwater.worker.batches import BatchRun
+from headwater.worker.clocks import Timers
+from headwater.worker.decide import Policy, decide
+from headwater.worker.declaration import Consumer
+from headwater.worker.execute import Executor
+from headwater.worker.in_flight import InFlight
+from headwater.worker.observing import Observer
+from headwater.worker.outcome import HandlerOutcome, Returned, Stopped
+from headwater.worker.owned import Owned
+from headwater.worker.report import Ended, report_batch
+from headwater.worker.slow import SlowHandlers
+
+log = logging.getLogger("headwater.worker")
+
+
+class _OneDraw(Random):
+    """Draws the same number for all entries of a batch."""
+
+    def __init__(self, drawn: float) -> None:
+        super().__init__(0)
+        self._drawn = drawn
+
+    def random(self) -> float:
+        return self._drawn
+
+
+class BatchHandler:
+    """Runs one consumer's batch handler. ``end`` settles a single entry, as the loop does."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        executor: Executor,
+        in_flight: InFlight,
+        policy: Policy,
+        clock: Timers,
+        slow: SlowHandlers,
+        observer: Observer,
+        end: Callable[[Owned, HandlerOutcome], None],
+        observe: Callable[[Owned], None] | None,
+    ) -> None:
+        self._consumer = consumer
+        self._executor = executor
+        self._in_flight = in_flight
+        self._policy = policy
+        self._clock = clock
+        self._slow = slow
+        self._observer = observer
+        self._end = end
+        self._observe = observe
+
+    async def run(self, taken: list[Owned]) -> None:
+        """What a slot of the pool does with a batch."""
+        entries, items = [], []
+        for owned in taken:
+            message, wrong = self._executor.decode(owned)
+            if wrong is not None:
+                self._end(owned, wrong)
+                continue
+            entries.append(owned)
+            items.append(message)
+            owned.began = self._clock.monotonic()
+            if self._observe is not None:
+                self._observe(owned)
+        if not entries:
+            return
+        run = BatchRun(entries, items, whole=self._consumer.into is not None)
+        self._slow.began(entries[0])
+        outcome = await self._executor.call(run.rows, run)
+        self._slow.ended(entries[0], returned=isinstance(outcome, Returned))
+        self._settle(run, outcome)
+
+    def _settle(self, run: BatchRun, outcome: HandlerOutcome) -> None:
+        policy = self._policy._replace(chance=_OneDraw(self._policy.chance.random()))
+        now = self._clock.now_ms()
+        ended: list[Ended] = []
+        together: list[tuple[Owned, Settlement]] = []
+        results = len(outcome.additions) if isinstance(outcome, Returned) else 0
+        for owned, one in run.endings(outcome, self._in_flight.owns):
+            settlement = decide(one, policy, owned.delivery, now)
+            if settlement is None:
+                continue
+            self._observer.ends(owned, one, settlement)
+            if results and isinstance(one, Returned):
+                together.append((owned, settlement))
+                continue
+            self._in_flight.settle(owned, settlement)
+            if isinstance(one, Stopped):
+                owned.delivery.mark_lost()  # for a handler that goes on in its thread
+            ended.append(Ended(one, settlement, owned.delivery))
+        if together:
+            (first, settlement), *rest = together
+            settlement = settlement._replace(others=[owned.id for owned, _ in rest])
+            self._in_flight.settle(first, settlement, others=[owned for owned, _ in rest])
+        elif results:
+            log.warning(
+                "%s acknowledged no entry of its batch: what it returned (%d results) is not "
+                "published",
+                self._consumer.name,
+                results,
+            )
+        report_batch(ended, self._consumer)
