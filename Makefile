@@ -16,7 +16,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters conform crash asan connections chaos-spark demo bench bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
+.PHONY: help install build check format quick test plain slice clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -30,6 +30,7 @@ help:
 	@echo "make connections  10,000 idle and 10,000 blocked connections, beside Redis 8.2"
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
+	@echo "make chaos-worker  2,000 kills of workers, 200 of servers, 30,000 simulated crashes, two hours"
 	@echo "make bench    beside real Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
 	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, half a minute; fails when dearer"
 	@echo "make bench-compare REF=HEAD~3  this commit beside another: instructions (valgrind) and time, 10 minutes"
@@ -131,6 +132,10 @@ connections: build peers
 # ARGS='--trials 5 --kinds driver' for a short one.
 chaos-spark: build peers
 	$(PY) -m tests.spark.campaign $(ARGS)
+
+# ARGS='--scale 0.01' for a short one; ARGS='--only upgrade --from v0.1' with workers of that commit.
+chaos-worker: build peers
+	$(PY) -m tests.worker.chaos $(ARGS)
 
 demo: build
 	@$(BIN)/headwater demo $(ARGS)

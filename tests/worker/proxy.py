@@ -30,6 +30,10 @@ class Proxy:
         self._flows = asyncio.Event()
         self._flows.set()
 
+    def resume(self) -> None:
+        """Pass on everything again, also what had to wait."""
+        self._flows.set()
+
     def cut(self) -> None:
         """Close every connection."""
         for writer in self._writers:

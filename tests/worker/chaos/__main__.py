@@ -1,0 +1,186 @@
+"""The long campaign of the worker: `make chaos-worker`.
+
+    simulated   workers that die at each await and in random rows, on a simulated clock
+    processes   worker processes, connections and servers that die, stop and fall silent under load
+    upgrade     the same for a minute with workers of an earlier commit (--from) in the same group
+
+Judged are: nothing lost, no result twice, no innocent dead letter, nothing pending, no process idle, and
+a reason for each repeated run of a plain handler. Each run takes new seeds and appends its lines to
+campaigns/chaos-worker.jsonl. ``--scale 0.01`` makes a short one. A trial runs again by itself, without
+being written down: ``--only processes --store redis-8.2 --seed 17``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from tests import campaigns
+from tests.campaigns import Outcome
+from tests.worker.chaos import simulated, upgrade
+from tests.worker.chaos.trial import Plan, Trial, Verdict
+
+NAME: Final = "chaos-worker"
+STORES: Final = ("headwater", "redis-8.2")
+PARTS: Final = ("simulated", "processes", "upgrade")
+
+CRASHES: Final = 30_000
+"""Simulated ones of a whole campaign."""
+
+TRIALS: Final = 50
+"""Of processes in a whole campaign, half of them on each store."""
+
+PLAN: Final = Plan(kills=40, pauses=10, cuts=10, server_kills=4, segfaults=2, messages=20_200)
+"""One of these: together 2,000 kills, 500 pauses, 500 cuts, 200 kills of the server, 100 messages that
+segfault, over 1,000,000 messages."""
+
+SHORTEST: Final = Plan(kills=2, pauses=1, cuts=1, server_kills=1, segfaults=1, messages=1_000)
+
+
+class Count:
+    """What the trials of one part on one store amount to."""
+
+    def __init__(self, part: str, seed: int) -> None:
+        self.part = part
+        self.seeds = (seed, seed)
+        self.done: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self.seconds = 0.0
+
+    def add(self, seed: int, verdict: Verdict, seconds: float) -> None:
+        """One trial more."""
+        self.seeds = (self.seeds[0], seed)
+        self.done += verdict.done
+        self.done += Counter({f"repeats by {why}": n for why, n in verdict.repeats.items()})
+        self.failures += [f"seed {seed}: {text}" for text in verdict.failures]
+        self.seconds += seconds
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """A line for each kind of thing that was done; failures stand with the messages."""
+        for unit, number in sorted(self.done.items()):
+            failures = self.failures if unit == "messages" else []
+            words = unit.replace("_", " ")
+            yield Outcome(
+                f"{self.part}: {words}", self.seeds, number, words, failures, self.seconds
+            )
+
+
+def scaled(scale: float) -> tuple[int, Plan]:
+    """How many trials, and of which plan, are this part of a whole campaign."""
+    trials = max(len(STORES), math.ceil(TRIALS * scale))
+    share = scale * TRIALS / trials
+    plan = Plan(
+        *(max(least, round(full * share)) for full, least in zip(PLAN, SHORTEST, strict=True))
+    )
+    return trials, plan
+
+
+def run_simulated(seed: int, scale: float) -> list[Outcome]:
+    """Each await of each scenario once, then random rows of deaths."""
+    wanted = round(CRASHES * scale)
+    began = time.monotonic()
+    crashes, failures = 0, []
+    for scenario in simulated.SCENARIOS:
+        stride = max(1, round(1 / scale / 10))
+        done, wrong = simulated.play(simulated.each_step(scenario, stride=stride))
+        crashes += done
+        failures += wrong
+    done, wrong = simulated.play(simulated.several(seed), crashes=max(0, wanted - crashes))
+    crashes, failures = crashes + done, failures + wrong
+    seconds = time.monotonic() - began
+    return [Outcome("simulated", (seed, seed), crashes, "crashes", failures, seconds)]
+
+
+def run_trial(part: str, store: str, seed: int, plan: Plan, ref: str) -> tuple[Verdict, float]:
+    """One trial and its seconds, said in a line."""
+    began = time.monotonic()
+    trial: Trial
+    if part == "upgrade":
+        trial = upgrade.Upgrade(store, plan, seed=seed, tree=upgrade.tree_of(ref))
+    else:
+        trial = Trial(store, plan, seed=seed)
+    verdict = trial.run()
+    seconds = time.monotonic() - began
+    counts = ", ".join(f"{n} {what}" for what, n in sorted(verdict.done.items()))
+    repeats = ", ".join(f"{n} by {why}" for why, n in sorted(verdict.repeats.items())) or "none"
+    kind = "supervised" if trial.supervised else "plain"
+    print(f"{part} on {store}, seed {seed}, {kind}, {seconds:.0f} s: {counts}; repeats: {repeats}")
+    for text in verdict.failures:
+        print(f"    {text}", flush=True)
+    sys.stdout.flush()
+    return verdict, seconds
+
+
+def run_trials(part: str, scale: float, ref: str) -> list[Outcome]:
+    """All trials of a part, the stores in turn."""
+    trials, plan = scaled(scale)
+    if part == "upgrade":
+        share = min(1.0, max(scale, 1 / 6))
+        trials, plan = len(STORES), Plan(*(round(full * share) for full in upgrade.PLAN))
+    counts: dict[str, Count] = {}
+    for number in range(trials):
+        store = STORES[number % len(STORES)]
+        name = f"{part} on {store}"
+        if store not in counts:
+            counts[store] = Count(name, campaigns.next_seed(NAME, f"{name}: messages"))
+        count = counts[store]
+        seed = count.seeds[0] + number // len(STORES)
+        verdict, seconds = run_trial(part, store, seed, plan, ref)
+        count.add(seed, verdict, seconds)
+    return [outcome for count in counts.values() for outcome in count.outcomes()]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="make chaos-worker",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    made.add_argument("--scale", type=float, default=1.0, help="part of a whole campaign (1.0)")
+    made.add_argument("--from", dest="ref", default="HEAD~1", help="the earlier commit (HEAD~1)")
+    made.add_argument("--seed", type=int, help="play one trial again")
+    made.add_argument("--store", choices=STORES, default=STORES[0], help="of --seed")
+    return made
+
+
+def main() -> int:
+    """Run the parts; 1 when something did not hold."""
+    wanted = parser().parse_args()
+    parts = wanted.only.split(",")
+    if not set(parts) <= set(PARTS):
+        parser().error(f"--only takes some of {','.join(PARTS)}, not {wanted.only!r}")
+    logging.disable(logging.CRITICAL)  # failed deliveries by the thousand
+    failed = 0
+    for part in parts:
+        if wanted.seed is not None and part != "simulated":
+            plan = upgrade.PLAN if part == "upgrade" else scaled(wanted.scale)[1]
+            verdict, _ = run_trial(part, wanted.store, wanted.seed, plan, wanted.ref)
+            failed += len(verdict.failures)
+            continue
+        if part == "simulated":
+            seed = wanted.seed or campaigns.next_seed(NAME, part)
+            outcomes = run_simulated(seed, wanted.scale)
+        else:
+            outcomes = run_trials(part, wanted.scale, wanted.ref)
+        for outcome in outcomes:
+            if wanted.seed is None:
+                campaigns.record(NAME, outcome)
+            failed += len(outcome.failures)
+            print(
+                f"{outcome.part}: {outcome.trials:,} {outcome.unit}, {len(outcome.failures)} failures"
+            )
+            for text in outcome.failures[:20]:
+                print(f"    {text}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""The worker processes of a trial, each behind a proxy of its own, or all under one supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Self
+
+from tests.processes import children
+from tests.processes import runs as process_runs
+from tests.worker.apps import eventually
+from tests.worker.chaos.events import Event
+from tests.worker.processes import WorkerProcess, workers_of
+from tests.worker.proxy import Proxy, proxy
+
+FLOW: Final = "tests.worker.chaos.flow:app"
+
+POLL_SECONDS: Final = 0.02
+
+
+class Crew:
+    """``size`` workers on the store at ``url``, replaced when they die."""
+
+    def __init__(self, url: str, directory: Path, *, size: int, supervised: bool) -> None:
+        self.url = url
+        self.directory = directory
+        self.size = size
+        self.supervised = supervised
+        self.events: list[Event] = []
+        self.deaths: list[str] = []
+        """Ends of processes that nobody asked for and no message explains."""
+        self.segfaults = 0
+        """Processes that a message killed."""
+        self.stopped: set[int] = set()
+        self._killed: set[int] = set()
+        self._workers: list[tuple[WorkerProcess, Proxy]] = []
+        self._stack = AsyncExitStack()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        for _ in range(1 if self.supervised else self.size):
+            await self._add()
+        self._watcher = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+        for worker, _proxy in self._workers:
+            worker.end()
+        await self._stack.aclose()
+
+    async def _add(self, before: Proxy | None = None) -> None:
+        found = before
+        if found is None:
+            found = await self._stack.enter_async_context(proxy(self.url))
+        self._workers.append((self._launch(found.url), found))
+
+    def _launch(self, url: str) -> WorkerProcess:
+        words = ["headwater.worker.process", FLOW]
+        if self.supervised:
+            words = ["headwater.cli.main", "work", FLOW, "--workers", str(self.size)]
+        environment = {"CHAOS_URL": url, "CHAOS_RUNS": str(self.directory), **self.environment()}
+        return WorkerProcess([sys.executable, "-m", *words], url=url, environment=environment)
+
+    def environment(self) -> dict[str, str]:
+        """What the next process gets besides; a rolling upgrade gives some an older source tree."""
+        return {}
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def pids(self) -> list[int]:
+        """The processes that handle messages now, those that are stopped left out."""
+        if self.supervised:
+            found = workers_of(self._workers[0][0].pid)
+        else:
+            found = [worker.pid for worker, _proxy in self._workers]
+        return [pid for pid in found if pid not in self.stopped and process_runs(pid)]
+
+    async def _watch(self) -> None:
+        """Notice what died, since a message may kill its process at any time; replace it unless the
+        supervisor does."""
+        alive: dict[int, float] = {}
+        while True:
+            if self.supervised:
+                alive = self._noticed(alive)
+            for one in list(self._workers):
+                worker, behind = one
+                status = worker.process.poll()
+                if status is None:
+                    continue
+                self._workers.remove(one)
+                now = time.monotonic()
+                if status == -signal.SIGSEGV:
+                    self.segfaults += 1
+                    self.events.append(Event("segfault", worker.pid, now - 2 * POLL_SECONDS, now))
+                elif status != -signal.SIGKILL:
+                    self.deaths.append(
+                        f"a worker ended with status {status}: {worker.said()[-800:]}"
+                    )
+                worker.end()
+                await self._add(behind)
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _noticed(self, alive: dict[int, float]) -> dict[int, float]:
+        """The supervisor's processes and when each was last seen; those of ``alive`` that died without
+        our doing were killed by a message."""
+        now = time.monotonic()
+        found = dict.fromkeys(children(self._workers[0][0].pid), now)
+        for pid in alive.keys() - found.keys() - self._killed:
+            self.segfaults += 1
+            self.events.append(Event("segfault", pid, alive[pid], now))
+        return found
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    async def kill(self, pid: int) -> None:
+        """SIGKILL; the watcher, or the supervisor, starts another."""
+        self._killed.add(pid)
+        began = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not process_runs(pid))
+        self.events.append(Event("SIGKILL", pid, began, time.monotonic()))
+
+    async def pause(self, pid: int, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        self.stopped.add(pid)
+        began = time.monotonic()
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass  # a message killed it just before
+        finally:
+            self.stopped.discard(pid)
+        self.events.append(Event("SIGSTOP", pid, began, time.monotonic()))
+
+    async def disturb(self, pid: int, how: str, seconds: float) -> None:
+        """Cut its connections, or let them be silent for a while: for ever, or until they resume."""
+        if self.supervised:
+            behind, concerned = self._workers[0][1], None
+        else:
+            behind = next(found for worker, found in self._workers if worker.pid == pid)
+            concerned = pid
+        began = time.monotonic()
+        if how == "cut":
+            behind.cut()
+        else:
+            behind.fall_silent()
+            await asyncio.sleep(seconds)
+            if how == "silent for ever":
+                behind.forget()
+            else:
+                behind.resume()
+        self.events.append(Event(how, concerned, began, time.monotonic()))
+
+    async def stop(self) -> list[str]:
+        """SIGTERM to all; what went wrong with that."""
+        assert self._watcher is not None, "it was entered"
+        self._watcher.cancel()
+        for worker, _proxy in self._workers:
+            worker.signal(signal.SIGTERM)
+        wrong = []
+        for worker, _proxy in self._workers:
+            status = await asyncio.to_thread(worker.wait)
+            if status != 0:
+                wrong.append(f"a stopped worker ended with status {status}: {worker.said()[-800:]}")
+        return wrong

@@ -1,0 +1,111 @@
+"""The app of the chaos campaign. ``CHAOS_URL`` names its store, ``CHAOS_RUNS`` a directory.
+
+``bill`` publishes results and ``audit`` is a plain handler. Every run of a handler is a line in ``runs-PID``
+of the directory before anything else happens: ``CONSUMER ID TIME``, by the monotonic clock that all
+processes share. A line ``stall FROM TO`` says that the machine let this process stand still. ``tree-PID``
+says whose worker the process runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import headwater
+from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
+
+CLAIM_AFTER: Final = "1s"
+TICK_SECONDS: Final = 0.05
+STALL_SECONDS: Final = 0.1
+"""A tick that is so late is noted: leases are renewed every 0.11 s, and end after 1 s."""
+
+
+class Order(msgspec.Struct):
+    id: int
+    do: str = ""
+
+
+class Invoice(msgspec.Struct):
+    order: int
+
+
+class Runs:
+    """The file of this process."""
+
+    def __init__(self, directory: str) -> None:
+        path = Path(directory, f"runs-{os.getpid()}")
+        path.with_name(f"tree-{os.getpid()}").write_text(headwater.__file__)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(self, consumer: str, *ids: int) -> None:
+        """These messages run now."""
+        now = time.monotonic()
+        os.write(self._file, "".join(f"{consumer} {one} {now:.4f}\n" for one in ids).encode())
+
+    def watch(self) -> None:
+        """Note when the machine lets this process stand still, until it ends."""
+        before = time.monotonic()
+        while True:
+            time.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            if now - before > TICK_SECONDS + STALL_SECONDS:
+                os.write(self._file, f"stall {before:.4f} {now:.4f}\n".encode())
+            before = now
+
+
+app = App(os.environ.get("CHAOS_URL", "redis://localhost:1"), name="chaos", grace="20s")
+orders: Stream[Order] = Stream("orders", Order)
+invoices: Stream[Invoice] = Stream("invoices", Invoice)
+_runs: Runs | None = None
+
+COMMON: Final[dict[str, Any]] = {
+    "claim_after": CLAIM_AFTER,
+    "concurrency": 4,
+    "prefetch": 64,
+    "retry": Backoff("50ms", ceiling="400ms"),
+}
+
+
+def note(consumer: str, *ids: int) -> None:
+    """Write down that these messages run."""
+    assert _runs is not None, "only worker processes handle messages"
+    _runs.note(consumer, *ids)
+
+
+if "headwater.worker.process" in sys.orig_argv:  # a supervisor imports the app too
+    _runs = Runs(os.environ["CHAOS_RUNS"])
+    threading.Thread(target=_runs.watch, daemon=True).start()
+
+
+@app.consumer(orders, group="bill", into=invoices, dead="dead.bill", **COMMON)
+async def bill(order: Order, delivery: Delivery) -> Invoice:
+    note("bill", order.id)
+    match order.do:
+        case "yield":
+            await asyncio.sleep(0.001)
+        case "again" if delivery.count == 1:
+            raise Again(after=f"{50 + order.id % 300}ms")
+        case "late" if delivery.count == 1:
+            raise Again(after="1500ms")  # longer than claim_after
+        case "fail" if delivery.count == 1:
+            raise ValueError("as it was told")
+        case "dead":
+            raise Dead("as it was told")
+        case "segfault":
+            ctypes.string_at(0)
+    return Invoice(order.id)
+
+
+@app.consumer(orders, group="audit", dead="dead.audit", **COMMON)
+async def audit(order: Order) -> None:
+    note("audit", order.id)
+    if order.do == "yield":
+        await asyncio.sleep(0.001)

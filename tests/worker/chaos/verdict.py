@@ -1,0 +1,97 @@
+"""What must hold at the end of a trial, whatever happened in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+import redis
+
+from headwater.messages import parse_dead_letter
+from tests.worker.chaos import flow
+from tests.worker.chaos.load import DEAD, Load
+
+PAGE: Final = 5_000
+SHOWN: Final = 10
+
+
+class Found(NamedTuple):
+    """What the store holds: numbers of the messages, as often as they are there."""
+
+    orders: Counter[int]
+    results: Counter[int]
+    dead: dict[str, Counter[int]]
+    """By consumer."""
+    errors: dict[int, str]
+    """What a dead letter says."""
+
+
+def entries(client: redis.Redis, stream: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    """All entries of a stream."""
+    found: list[Any] = []
+    start = "-"
+    while True:
+        page: Any = client.xrange(stream, start, count=PAGE)
+        found += page
+        if len(page) < PAGE:
+            return found
+        start = f"({page[-1][0].decode()}"
+
+
+def settled(client: redis.Redis) -> bool:
+    """Every group was given everything and has nothing pending."""
+    groups: Any = client.xinfo_groups(flow.orders.name)
+    return len(groups) == len(flow.app.consumers) and all(
+        group["pending"] == 0 and group["lag"] == 0 for group in groups
+    )
+
+
+def look(client: redis.Redis) -> Found:
+    """Read everything that the trial left in the store."""
+    dead: dict[str, Counter[int]] = {}
+    errors: dict[int, str] = {}
+    for consumer in flow.app.consumers:
+        numbers = dead[consumer.group] = Counter()
+        for entry_id, fields in entries(client, consumer.dead):
+            flat = [part for pair in fields.items() for part in pair]
+            letter = parse_dead_letter(entry_id.decode(), flat)
+            number = int(dict(letter.fields)[b"id"])
+            numbers[number] += 1
+            errors[number] = letter.error
+    return Found(
+        Counter(int(fields[b"id"]) for _id, fields in entries(client, flow.orders.name)),
+        Counter(int(fields[b"order"]) for _id, fields in entries(client, flow.invoices.name)),
+        dead,
+        errors,
+    )
+
+
+def judge(client: redis.Redis, load: Load) -> list[str]:
+    """What does not hold; nothing if all is well."""
+    found = look(client)
+    wrong = []
+    published = set(found.orders)
+    doomed = {number for number in published if load.kinds[number] in DEAD}
+
+    def must_be_empty(what: str, numbers: Any) -> None:
+        listed = sorted(numbers)
+        if listed:
+            wrong.append(f"{len(listed)} {what}: {listed[:SHOWN]}")
+
+    must_be_empty("messages were confirmed and are not in the stream", load.confirmed - published)
+    must_be_empty("messages have no result", published - doomed - set(found.results))
+    must_be_empty("messages have a result and should have none", doomed & set(found.results))
+    must_be_empty("messages have two results", [n for n, c in found.results.items() if c > 1])
+    for group, letters in found.dead.items():
+        expected = doomed if group == "bill" else set()
+        said = {f"{n} ({found.errors[n][:120]})" for n in set(letters) - expected}
+        must_be_empty(f"messages are innocent dead letters of {group}", said)
+        must_be_empty(f"messages are no dead letters of {group}", expected - set(letters))
+        must_be_empty(
+            f"messages have two records of {group}", [n for n in letters if letters[n] > 1]
+        )
+    for group in (consumer.group for consumer in flow.app.consumers):
+        infos: Any = client.xinfo_consumers(flow.orders.name, group)
+        owners = [info["name"].decode() for info in infos if info["pending"]]
+        must_be_empty(f"consumers of {group} own entries", owners)
+    return wrong

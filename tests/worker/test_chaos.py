@@ -1,0 +1,52 @@
+"""A sample of `make chaos-worker`: processes, connections and the server die while messages flow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests import campaigns, peers
+from tests.campaigns import Outcome
+from tests.worker.chaos.events import Event, Run, repeated
+from tests.worker.chaos.trial import Plan, Trial
+from tests.worker.conftest import STORES
+
+SEED = 20261123
+PLAN = Plan(kills=4, pauses=1, cuts=2, server_kills=1, segfaults=1, messages=500)
+
+
+@pytest.mark.slice
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", STORES)
+def test_whatever_dies_nothing_is_lost_no_result_is_twice_and_repeats_have_a_reason(
+    store: str,
+) -> None:
+    began = time.monotonic()
+    try:
+        verdict = Trial(store, PLAN, seed=SEED).run()
+    except peers.PeerMissing as missing:
+        pytest.skip(str(missing))
+    faults = sum(count for kind, count in verdict.done.items() if kind != "messages")
+    seconds = time.monotonic() - began
+    part = f"processes on {store}"
+    outcome = Outcome(part, (SEED, SEED), faults, "faults", verdict.failures, seconds)
+    campaigns.record("chaos-worker", outcome, directory=campaigns.SLICE)
+    assert verdict.failures == []
+    assert faults == 9
+
+
+def test_a_repeated_run_needs_something_that_hit_its_first_process_meanwhile() -> None:
+    # Given a message that ran in process 1 and then in process 2
+    runs = {("audit", 17): [Run(10.0, 1), Run(12.0, 2)]}
+
+    # Then the death of process 1 between the two explains it, and so does the server's
+    for event in (Event("SIGKILL", 1, 11.0, 11.1), Event("server kill", None, 9.0, 10.5)):
+        reasons, unexplained = repeated(runs, [event])
+        assert (reasons[event.kind], unexplained) == (1, [])
+
+    # And neither another process's death, nor one after the second run, nor nothing
+    for events in ([Event("SIGKILL", 2, 11.0, 11.1)], [Event("SIGKILL", 1, 13.0, 13.1)], []):
+        reasons, unexplained = repeated(runs, events)
+        assert len(unexplained) == 1
+        assert "message 17" in unexplained[0]
