@@ -2,8 +2,9 @@
 
 Rule 1. An addition that may have been made is not repeated, unless the store recognizes the
         repetition: the caller gets `OutcomeUnknown`.
-Rule 2. What was not sent is tried again for `RECONNECT_SECONDS`, as long as a server needs to
-        restart; after that the caller gets `NotSent`.
+Rule 2. What was not sent, or what the store refused and may take later (`groups.troubles`), is tried
+        again for `RECONNECT_SECONDS`, as long as a server needs to restart; after that the caller
+        gets `NotSent`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
-from headwater.groups.adding import CHUNK, add_all
+from headwater.groups.adding import CHUNK, Batch, may_be_added_later
 from headwater.groups.operation import Operation, Refused, perform, run
 from headwater.groups.settling import Addition
-from headwater.groups.troubles import refused_credentials
+from headwater.groups.troubles import Remedy, Step, refused_credentials, remedy
 from headwater.worker.connections import (
     Connections,
     lost_connection,
@@ -70,6 +70,8 @@ class Patience:
     def pause(self, error: Exception) -> float | None:
         """Seconds to wait before the next attempt; None if there must be none."""
         self.failed = True
+        if isinstance(error, Refused) and not may_be_added_later(error):
+            return None
         if may_have_run(error) and not self._repeatable:
             return None
         if isinstance(error, (*refused_credentials(), StoreClosed)):
@@ -87,10 +89,22 @@ def reach() -> Operation[None]:
     yield [["PING"]]
 
 
-def all_added(outcomes: Sequence[str | Refused]) -> list[str]:
+def _failures() -> tuple[type[Exception], ...]:
+    """What an attempt to send may end with; `Patience` says whether there is another."""
+    return (Refused, *lost_connection())
+
+
+def leads_nowhere(error: Exception) -> bool:
+    """Whether the connection leads to a server that takes no writes: a demoted primary. The address
+    may lead to its successor."""
+    return isinstance(error, Refused) and remedy(error, Step.PUBLISH) is Remedy.RECONNECT
+
+
+def all_added(outcomes: Sequence[str | Refused | None]) -> list[str]:
     """The ids, or the first refusal raised."""
     added: list[str] = []
     for outcome in outcomes:
+        assert outcome is not None, "what has no outcome yet is an error"
         if isinstance(outcome, Refused):
             where = f"{len(added)} of {len(outcomes)} messages were added before it"
             raise Refused(f"{outcome} ({where})", outcome.code)
@@ -107,7 +121,7 @@ class _Job:
 
     def __init__(self, additions: Sequence[Addition]) -> None:
         self.additions = additions
-        self.outcomes: list[str | Refused] = []
+        self.outcomes: list[str | Refused | None] = []
         self.sent = 0
         self.future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
@@ -165,21 +179,24 @@ class Publisher:
                 room -= count
                 if not room:
                     break
-            batch = [
-                one for job, count in taken for one in job.additions[job.sent : job.sent + count]
-            ]
+            batch = Batch(
+                [one for job, count in taken for one in job.additions[job.sent : job.sent + count]]
+            )
+            error: Exception | None = None
             try:
-                outcomes = await self._perform(partial(add_all, batch))
-            except Exception as error:
-                for job, count in taken:
-                    self._jobs.remove(job)
-                    job.finish(self._explained(job.additions, job.outcomes, count, error))
-                continue
+                await self._perform(batch.rest)
+            except Exception as problem:
+                error = problem
+            first = 0
             for job, count in taken:
-                job.outcomes += outcomes[:count]
-                del outcomes[:count]
+                outcomes = batch.outcomes[first : first + count]
+                first += count
+                job.outcomes += outcomes
                 job.sent += count
-                if job.sent == len(job.additions):
+                if None in outcomes and error is not None:
+                    self._jobs.remove(job)
+                    job.finish(self._explained(job.additions, job.outcomes, error))
+                elif job.sent == len(job.additions):
                     self._jobs.remove(job)
                     job.finish()
 
@@ -197,10 +214,12 @@ class Publisher:
                 if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                     await perform(client, reach())
                 result = await perform(client, make())
-            except lost_connection() as error:
+            except _failures() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+                if leads_nowhere(error):
+                    await client.connection_pool.disconnect(inuse_connections=False)
             else:
                 self._heard_at = time.monotonic()
                 return result
@@ -218,8 +237,8 @@ class Publisher:
         try:
             async with self._slots:
                 return await self._perform(make, repeatable=repeatable)
-        except lost_connection() as error:
-            raise self._explained([addition], [], 1, error, repeatable=repeatable) from error
+        except _failures() as error:
+            raise self._explained([addition], [None], error, repeatable=repeatable) from error
 
     def publish_one(
         self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
@@ -227,18 +246,20 @@ class Publisher:
         """As `send_one`, from code without an event loop."""
         try:
             return self._run(make, repeatable=repeatable)
-        except lost_connection() as error:
-            raise self._explained([addition], [], 1, error, repeatable=repeatable) from error
+        except _failures() as error:
+            raise self._explained([addition], [None], error, repeatable=repeatable) from error
 
     def publish(self, additions: Sequence[Addition]) -> list[str]:
         """Add from code without an event loop; safe among threads."""
-        outcomes: list[str | Refused] = []
+        outcomes: list[str | Refused | None] = []
         for first in range(0, len(additions), CHUNK):
-            batch = additions[first : first + CHUNK]
+            batch = Batch(additions[first : first + CHUNK])
             try:
-                outcomes += self._run(partial(add_all, batch))
-            except lost_connection() as error:
-                raise self._explained(additions, outcomes, len(batch), error) from error
+                self._run(batch.rest)
+            except _failures() as error:
+                outcomes += batch.outcomes
+                raise self._explained(additions, outcomes, error) from error
+            outcomes += batch.outcomes
         return all_added(outcomes)
 
     def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
@@ -255,10 +276,12 @@ class Publisher:
                     if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                         run(client, reach())
                     result = run(client, make())
-            except lost_connection() as error:
+            except _failures() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+                if leads_nowhere(error):
+                    client.connection_pool.disconnect(inuse_connections=False)
             else:
                 self._heard_at = time.monotonic()
                 return result
@@ -272,28 +295,32 @@ class Publisher:
     def _explained(
         self,
         additions: Sequence[Addition],
-        outcomes: Sequence[str | Refused],
-        in_flight: int,
+        outcomes: Sequence[str | Refused | None],
         error: Exception,
         *,
         repeatable: bool = False,
     ) -> Exception:
-        """What the caller gets when the last ``in_flight`` of the additions that were begun failed
-        with ``error``."""
-        if not isinstance(error, lost_connection()):
+        """What the caller gets when sending ended with ``error``; an outcome for each addition that
+        was begun, None where there is none."""
+        refused = may_be_added_later(error)
+        if not refused and not isinstance(error, lost_connection()):
             return error
         where, stream = redacted(self._connections.url), additions[0].stream
         why = str(error).rstrip(". ")
-        added = [one for one in outcomes if not isinstance(one, Refused)]
-        left = len(additions) - len(outcomes)
+        added = [one for one in outcomes if isinstance(one, str)]
+        left = len(additions) - len(added)
         before = f" {_messages(len(added))} had been added before." if added else ""
         if not may_have_run(error):
+            begun = [n for n, one in enumerate(outcomes) if not isinstance(one, str)]
+            what = "added to" if refused else "sent to"
             return NotSent(
-                f"{_messages(left)} for {stream!r} could not be sent to {where}: {why}.{before} "
+                f"{_messages(left)} for {stream!r} could not be {what} {where}: {why}.{before} "
                 "Sending the rest again adds nothing twice.",
                 added=added,
+                missing=[*begun, *range(len(outcomes), len(additions))],
             )
-        unsent = left - in_flight
+        in_flight = sum(one is None for one in outcomes)
+        unsent = len(additions) - len(outcomes)
         rest = f" {_messages(unsent)} more were not sent." if unsent else ""
         advice = (
             "Sending with the same dedupe= again adds nothing twice"
