@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headwater.worker import Backoff as Backoff
     from headwater.worker import Dead as Dead
     from headwater.worker import Delivery as Delivery
+    from headwater.worker import Scheduled as Scheduled
     from headwater.worker import Stream as Stream
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ _HOMES = {
     "IDRange": "headwater.model",
     "PendingEntry": "headwater.model",
     "RecoveryReport": "headwater.journal.report",
+    "Scheduled": "headwater.worker",
     "Stream": "headwater.worker",
     "StreamID": "headwater.model",
     "aio": "headwater.aio",

@@ -66,6 +66,13 @@ def may_be_added_later(error: Exception) -> bool:
     return refused and remedy(error, Step.PUBLISH) in (Remedy.WAIT, Remedy.RECONNECT)
 
 
+def add_one(addition: Addition) -> Operation[str]:
+    """Add an entry; its id."""
+    replies = yield [["XADD", addition.stream, *addition.words()]]
+    entry_id: bytes = accepted(replies[0])
+    return entry_id.decode()
+
+
 def add_replicated(addition: Addition, *, replicas: int, timeout_ms: int) -> Operation[str]:
     """Add an entry and wait until so many replicas have it; its id. `NotReplicated` if too few
     confirm it within the time: the entry is there nevertheless."""

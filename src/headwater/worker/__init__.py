@@ -6,6 +6,7 @@ outcome    Dead, Again: how a handler says that it did not succeed; what a run e
 retry      Backoff: how long an entry waits after a failed delivery
 decide     how a delivery ends, given the outcome
 delivery   Delivery: what a handler may know
+scheduled  Scheduled: a message that is published later
 running    all consumers in one process; loop is one of them, and says how its parts fit
 """
 
@@ -15,6 +16,7 @@ from headwater.worker.app import App
 from headwater.worker.delivery import Delivery
 from headwater.worker.outcome import Again, Dead
 from headwater.worker.retry import Backoff
+from headwater.worker.scheduled import Scheduled
 from headwater.worker.stream import Stream
 
-__all__ = ["Again", "App", "Backoff", "Dead", "Delivery", "Stream"]
+__all__ = ["Again", "App", "Backoff", "Dead", "Delivery", "Scheduled", "Stream"]

@@ -18,12 +18,14 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from urllib.parse import urlsplit
 
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
+from headwater.groups.scheduling import Placed
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer, ConsumerOptions, declare, known
@@ -32,6 +34,7 @@ from headwater.worker.publishing import Publisher
 from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import Reports
 from headwater.worker.running import Running
+from headwater.worker.scheduled import Scheduled
 from headwater.worker.stream import Stream
 
 if TYPE_CHECKING:
@@ -165,6 +168,7 @@ class App:
         with _open_lock:
             _open.remove(self)
 
+    @overload
     async def send(
         self,
         stream: Stream[Any],
@@ -172,19 +176,53 @@ class App:
         *,
         dedupe: str | None = None,
         wait: int | None = None,
-    ) -> str:
+        after: None = None,
+    ) -> str: ...
+    @overload
+    async def send(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: str | timedelta,
+    ) -> Scheduled: ...
+    async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """Add one message to ``stream``; its id. For the options see `Stream.send`."""
-        alone = stream.alone(message, dedupe=dedupe, wait=wait)
+        alone = stream.alone(message, **options)
         if alone is None:
             return (await self.send_many(stream, [message]))[0]
-        return await self._publisher.send_one(
+        sent = await self._publisher.send_one(
             alone.addition, alone.operation, repeatable=alone.repeatable
         )
+        return self._handle(stream, sent)
+
+    def _handle(self, stream: Stream[Any], sent: str | Placed) -> str | Scheduled:
+        if isinstance(sent, str):
+            return sent
+        return Scheduled(
+            stream.name,
+            sent.id,
+            due_ms=sent.due_ms,
+            cancel=partial(self.cancel, stream),
+            cancel_blocking=partial(self.cancel_blocking, stream),
+        )
+
+    async def cancel(self, stream: Stream[Any], scheduled_id: str) -> bool:
+        """Take back a scheduled message: see `Stream.cancel`."""
+        return await self._publisher.cancel(stream.name, scheduled_id)
+
+    def cancel_blocking(self, stream: Stream[Any], scheduled_id: str) -> bool:
+        """As `cancel`, from code that runs no event loop."""
+        _refuse_in_loop(stream)
+        return self._publisher.cancel_blocking(stream.name, scheduled_id)
 
     async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """Add messages in order; their ids."""
         return await self._publisher.send([stream.addition(message) for message in messages])
 
+    @overload
     def publish(
         self,
         stream: Stream[Any],
@@ -192,15 +230,28 @@ class App:
         *,
         dedupe: str | None = None,
         wait: int | None = None,
-    ) -> str:
+        after: None = None,
+    ) -> str: ...
+    @overload
+    def publish(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: str | timedelta,
+    ) -> Scheduled: ...
+    def publish(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """As `send`, from code that runs no event loop."""
-        alone = stream.alone(message, dedupe=dedupe, wait=wait)
+        alone = stream.alone(message, **options)
         if alone is None:
             return self.publish_many(stream, [message])[0]
         _refuse_in_loop(stream)
-        return self._publisher.publish_one(
+        sent = self._publisher.publish_one(
             alone.addition, alone.operation, repeatable=alone.repeatable
         )
+        return self._handle(stream, sent)
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""

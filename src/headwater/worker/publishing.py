@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +22,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
 from headwater.groups.adding import CHUNK, Batch, may_be_added_later
 from headwater.groups.operation import Operation, Refused, perform, run
+from headwater.groups.scheduling import cancel
 from headwater.groups.settling import Addition
 from headwater.groups.troubles import Remedy, Step, refused_credentials, remedy
 from headwater.worker.connections import (
@@ -229,20 +231,49 @@ class Publisher:
                 self._asynchronous = None
 
     async def send_one(
-        self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
-    ) -> str:
-        """Add by an operation of its own, from a coroutine; the id."""
-        if self._slots is None:
-            self._slots = asyncio.Semaphore(THREADS)
+        self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
+    ) -> T:
+        """Add by an operation of its own, from a coroutine; what that returns."""
         try:
-            async with self._slots:
-                return await self._perform(make, repeatable=repeatable)
+            return await self._perform_apart(make, repeatable=repeatable)
         except _failures() as error:
             raise self._explained([addition], [None], error, repeatable=repeatable) from error
 
+    async def _perform_apart(
+        self, make: Callable[[], Operation[T]], *, repeatable: bool = False
+    ) -> T:
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(THREADS)
+        async with self._slots:
+            return await self._perform(make, repeatable=repeatable)
+
+    async def cancel(self, stream: str, entry_id: str) -> bool:
+        """Take back a scheduled message, from a coroutine; whether it was there."""
+        try:
+            return await self._perform_apart(partial(cancel, stream, entry_id))
+        except _failures() as error:
+            raise self._not_cancelled(stream, entry_id, error) from error
+
+    def cancel_blocking(self, stream: str, entry_id: str) -> bool:
+        """As `cancel`, from code without an event loop."""
+        try:
+            return self._run(partial(cancel, stream, entry_id))
+        except _failures() as error:
+            raise self._not_cancelled(stream, entry_id, error) from error
+
+    def _not_cancelled(self, stream: str, entry_id: str, error: Exception) -> Exception:
+        where = redacted(self._connections.url)
+        what = f"scheduled message {entry_id} of {stream!r}"
+        if isinstance(error, lost_connection()) and may_have_run(error):
+            return OutcomeUnknown(
+                f"{where} went away while {what} was being cancelled; nobody knows whether it was. If "
+                f"cancelling it again returns True it was not: {error}"
+            )
+        return NotSent(f"{what} could not be cancelled at {where}: {error}")
+
     def publish_one(
-        self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
-    ) -> str:
+        self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
+    ) -> T:
         """As `send_one`, from code without an event loop."""
         try:
             return self._run(make, repeatable=repeatable)

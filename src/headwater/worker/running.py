@@ -20,6 +20,7 @@ from headwater.worker.loop import Loop
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
+from headwater.worker.scheduler import Scheduler, served_streams
 
 log = logging.getLogger("headwater.worker")
 
@@ -58,6 +59,13 @@ class Running:
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
         self.loops = {consumer: self._loop(consumer) for consumer in consumers}
+        self.scheduler = Scheduler(
+            # The quarantine process handles suspects only.
+            [] if suspects is Suspects.ONLY else served_streams(consumers),
+            consumer_name=unique_name(),
+            connections=connections,
+            clock=clock,
+        )
 
     def _loop(self, consumer: Consumer) -> Loop:
         watch = self._observe
@@ -78,6 +86,7 @@ class Running:
         log.info("%d consumers on %s", len(self.loops), redacted(self._connections.url))
         for loop in self.loops.values():
             loop.start()
+        self.scheduler.start()
 
     def replace(self, consumer: Consumer) -> Loop:
         """Abandon the consumer's loop as a crash would, and begin anew; the abandoned one."""
@@ -96,7 +105,7 @@ class Running:
     async def until_stopped(self) -> None:
         """Return when a stop is asked for. Raises the first error that ends a consumer."""
         wanted = asyncio.ensure_future(self._wanted.wait())
-        failures = [loop.failed for loop in self.loops.values()]
+        failures = self.failures()
         ends: list[asyncio.Future[Any]] = [wanted, *failures]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -106,8 +115,13 @@ class Running:
             if failure.done() and not failure.cancelled():
                 failure.result()
 
+    def failures(self) -> list[asyncio.Future[None]]:
+        """What gets the errors that no waiting mends."""
+        return [*(loop.failed for loop in self.loops.values()), self.scheduler.failed]
+
     async def stop(self, grace: float) -> None:
         """End all consumers in peace; see `Loop.stop`."""
         await asyncio.gather(
-            *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values())
+            self.scheduler.stop(),
+            *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values()),
         )
