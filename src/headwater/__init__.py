@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.worker import Ending as Ending
     from headwater.worker import Failed as Failed
     from headwater.worker import Middleware as Middleware
+    from headwater.worker import Scheduled as Scheduled
     from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
     from headwater.worker import Use as Use
@@ -61,6 +62,7 @@ _HOMES = {
     "Middleware": "headwater.worker",
     "PendingEntry": "headwater.model",
     "RecoveryReport": "headwater.journal.report",
+    "Scheduled": "headwater.worker",
     "Statistics": "headwater.worker",
     "Stream": "headwater.worker",
     "StreamID": "headwater.model",

@@ -60,14 +60,18 @@ class Disconnected(HeadwaterError):
 
 
 class NotSent(Disconnected):
-    """The store could not be reached: the messages were not sent, and may be sent again.
+    """The store could not be reached, or took no writes: messages were not added, and may be sent again.
 
-    ``added`` holds the ids of those messages of the same call that were added before.
+    ``added`` holds the ids of those messages of the same call that were added, ``missing`` the places
+    in the call, from 0 on, of those that were not.
     """
 
-    def __init__(self, text: str, *, added: Sequence[str] = ()) -> None:
+    def __init__(
+        self, text: str, *, added: Sequence[str] = (), missing: Sequence[int] = ()
+    ) -> None:
         super().__init__(text)
         self.added = list(added)
+        self.missing = list(missing)
 
 
 class OutcomeUnknown(Disconnected):

@@ -141,11 +141,13 @@ async def working(app: App, *, grace: float = 10.0) -> AsyncIterator[Running]:
 
 def killed(running: Running) -> None:
     """The worker vanishes as at SIGKILL: nothing more comes from it."""
+    running.scheduler.abandon()
     for loop in running.loops.values():
         loop.abandon()
 
 
 async def buried(running: Running) -> None:
     """Let go of what a killed worker held in this process."""
+    await running.scheduler.close()
     for loop in running.loops.values():
         await loop.close()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from headwater.errors import NotReplicated
 from headwater.groups.operation import Command, Operation, Refused, Script, Word, accepted
 from headwater.groups.settling import LUA_WORDS, Addition
+from headwater.groups.troubles import CREDENTIALS, Remedy, Step, remedy
 from headwater.messages import dedupe_key
 
 CHUNK = 1_000
@@ -26,16 +27,50 @@ _PLACE = "hw.place"
 """A group that exists only while the stream is created."""
 
 
-def add_all(additions: Sequence[Addition]) -> Operation[list[str | Refused]]:
-    """Add entries in order: an id each, or why it was refused."""
-    outcomes: list[str | Refused] = []
-    for first in range(0, len(additions), CHUNK):
-        commands: list[Command] = [
-            ["XADD", one.stream, *one.words()] for one in additions[first : first + CHUNK]
-        ]
-        replies = yield commands
-        outcomes += [reply if isinstance(reply, Refused) else reply.decode() for reply in replies]
-    return outcomes
+class Adding:
+    """Entries to be added in order, and what has become of each."""
+
+    def __init__(self, additions: Sequence[Addition]) -> None:
+        self.additions = additions
+        self.outcomes: list[str | Refused | None] = [None] * len(additions)
+        """An id, or why the store will never take the entry; None while it was not added."""
+
+    def rest(self) -> Operation[None]:
+        """Add those that have no outcome yet.
+
+        Raises the first refusal of those that the store cannot add now: nothing was added for them,
+        so this may be carried out again.
+        """
+        waiting = [n for n, one in enumerate(self.outcomes) if one is None]
+        if not waiting:
+            return
+        commands: list[Command] = []
+        for n in waiting:
+            one = self.additions[n]
+            commands.append(["XADD", one.stream, *one.words()])
+        later: list[Refused] = []
+        for n, reply in zip(waiting, (yield commands), strict=True):
+            if not isinstance(reply, Refused):
+                self.outcomes[n] = reply.decode()
+            elif may_be_added_later(reply):
+                later.append(reply)
+            else:
+                self.outcomes[n] = reply
+        if later:
+            raise later[0]
+
+
+def may_be_added_later(error: Exception) -> bool:
+    """Whether the store said that it cannot add this now, and may later (`troubles`)."""
+    refused = isinstance(error, Refused) and error.code not in CREDENTIALS
+    return refused and remedy(error, Step.PUBLISH) in (Remedy.WAIT, Remedy.RECONNECT)
+
+
+def add_one(addition: Addition) -> Operation[str]:
+    """Add an entry; its id."""
+    replies = yield [["XADD", addition.stream, *addition.words()]]
+    entry_id: bytes = accepted(replies[0])
+    return entry_id.decode()
 
 
 def add_replicated(addition: Addition, *, replicas: int, timeout_ms: int) -> Operation[str]:
@@ -43,7 +78,8 @@ def add_replicated(addition: Addition, *, replicas: int, timeout_ms: int) -> Ope
     confirm it within the time: the entry is there nevertheless."""
     replies = yield [["XADD", addition.stream, *addition.words()], ["WAIT", replicas, timeout_ms]]
     entry_id: str = accepted(replies[0]).decode()
-    confirmed = int(accepted(replies[1]))
+    # A refused WAIT, as on a primary that was demoted meanwhile, confirms nothing.
+    confirmed = 0 if isinstance(replies[1], Refused) else int(replies[1])
     if confirmed < replicas:
         raise NotReplicated(
             f"{entry_id} was added to {addition.stream!r}, but {confirmed} of {replicas} replicas "

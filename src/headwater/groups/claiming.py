@@ -62,12 +62,15 @@ class Delivered(NamedTuple):
 class Reader:
     """Reads for one member; keeps where its sweep of the pending list is.
 
-    ``now`` is monotonic time in seconds, the caller's.
+    ``now`` is monotonic time in seconds, the caller's. Without ``looks_for_gone`` it does not look, on
+    servers that claim while they read, for pending entries that are gone from the stream: that looks
+    at every entry that waits.
     """
 
-    def __init__(self, member: Member, *, gone: Gone) -> None:
+    def __init__(self, member: Member, *, gone: Gone, looks_for_gone: bool = True) -> None:
         self.member = member
         self._gone = gone
+        self._looks_for_gone = looks_for_gone
         self._place = "-"
         """Where its sweep goes on; "" while it does not sweep. A new reader begins with one: an
         earlier version may have parked entries in another way."""
@@ -149,7 +152,7 @@ class Reader:
         CLAIM passes over it, so it would stay in the pending list for ever. A worker that still
         handles such an entry renews its lease, so it is not ripe.
         """
-        if now < self._sweep_at:
+        if now < self._sweep_at or not self._looks_for_gone:
             return
         member = self.member
         ripe: list[Word] = ["IDLE", member.claim_after_ms, self._looked_to, "+", HISTORY_ROWS]

@@ -91,6 +91,11 @@ def noted_key(stream: str, group: str) -> str:
     return beside(stream, f":hw:noted:{group}")
 
 
+def later_key(stream: str) -> str:
+    """The stream of messages that are published to ``stream`` later: ``{orders}:hw:later``."""
+    return beside(stream, ":hw:later")
+
+
 def queries_key(stream: str) -> str:
     """The hash query → how far it has read, of Spark's queries on a stream: ``{orders}:hw:queries``."""
     return beside(stream, ":hw:queries")

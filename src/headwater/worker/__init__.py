@@ -10,6 +10,7 @@ delivery   Delivery: what a handler may know
 dependencies  Use: what else a handler gets, opened and closed
 middleware Middleware: what an app does around every delivery
 statistics Statistics: what a process has done, and its progress
+scheduled  Scheduled: a message that is published later
 running    all consumers in one process; loop is one of them, and says how its parts fit
 """
 
@@ -22,6 +23,7 @@ from headwater.worker.dependencies import Use
 from headwater.worker.middleware import Middleware
 from headwater.worker.outcome import Again, Dead, Ending, Failed
 from headwater.worker.retry import Backoff
+from headwater.worker.scheduled import Scheduled
 from headwater.worker.statistics import Statistics
 from headwater.worker.stream import Stream
 
@@ -35,6 +37,7 @@ __all__ = [
     "Ending",
     "Failed",
     "Middleware",
+    "Scheduled",
     "Statistics",
     "Stream",
     "Use",

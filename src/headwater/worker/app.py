@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from headwater.client import servers
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
+from headwater.worker.app_publishing import AppPublishing
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import (
@@ -67,18 +68,7 @@ def open_apps() -> list[App]:
         return list(dict.fromkeys(_open))
 
 
-def _refuse_in_loop(stream: Stream[Any]) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise HeadwaterError(
-        f"publishing to {stream.name!r} so would stop the event loop that runs here while it waits: "
-        "use `await send`"
-    )
-
-
-class App:
+class App(AppPublishing):
     """Consumers and publishing on one store.
 
     ``url`` is what `headwater.connect` takes: ``redis://``, ``rediss://``, ``unix://``,
@@ -108,8 +98,7 @@ class App:
         """Where suspected poison messages run; `headwater work` sets it for its processes."""
         self.consumers: list[Consumer] = []
         self._connections = Connections(url)
-        self._publisher = Publisher(self._connections)
-        self._extensions = Extensions(middleware)
+        super().__init__(Publisher(self._connections), Extensions(middleware))
         self._on_dead: dict[str, str] = {}
         """Stream → dead-letter stream, of what `on_dead` was declared for."""
         self._running: Running | None = None
@@ -237,7 +226,7 @@ class App:
         if self._running is not None:
             raise DeclarationError(f"{what} comes too late: {self!r} works already")
 
-    # --- publishing -------------------------------------------------------------------------------
+    # --- opening for publishing -------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         self._enter()
@@ -262,62 +251,6 @@ class App:
     def _leave(self) -> None:
         with _open_lock:
             _open.remove(self)
-
-    async def send(
-        self,
-        stream: Stream[Any],
-        message: Any,
-        *,
-        dedupe: str | None = None,
-        wait: int | None = None,
-    ) -> str:
-        """Add one message to ``stream``; its id. For the options see `Stream.send`."""
-        alone = stream.alone(message, dedupe=dedupe, wait=wait)
-        if alone is None:
-            return (await self.send_many(stream, [message]))[0]
-        with self._extensions.publishing([alone.addition]) as ids:
-            ids.append(
-                await self._publisher.send_one(
-                    alone.addition, alone.operation, repeatable=alone.repeatable
-                )
-            )
-        return ids[0]
-
-    async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
-        """Add messages in order; their ids."""
-        additions = [stream.addition(message) for message in messages]
-        with self._extensions.publishing(additions) as ids:
-            ids += await self._publisher.send(additions)
-        return ids
-
-    def publish(
-        self,
-        stream: Stream[Any],
-        message: Any,
-        *,
-        dedupe: str | None = None,
-        wait: int | None = None,
-    ) -> str:
-        """As `send`, from code that runs no event loop."""
-        alone = stream.alone(message, dedupe=dedupe, wait=wait)
-        if alone is None:
-            return self.publish_many(stream, [message])[0]
-        _refuse_in_loop(stream)
-        with self._extensions.publishing([alone.addition]) as ids:
-            ids.append(
-                self._publisher.publish_one(
-                    alone.addition, alone.operation, repeatable=alone.repeatable
-                )
-            )
-        return ids[0]
-
-    def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
-        """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""
-        _refuse_in_loop(stream)
-        additions = [stream.addition(message) for message in messages]
-        with self._extensions.publishing(additions) as ids:
-            ids += self._publisher.publish(additions)
-        return ids
 
     # --- working ----------------------------------------------------------------------------------
 

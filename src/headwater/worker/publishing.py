@@ -2,8 +2,9 @@
 
 Rule 1. An addition that may have been made is not repeated, unless the store recognizes the
         repetition: the caller gets `OutcomeUnknown`.
-Rule 2. What was not sent is tried again for `RECONNECT_SECONDS`, as long as a server needs to
-        restart; after that the caller gets `NotSent`.
+Rule 2. What was not sent, or what the store refused and may take later (`groups.troubles`), is tried
+        again for `RECONNECT_SECONDS`, as long as a server needs to restart; after that the caller
+        gets `NotSent`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
-from headwater.groups.adding import CHUNK, add_all
+from headwater.groups.adding import CHUNK, Adding, may_be_added_later
 from headwater.groups.operation import Operation, Refused, perform, run
+from headwater.groups.scheduling import cancel
 from headwater.groups.settling import Addition
-from headwater.groups.troubles import refused_credentials
+from headwater.groups.troubles import Remedy, Step, refused_credentials, remedy
 from headwater.worker.connections import (
     Connections,
     lost_connection,
@@ -45,9 +47,6 @@ and what became of the others would be unknown."""
 
 RECONNECT_SECONDS = 4.0
 """How long sending is tried again while the store cannot be reached: a restart takes less."""
-
-CLUSTER_CHANGES = frozenset({"CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"})
-"""Codes with which a cluster says: not now, and nothing was done."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two attempts, doubling."""
@@ -72,10 +71,10 @@ class Patience:
 
     def pause(self, error: Exception) -> float | None:
         """Seconds to wait before the next attempt; None if there must be none."""
-        self.failed = not isinstance(error, Refused)
-        if may_have_run(error) and not self._repeatable:
+        self.failed = True
+        if isinstance(error, Refused) and not may_be_added_later(error):
             return None
-        if isinstance(error, Refused) and not _later(error):
+        if may_have_run(error) and not self._repeatable:
             return None
         if isinstance(error, (*refused_credentials(), StoreClosed)):
             return None
@@ -92,34 +91,27 @@ def reach() -> Operation[None]:
     yield [["PING"]]
 
 
-def all_added(outcomes: Sequence[str | Refused]) -> list[str]:
+def _failures() -> tuple[type[Exception], ...]:
+    """What an attempt to send may end with; `Patience` says whether there is another."""
+    return (Refused, *lost_connection())
+
+
+def leads_nowhere(error: Exception) -> bool:
+    """Whether the connection leads to a server that takes no writes: a demoted primary. The address
+    may lead to its successor."""
+    return isinstance(error, Refused) and remedy(error, Step.PUBLISH) is Remedy.RECONNECT
+
+
+def all_added(outcomes: Sequence[str | Refused | None]) -> list[str]:
     """The ids, or the first refusal raised."""
     added: list[str] = []
     for outcome in outcomes:
+        assert outcome is not None, "what has no outcome yet is an error"
         if isinstance(outcome, Refused):
             where = f"{len(added)} of {len(outcomes)} messages were added before it"
             raise Refused(f"{outcome} ({where})", outcome.code)
         added.append(outcome)
     return added
-
-
-def _tried_again() -> tuple[type[Exception], ...]:
-    """The errors that `Patience` looks at."""
-    return (*lost_connection(), Refused)
-
-
-def taken(result: T) -> T:
-    """What an operation that adds has returned, unless a cluster could take nothing of it now: that
-    error is raised."""
-    if isinstance(result, list) and result and all(_later(one) for one in result):
-        raise result[0]
-    return result
-
-
-def _later(outcome: object) -> bool:
-    """Whether it is an error of a cluster that will take the same again: a slot is on its way, or waits
-    for its new primary."""
-    return isinstance(outcome, Refused) and outcome.code in CLUSTER_CHANGES
 
 
 def _messages(count: int) -> str:
@@ -131,7 +123,7 @@ class _Job:
 
     def __init__(self, additions: Sequence[Addition]) -> None:
         self.additions = additions
-        self.outcomes: list[str | Refused] = []
+        self.outcomes: list[str | Refused | None] = []
         self.sent = 0
         self.future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
@@ -189,21 +181,24 @@ class Publisher:
                 room -= count
                 if not room:
                     break
-            batch = [
-                one for job, count in taken for one in job.additions[job.sent : job.sent + count]
-            ]
+            batch = Adding(
+                [one for job, count in taken for one in job.additions[job.sent : job.sent + count]]
+            )
+            error: Exception | None = None
             try:
-                outcomes = await self._perform(partial(add_all, batch))
-            except Exception as error:
-                for job, count in taken:
-                    self._jobs.remove(job)
-                    job.finish(self._explained(job.additions, job.outcomes, count, error))
-                continue
+                await self._perform(batch.rest)
+            except Exception as problem:
+                error = problem
+            first = 0
             for job, count in taken:
-                job.outcomes += outcomes[:count]
-                del outcomes[:count]
+                outcomes = batch.outcomes[first : first + count]
+                first += count
+                job.outcomes += outcomes
                 job.sent += count
-                if job.sent == len(job.additions):
+                if None in outcomes and error is not None:
+                    self._jobs.remove(job)
+                    job.finish(self._explained(job.additions, job.outcomes, error))
+                elif job.sent == len(job.additions):
                     self._jobs.remove(job)
                     job.finish()
 
@@ -220,11 +215,13 @@ class Publisher:
             try:
                 if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                     await perform(client, reach())
-                result = taken(await perform(client, make()))
-            except _tried_again() as error:
+                result = await perform(client, make())
+            except _failures() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+                if leads_nowhere(error):
+                    await client.connection_pool.disconnect(inuse_connections=False)
             else:
                 self._heard_at = time.monotonic()
                 return result
@@ -234,35 +231,66 @@ class Publisher:
                 self._asynchronous = None
 
     async def send_one(
-        self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
-    ) -> str:
-        """Add by an operation of its own, from a coroutine; the id."""
+        self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
+    ) -> T:
+        """Add by an operation of its own, from a coroutine; what that returns."""
+        try:
+            return await self._perform_apart(make, repeatable=repeatable)
+        except _failures() as error:
+            raise self._explained([addition], [None], error, repeatable=repeatable) from error
+
+    async def _perform_apart(
+        self, make: Callable[[], Operation[T]], *, repeatable: bool = False
+    ) -> T:
         if self._slots is None:
             self._slots = asyncio.Semaphore(THREADS)
+        async with self._slots:
+            return await self._perform(make, repeatable=repeatable)
+
+    async def cancel(self, stream: str, entry_id: str) -> bool:
+        """Take back a scheduled message, from a coroutine; whether it was there."""
         try:
-            async with self._slots:
-                return await self._perform(make, repeatable=repeatable)
-        except lost_connection() as error:
-            raise self._explained([addition], [], 1, error, repeatable=repeatable) from error
+            return await self._perform_apart(partial(cancel, stream, entry_id))
+        except _failures() as error:
+            raise self._not_cancelled(stream, entry_id, error) from error
+
+    def cancel_blocking(self, stream: str, entry_id: str) -> bool:
+        """As `cancel`, from code without an event loop."""
+        try:
+            return self._run(partial(cancel, stream, entry_id))
+        except _failures() as error:
+            raise self._not_cancelled(stream, entry_id, error) from error
+
+    def _not_cancelled(self, stream: str, entry_id: str, error: Exception) -> Exception:
+        where = redacted(self._connections.url)
+        what = f"scheduled message {entry_id} of {stream!r}"
+        if isinstance(error, lost_connection()) and may_have_run(error):
+            return OutcomeUnknown(
+                f"{where} went away while {what} was being cancelled; nobody knows whether it was. If "
+                f"cancelling it again returns True it was not: {error}"
+            )
+        return NotSent(f"{what} could not be cancelled at {where}: {error}")
 
     def publish_one(
-        self, addition: Addition, make: Callable[[], Operation[str]], *, repeatable: bool
-    ) -> str:
+        self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
+    ) -> T:
         """As `send_one`, from code without an event loop."""
         try:
             return self._run(make, repeatable=repeatable)
-        except lost_connection() as error:
-            raise self._explained([addition], [], 1, error, repeatable=repeatable) from error
+        except _failures() as error:
+            raise self._explained([addition], [None], error, repeatable=repeatable) from error
 
     def publish(self, additions: Sequence[Addition]) -> list[str]:
         """Add from code without an event loop; safe among threads."""
-        outcomes: list[str | Refused] = []
+        outcomes: list[str | Refused | None] = []
         for first in range(0, len(additions), CHUNK):
-            batch = additions[first : first + CHUNK]
+            batch = Adding(additions[first : first + CHUNK])
             try:
-                outcomes += self._run(partial(add_all, batch))
-            except lost_connection() as error:
-                raise self._explained(additions, outcomes, len(batch), error) from error
+                self._run(batch.rest)
+            except _failures() as error:
+                outcomes += batch.outcomes
+                raise self._explained(additions, outcomes, error) from error
+            outcomes += batch.outcomes
         return all_added(outcomes)
 
     def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
@@ -278,11 +306,13 @@ class Publisher:
                 with self._threads:
                     if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                         run(client, reach())
-                    result = taken(run(client, make()))
-            except _tried_again() as error:
+                    result = run(client, make())
+            except _failures() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
+                if leads_nowhere(error):
+                    client.connection_pool.disconnect(inuse_connections=False)
             else:
                 self._heard_at = time.monotonic()
                 return result
@@ -296,28 +326,32 @@ class Publisher:
     def _explained(
         self,
         additions: Sequence[Addition],
-        outcomes: Sequence[str | Refused],
-        in_flight: int,
+        outcomes: Sequence[str | Refused | None],
         error: Exception,
         *,
         repeatable: bool = False,
     ) -> Exception:
-        """What the caller gets when the last ``in_flight`` of the additions that were begun failed
-        with ``error``."""
-        if not isinstance(error, lost_connection()):
+        """What the caller gets when sending ended with ``error``; an outcome for each addition that
+        was begun, None where there is none."""
+        refused = may_be_added_later(error)
+        if not refused and not isinstance(error, lost_connection()):
             return error
         where, stream = redacted(self._connections.url), additions[0].stream
         why = str(error).rstrip(". ")
-        added = [one for one in outcomes if not isinstance(one, Refused)]
-        left = len(additions) - len(outcomes)
+        added = [one for one in outcomes if isinstance(one, str)]
+        left = len(additions) - len(added)
         before = f" {_messages(len(added))} had been added before." if added else ""
         if not may_have_run(error):
+            begun = [n for n, one in enumerate(outcomes) if not isinstance(one, str)]
+            what = "added to" if refused else "sent to"
             return NotSent(
-                f"{_messages(left)} for {stream!r} could not be sent to {where}: {why}.{before} "
+                f"{_messages(left)} for {stream!r} could not be {what} {where}: {why}.{before} "
                 "Sending the rest again adds nothing twice.",
                 added=added,
+                missing=[*begun, *range(len(outcomes), len(additions))],
             )
-        unsent = left - in_flight
+        in_flight = sum(one is None for one in outcomes)
+        unsent = len(additions) - len(outcomes)
         rest = f" {_messages(unsent)} more were not sent." if unsent else ""
         advice = (
             "Sending with the same dedupe= again adds nothing twice"

@@ -22,6 +22,7 @@ from headwater.worker.loop import Loop
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
+from headwater.worker.scheduler import Scheduler, served_streams
 
 log = logging.getLogger("headwater.worker")
 
@@ -63,6 +64,13 @@ class Running:
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
         self.loops = {consumer: self._loop(consumer) for consumer in consumers}
+        self.scheduler = Scheduler(
+            # The quarantine process handles suspects only.
+            [] if suspects is Suspects.ONLY else served_streams(consumers),
+            consumer_name=unique_name(),
+            connections=connections,
+            clock=clock,
+        )
 
     def _loop(self, consumer: Consumer) -> Loop:
         watch = self._observe
@@ -105,6 +113,7 @@ class Running:
         log.info("%d consumers on %s", len(self.loops), redacted(self._connections.url))
         for loop in self.loops.values():
             loop.start()
+        self.scheduler.start()
 
     def replace(self, consumer: Consumer) -> Loop:
         """Abandon the consumer's loop as a crash would, and begin anew; the abandoned one."""
@@ -123,7 +132,7 @@ class Running:
     async def until_stopped(self) -> None:
         """Return when a stop is asked for. Raises the first error that ends a consumer."""
         wanted = asyncio.ensure_future(self._wanted.wait())
-        failures = [loop.failed for loop in self.loops.values()]
+        failures = self.failures()
         ends: list[asyncio.Future[Any]] = [wanted, *failures]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -133,11 +142,16 @@ class Running:
             if failure.done() and not failure.cancelled():
                 failure.result()
 
+    def failures(self) -> list[asyncio.Future[None]]:
+        """What gets the errors that no waiting mends."""
+        return [*(loop.failed for loop in self.loops.values()), self.scheduler.failed]
+
     async def stop(self, grace: float) -> None:
         """End all consumers in peace, see `Loop.stop`; then do what the app does at its stop."""
         try:
             await asyncio.gather(
-                *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values())
+                self.scheduler.stop(),
+                *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values()),
             )
         finally:
             await self._lifespan.close(self._at_once)

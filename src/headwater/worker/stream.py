@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.groups.adding import add_once, add_replicated
+from headwater.groups.adding import add_once, add_one, add_replicated
 from headwater.groups.operation import Operation
+from headwater.groups.scheduling import deferred, place
 from headwater.groups.settling import Addition
 from headwater.messages import codec_for
 from headwater.worker.durations import milliseconds
+from headwater.worker.scheduled import Scheduled
 
 if TYPE_CHECKING:
     from headwater.worker.app import App
@@ -30,7 +32,8 @@ class Alone(NamedTuple):
     """An addition that is sent by itself, by ``operation``."""
 
     addition: Addition
-    operation: Callable[[], Operation[str]]
+    operation: Callable[[], Operation[Any]]
+    """Returns the id, or where a scheduled message was placed."""
     repeatable: bool
     """Sending it twice adds it once."""
 
@@ -85,11 +88,32 @@ class Stream(Generic[M]):
         """What adding ``message`` to the stream means; `EncodeError` if it cannot be written."""
         return Addition(self.name, self.codec.encode(message), self.maxlen)
 
-    def alone(self, message: M, *, dedupe: str | None, wait: int | None) -> Alone | None:
+    def alone(
+        self,
+        message: M,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: str | timedelta | None = None,
+    ) -> Alone | None:
         """What adding ``message`` with these options means; None if it can share a batch."""
-        if dedupe is None and wait is None:
+        if dedupe is None and wait is None and after is None:
             return None
         addition = self.addition(message)
+        add = self._adding(dedupe=dedupe, wait=wait)
+        if after is None:
+            return Alone(addition, partial(add, addition), repeatable=dedupe is not None)
+        after_ms = milliseconds(after, what="after", least_ms=0)
+        entry = deferred(addition, after_ms)
+        once = dedupe is not None
+        return Alone(
+            addition, lambda: place(entry, after_ms, add(entry), once=once), repeatable=once
+        )
+
+    def _adding(
+        self, *, dedupe: str | None, wait: int | None
+    ) -> Callable[[Addition], Operation[str]]:
+        """How an entry is added with these options."""
         if dedupe is not None:
             if wait is not None:
                 raise HeadwaterError(
@@ -98,21 +122,32 @@ class Stream(Generic[M]):
                 )
             if not dedupe:
                 raise HeadwaterError("dedupe='' must name the message, such as 'order-17'")
-            once = partial(add_once, addition, key=dedupe, window_ms=self.dedupe_window_ms)
-            return Alone(addition, once, repeatable=True)
-        if wait is None or wait < 1:
+            return partial(add_once, key=dedupe, window_ms=self.dedupe_window_ms)
+        if wait is None:
+            return add_one
+        if wait < 1:
             raise HeadwaterError(f"wait={wait!r} must be a number of replicas from 1 on")
-        replicated = partial(
-            add_replicated, addition, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS
-        )
-        return Alone(addition, replicated, repeatable=False)
+        return partial(add_replicated, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS)
 
     def belongs_to(self, app: App) -> None:
         """``app`` declares a consumer of this stream, or one whose results go into it."""
         if app not in self._apps:
             self._apps.append(app)
 
-    async def send(self, message: M, *, dedupe: str | None = None, wait: int | None = None) -> str:
+    @overload
+    async def send(
+        self, message: M, *, dedupe: str | None = None, wait: int | None = None, after: None = None
+    ) -> str: ...
+    @overload
+    async def send(
+        self,
+        message: M,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: str | timedelta,
+    ) -> Scheduled: ...
+    async def send(self, message: M, **options: Any) -> str | Scheduled:
         """Add one message; its id. Needs an open app: ``async with app:``, or a running worker.
 
         - ``dedupe``: the message's own name, such as ``"order-17"``. A second message of that name
@@ -120,24 +155,53 @@ class Stream(Generic[M]):
           a message is sent again by itself when a connection breaks.
         - ``wait``: return when so many replicas have the message; `NotReplicated`, with its id, if
           they do not confirm it within five seconds.
+        - ``after``: publish the message so much later, such as ``"10m"``, at most a year. Until then
+          no group of the stream sees it. Returns a `Scheduled` instead of an id, which can cancel
+          it. Published by any worker with a consumer of this stream, or with one whose results go
+          into it; late while none runs, by up to a second otherwise, and in no promised order.
+          With ``dedupe`` a second one of that name is not scheduled.
 
-        Raises `NotSent` when the store stays away for more than four seconds, and `OutcomeUnknown`
-        when the connection broke after the message was sent: the store may have added it, and
-        nothing is sent twice by itself.
+        Raises `NotSent` when the store stays away, or takes no writes, for more than four seconds,
+        and `OutcomeUnknown` when the connection broke after the message was sent: the store may have
+        added it, and nothing is sent twice by itself.
         """
-        return await self._app().send(self, message, dedupe=dedupe, wait=wait)
+        sent: str | Scheduled = await self._app().send(self, message, **options)
+        return sent
 
     async def send_many(self, messages: Iterable[M]) -> list[str]:
         """Add messages in order, together; their ids."""
         return await self._app().send_many(self, messages)
 
-    def publish(self, message: M, *, dedupe: str | None = None, wait: int | None = None) -> str:
+    @overload
+    def publish(
+        self, message: M, *, dedupe: str | None = None, wait: int | None = None, after: None = None
+    ) -> str: ...
+    @overload
+    def publish(
+        self,
+        message: M,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: str | timedelta,
+    ) -> Scheduled: ...
+    def publish(self, message: M, **options: Any) -> str | Scheduled:
         """As `send`, from code that runs no event loop: a script, a thread, a sync handler."""
-        return self._app().publish(self, message, dedupe=dedupe, wait=wait)
+        sent: str | Scheduled = self._app().publish(self, message, **options)
+        return sent
 
     def publish_many(self, messages: Iterable[M]) -> list[str]:
         """As `send_many`, from code that runs no event loop."""
         return self._app().publish_many(self, messages)
+
+    async def cancel(self, scheduled_id: str) -> bool:
+        """Take back the scheduled message with this id (`Scheduled.id`). False when it was published,
+        or cancelled before. Raises `OutcomeUnknown` when the connection broke meanwhile."""
+        return await self._app().cancel(self, scheduled_id)
+
+    def cancel_blocking(self, scheduled_id: str) -> bool:
+        """As `cancel`, from code that runs no event loop."""
+        return self._app().cancel_blocking(self, scheduled_id)
 
     def _app(self) -> App:
         """The app through which to publish: this stream's, or the only one that is open."""

@@ -151,7 +151,7 @@ class AppTest:
             still = not ready if ready is not None else True
             quiet = quiet + 1 if still and not self._threads_busy() else 0
         running = self._running
-        for failed in [] if running is None else [one.failed for one in running.loops.values()]:
+        for failed in [] if running is None else running.failures():
             if failed.done() and not failed.cancelled():
                 failed.result()
 

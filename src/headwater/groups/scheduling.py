@@ -1,0 +1,186 @@
+"""Messages that are published later: kept beside their stream, out of sight of its groups.
+
+    send(after=) ──XADD──▶ {orders}:hw:later ──▶ group hw: parked until it is due
+                                                      │ XSETTLE … ACKDEL TO orders, one step
+                                                      └──▶ orders
+
+Rule 1. An entry is in the stream of scheduled messages exactly as long as it was neither published
+        nor cancelled. So a group that is gone is created again at the beginning, and nothing is
+        lost or published twice.
+Rule 2. Publishing and removing are one owner-checked step. Cancelling removes the entry and its
+        ownership in one step too, so a message is published or cancelled, and never both.
+Rule 3. An entry says itself when it is due: its id is the time at which it was added, by the clock of
+        the store, and its field ``hw.after`` how many milliseconds it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.groups.capabilities import Capabilities
+from headwater.groups.claiming import Delivered
+from headwater.groups.member import Member
+from headwater.groups.operation import Operation, Refused, accepted, executed
+from headwater.groups.settling import LUA_WORDS, Addition, How, Outcome, Settlement, settle
+from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.messages import Pairs, delays_key, later_key
+from headwater.model import StreamID
+
+GROUP: Final = "hw"
+"""The group of a stream of scheduled messages. It belongs to Headwater."""
+
+CLAIM_AFTER_MS: Final = 10_000
+"""A worker holds a scheduled message for as long as one settlement takes. Those that a killed worker held
+are late by this."""
+
+REFUSED_MS: Final = 60_000
+"""After so long a message that its stream refused is tried again."""
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Settlements that publish so much go out by themselves."""
+
+AFTER_FIELD: Final = b"hw.after"
+MAXLEN_FIELD: Final = b"hw.maxlen"
+
+
+class Placed(NamedTuple):
+    """A scheduled message: its id among the scheduled ones, and when it is due, in Unix milliseconds
+    of the store."""
+
+    id: str
+    due_ms: int
+
+
+def deferred(addition: Addition, after_ms: int) -> Addition:
+    """The entry that waits for ``after_ms`` and is then published as ``addition``."""
+    if 2 * len(addition.fields) > LUA_WORDS:
+        raise HeadwaterError(
+            f"a message of {len(addition.fields)} fields for {addition.stream!r} cannot be scheduled: "
+            f"after= takes at most {LUA_WORDS // 2}; write it as one field (codec='json')"
+        )
+    fields: Pairs = list(addition.fields)
+    if addition.maxlen is not None:
+        fields.append((MAXLEN_FIELD, b"%d" % addition.maxlen))
+    fields.append((AFTER_FIELD, b"%d" % after_ms))
+    return Addition(later_key(addition.stream), fields)
+
+
+def place(entry: Addition, after_ms: int, add: Operation[str], *, once: bool) -> Operation[Placed]:
+    """Schedule a message by ``add``. With ``once`` an earlier message of the same name may have been
+    found instead; then it is due when that one is."""
+    entry_id = yield from add
+    if once:
+        replies = yield [["XRANGE", entry.stream, entry_id, entry_id]]
+        for found, flat in accepted(replies[0]):
+            return Placed(entry_id, _due_ms(found, flat))
+    return Placed(entry_id, StreamID.parse(entry_id).ms + after_ms)
+
+
+def cancel(stream: str, entry_id: str) -> Operation[bool]:
+    """Take back a scheduled message of ``stream``. False when it was published, or cancelled before."""
+    key = later_key(stream)
+    replies = yield [
+        ["MULTI"],
+        ["XDEL", key, entry_id],
+        ["XACK", key, GROUP, entry_id],
+        ["EXEC"],
+        # Its due time, where there is one; a claim would drop it only when it is due.
+        ["ZREM", delays_key(key, GROUP), entry_id],
+    ]
+    return bool(accepted(executed(replies[:4])[0]))
+
+
+# --- publishing what is due -----------------------------------------------------------------------
+
+
+def in_use(streams: Sequence[str]) -> Operation[list[bool]]:
+    """Of each stream, whether a message was ever scheduled for it."""
+    replies = yield [["EXISTS", later_key(stream)] for stream in streams]
+    return [bool(accepted(reply)) for reply in replies]
+
+
+def publisher_of(stream: str, consumer: str, able: Capabilities) -> Member:
+    """The member that publishes the scheduled messages of ``stream``."""
+    return Member(later_key(stream), GROUP, consumer, CLAIM_AFTER_MS, able)
+
+
+class Refusal(NamedTuple):
+    """A message that its stream does not take, and why. It waits for `REFUSED_MS`."""
+
+    id: bytes
+    error: Refused
+
+
+class Handled(NamedTuple):
+    """What became of entries that were delivered."""
+
+    refused: list[Refusal]
+    next_ms: int | None
+    """In how many milliseconds the first of those that were parked is due."""
+
+
+def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Operation[Handled]:
+    """Publish those of ``found`` that are due, and park the others until they are.
+
+    Raises a refusal that passes, such as OOM; what was not settled then stays with the member.
+    """
+    seconds, micros = accepted((yield [["TIME"]])[0])
+    now = int(seconds) * 1000 + int(micros) // 1000
+    refused: list[Refusal] = []
+    decided = [_settlement(stream, one, now) for one in found]
+    for settlements in _batches(decided):
+        outcomes = yield from settle(member, settlements)
+        refusals = _refusals(settlements, outcomes)
+        yield from settle(member, [Settlement(one.id, How.SILENT, REFUSED_MS) for one in refusals])
+        refused += refusals
+    return Handled(refused, min((one.delay_ms for one in decided if one.delay_ms), default=None))
+
+
+def _settlement(stream: str, one: Delivered, now: int) -> Settlement:
+    left = _due_ms(one.id, one.fields) - now
+    if left > 0:
+        return Settlement(one.id, How.SILENT, delay_ms=left)
+    pairs = list(zip(one.fields[::2], one.fields[1::2], strict=True))
+    _number(pairs, AFTER_FIELD)
+    maxlen = _number(pairs, MAXLEN_FIELD)
+    return Settlement(one.id, How.ACKDEL, additions=[Addition(stream, pairs, maxlen)])
+
+
+def _batches(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
+    """What goes out together: servers close a connection over which too much comes at a time."""
+    batch: list[Settlement] = []
+    size = 0
+    for one in settlements:
+        batch.append(one)
+        size += sum(len(value) for added in one.additions for _name, value in added.fields)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _refusals(settlements: Sequence[Settlement], outcomes: Sequence[Outcome]) -> list[Refusal]:
+    found = []
+    for settlement, outcome in zip(settlements, outcomes, strict=True):
+        if outcome.error is None:
+            continue
+        if remedy(outcome.error, Step.SETTLE) is not Remedy.FAIL:
+            raise outcome.error
+        found.append(Refusal(settlement.id, outcome.error))
+    return found
+
+
+def _due_ms(entry_id: bytes, flat: Sequence[bytes]) -> int:
+    """When an entry is due: at once, if it does not say."""
+    tail = [(flat[-2], flat[-1])] if len(flat) >= 2 else []
+    return StreamID.parse(entry_id).ms + (_number(tail, AFTER_FIELD) or 0)
+
+
+def _number(pairs: Pairs, name: bytes) -> int | None:
+    """Take the number called ``name`` off the end of an entry's fields; None if it is not there."""
+    if not pairs or pairs[-1][0] != name or not pairs[-1][1].isdigit():
+        return None
+    return int(pairs.pop()[1])

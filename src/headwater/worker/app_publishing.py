@@ -1,0 +1,135 @@
+"""How an app publishes: the part of `App` that sends messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
+from typing import Any, overload
+
+from headwater.errors import HeadwaterError
+from headwater.groups.scheduling import Placed
+from headwater.worker.extensions import Extensions
+from headwater.worker.publishing import Publisher
+from headwater.worker.scheduled import Scheduled
+from headwater.worker.stream import Stream
+
+
+def _refuse_in_loop(stream: Stream[Any]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise HeadwaterError(
+        f"publishing to {stream.name!r} so would stop the event loop that runs here while it waits: "
+        "use `await send`"
+    )
+
+
+class AppPublishing:
+    """Sends through a publisher. Its methods serve every stream; those of `Stream` find the app."""
+
+    def __init__(self, publisher: Publisher, extensions: Extensions) -> None:
+        self._publisher = publisher
+        self._extensions = extensions
+
+    @overload
+    async def send(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: None = None,
+    ) -> str: ...
+    @overload
+    async def send(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: str | timedelta,
+    ) -> Scheduled: ...
+    async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
+        """Add one message to ``stream``; its id. For the options see `Stream.send`."""
+        alone = stream.alone(message, **options)
+        if alone is None:
+            return (await self.send_many(stream, [message]))[0]
+        with self._extensions.publishing([alone.addition]) as ids:
+            sent = await self._publisher.send_one(
+                alone.addition, alone.operation, repeatable=alone.repeatable
+            )
+            ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
+        return self._handle(stream, sent)
+
+    def _handle(self, stream: Stream[Any], sent: str | Placed) -> str | Scheduled:
+        if isinstance(sent, str):
+            return sent
+        return Scheduled(
+            stream.name,
+            sent.id,
+            due_ms=sent.due_ms,
+            cancel=partial(self.cancel, stream),
+            cancel_blocking=partial(self.cancel_blocking, stream),
+        )
+
+    async def cancel(self, stream: Stream[Any], scheduled_id: str) -> bool:
+        """Take back a scheduled message: see `Stream.cancel`."""
+        return await self._publisher.cancel(stream.name, scheduled_id)
+
+    def cancel_blocking(self, stream: Stream[Any], scheduled_id: str) -> bool:
+        """As `cancel`, from code that runs no event loop."""
+        _refuse_in_loop(stream)
+        return self._publisher.cancel_blocking(stream.name, scheduled_id)
+
+    async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
+        """Add messages in order; their ids."""
+        additions = [stream.addition(message) for message in messages]
+        with self._extensions.publishing(additions) as ids:
+            ids += await self._publisher.send(additions)
+        return ids
+
+    @overload
+    def publish(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: None = None,
+    ) -> str: ...
+    @overload
+    def publish(
+        self,
+        stream: Stream[Any],
+        message: Any,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: str | timedelta,
+    ) -> Scheduled: ...
+    def publish(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
+        """As `send`, from code that runs no event loop."""
+        alone = stream.alone(message, **options)
+        if alone is None:
+            return self.publish_many(stream, [message])[0]
+        _refuse_in_loop(stream)
+        with self._extensions.publishing([alone.addition]) as ids:
+            sent = self._publisher.publish_one(
+                alone.addition, alone.operation, repeatable=alone.repeatable
+            )
+            ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
+        return self._handle(stream, sent)
+
+    def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
+        """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""
+        _refuse_in_loop(stream)
+        additions = [stream.addition(message) for message in messages]
+        with self._extensions.publishing(additions) as ids:
+            ids += self._publisher.publish(additions)
+        return ids

@@ -1,0 +1,297 @@
+"""Publishes what was sent with ``after=`` when it is due, for every stream that an app's consumers name.
+
+    Scheduler ── looks every second which streams have scheduled messages
+        └── Serving, one for each: read ──▶ park until due, or publish ──▶ read
+
+Rule 1. A stream costs one EXISTS a second until a message was scheduled for it, and a connection with
+        a blocked read from then on.
+Rule 2. No trouble of the store ends a worker from here: it is waited for, and the messages come late.
+Rule 3. What a read has brought is settled before the next read, so nothing needs a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import HeadwaterError
+from headwater.groups.capabilities import probe
+from headwater.groups.claiming import Delivered, Reader, recover
+from headwater.groups.member import Member, join, retire
+from headwater.groups.operation import GroupVanished, perform
+from headwater.groups.scheduling import in_use, publish_due, publisher_of
+from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.messages import error_text
+from headwater.worker.clocks import Timers, sleep
+from headwater.worker.connections import Connections, Pause, lost_connection
+from headwater.worker.declaration import Consumer
+from headwater.worker.loop import TaskEnded
+from headwater.worker.reaping import reap_regularly
+from headwater.worker.signals import cancelled, ended
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+log = logging.getLogger("headwater.worker")
+
+LOOK_SECONDS = 1.0
+"""How often the streams are looked at that have no scheduled message yet. The first one is late by
+this at most."""
+
+RENEW_SECONDS = 60.0
+"""How often the connection that looks is replaced."""
+
+READ_ENTRIES = 64
+
+DEADLINE_SECONDS = 10.0
+"""How long an answer may take."""
+
+LEAVING_SECONDS = 2.0
+"""For handing over at a stop what a read has just brought. After that another worker claims it."""
+
+
+def served_streams(consumers: Sequence[Consumer]) -> list[str]:
+    """The streams whose scheduled messages the workers of these consumers publish: those that they
+    read, and those that their results go to."""
+    streams = [consumer.stream for consumer in consumers]
+    streams += [consumer.into for consumer in consumers if consumer.into is not None]
+    return list(dict.fromkeys(stream.name for stream in streams))
+
+
+class Scheduler:
+    """Serves the scheduled messages of ``streams``. Made and used in one event loop.
+
+    ``failed`` gets the error of a task that ended although nothing asked it to.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[str],
+        *,
+        consumer_name: str,
+        connections: Connections,
+        clock: Timers,
+    ) -> None:
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._streams = list(streams)
+        self._consumer_name = consumer_name
+        self._connections = connections
+        self._clock = clock
+        self._serving: dict[str, Serving] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By stream; of the task that looks, the name is empty."""
+        self._ending = False
+
+    def start(self) -> None:
+        """Begin to look."""
+        if self._streams:
+            client = self._connections.asynchronous(deadline_s=DEADLINE_SECONDS)
+            self._begin("", self._look(client))
+
+    async def stop(self) -> None:
+        """Stop serving; what a read has just brought is handed over."""
+        self._end()
+        serving = list(self._serving.values())
+        await ended(list(self._tasks.values()))
+        if serving:
+            leaving = [asyncio.ensure_future(one.leave()) for one in serving]
+            _done, late = await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*leaving, return_exceptions=True)
+        await self.close()
+
+    def abandon(self) -> None:
+        """Do nothing more, as after SIGKILL."""
+        self._end()
+
+    async def close(self) -> None:
+        """Let go of tasks and connections."""
+        self._end()
+        await ended(list(self._tasks.values()))
+        self.failed.cancel()
+
+    def _end(self) -> None:
+        self._ending = True
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    def _begin(self, stream: str, work: Coroutine[Any, Any, None]) -> None:
+        name = f"publisher of scheduled messages of {stream}" if stream else "scheduler"
+        task = self._tasks[stream] = asyncio.create_task(work, name=name)
+        task.add_done_callback(lambda task: self._ended(stream, task))
+
+    def _ended(self, stream: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[stream]
+        error = None if task.cancelled() else task.exception()
+        if self._ending:
+            return
+        if stream and error is None and not task.cancelled():
+            del self._serving[stream]  # its scheduled messages were deleted: look for new ones
+        elif not self.failed.done():
+            why = "although nothing asked it to" if error is None else error_text(error)
+            self.failed.set_exception(TaskEnded(f"{task.get_name()} ended: {why}"))
+            self.failed.exception()  # asked for here, so that a loop that closes first says nothing
+
+    async def _look(self, client: redis.asyncio.Redis) -> None:
+        """Begin to serve each stream that has scheduled messages."""
+        who = "scheduler"
+        pause = Pause()
+        renew_at = self._clock.monotonic() + RENEW_SECONDS
+        try:
+            while not cancelled():
+                idle = [stream for stream in self._streams if stream not in self._serving]
+                try:
+                    used = await perform(client, in_use(idle)) if idle else []
+                except Exception as error:
+                    await sleep(self._clock, _pause(self._connections, who, error, pause))
+                    continue
+                self._connections.availability.well(who)
+                pause.reset()
+                for stream, found in zip(idle, used, strict=True):
+                    if found:
+                        serving = self._serving[stream] = self._make(stream, client)
+                        self._begin(stream, serving.run())
+                await sleep(self._clock, LOOK_SECONDS)
+                if self._clock.monotonic() >= renew_at:
+                    # Questions alone would never show that the address leads to another server now.
+                    renew_at = self._clock.monotonic() + RENEW_SECONDS
+                    await client.connection_pool.disconnect(inuse_connections=False)
+        finally:
+            self._connections.availability.well(who)
+            await _close(client)
+
+    def _make(self, stream: str, client: redis.asyncio.Redis) -> Serving:
+        return Serving(
+            stream,
+            client,
+            consumer_name=self._consumer_name,
+            connections=self._connections,
+            clock=self._clock,
+        )
+
+
+class Serving:
+    """Publishes the scheduled messages of one stream. ``client`` is for what need not wait for its
+    blocked read."""
+
+    def __init__(
+        self,
+        stream: str,
+        client: redis.asyncio.Redis,
+        *,
+        consumer_name: str,
+        connections: Connections,
+        clock: Timers,
+    ) -> None:
+        self._stream = stream
+        self._client = client
+        self._consumer_name = consumer_name
+        self._connections = connections
+        self._clock = clock
+        self._member: Member | None = None
+        self._pause = Pause()
+
+    @property
+    def _who(self) -> str:
+        return f"publisher of scheduled messages of {self._stream}"
+
+    async def run(self) -> None:
+        """Serve until cancelled; returns when the stream of scheduled messages is gone."""
+        reaping = asyncio.create_task(
+            reap_regularly(lambda: self._client, lambda: self._member, self._clock)
+        )
+        try:
+            while not cancelled():
+                client = self._connections.reading(deadline_s=DEADLINE_SECONDS)
+                try:
+                    await self._serve(client)
+                except GroupVanished:
+                    return
+                except Exception as error:
+                    seconds = _pause(self._connections, self._who, error, self._pause)
+                    await sleep(self._clock, seconds)
+                finally:
+                    await _close(client)
+        finally:
+            self._connections.availability.well(self._who)
+            reaping.cancel()
+
+    async def _serve(self, client: redis.asyncio.Redis) -> None:
+        """Serve over one connection; whatever goes wrong is raised."""
+        member = await self._join(client)
+        reader = Reader(member, gone=self._gone, looks_for_gone=False)
+        found, _gone = await perform(client, recover(member, []))
+        await self._publish(client, reader, found)
+        while not cancelled():
+            now = self._clock.monotonic()
+            found = await perform(client, reader.read(limit=READ_ENTRIES, now=now))
+            await self._publish(client, reader, found)
+            self._pause.reset()
+            self._connections.availability.well(self._who)
+
+    async def _join(self, client: redis.asyncio.Redis) -> Member:
+        """Join the group."""
+        able = await perform(client, probe())
+        member = publisher_of(self._stream, self._consumer_name, able)
+        if not (await perform(client, in_use([self._stream])))[0]:
+            raise GroupVanished(f"NOGROUP {member.stream} is gone", "NOGROUP")
+        await perform(client, join(member))
+        if self._member != member:
+            self._member = member
+            log.info("publishes scheduled messages of %s as %s", self._stream, self._consumer_name)
+        return member
+
+    async def _publish(
+        self, client: redis.asyncio.Redis, reader: Reader, found: Sequence[Delivered]
+    ) -> None:
+        if not found:
+            return
+        refused, next_ms = await perform(client, publish_due(reader.member, self._stream, found))
+        if next_ms is not None:
+            reader.expect(self._clock.monotonic() + next_ms / 1000)
+        for refusal in refused:
+            log.error(
+                "scheduled message %s of %s is due, but the stream does not take it; it is tried again "
+                "every minute until it is cancelled: %s",
+                refusal.id.decode(),
+                self._stream,
+                refusal.error,
+            )
+
+    async def leave(self) -> None:
+        """After `run` was cancelled: hand over what the last read has brought, and leave the group."""
+        member = self._member
+        if member is None:
+            return
+        troubles: tuple[type[Exception], ...] = (HeadwaterError, *lost_connection())
+        client = self._connections.asynchronous(deadline_s=DEADLINE_SECONDS)
+        try:
+            found, _gone = await perform(client, recover(member, []))
+            await self._publish(client, Reader(member, gone=self._gone), found)
+            await perform(client, retire(member))
+        except troubles as error:
+            log.debug("%s did not leave: %s", self._who, error)
+        finally:
+            await _close(client)
+
+    def _gone(self, ids: Sequence[bytes]) -> None:
+        log.debug("%d scheduled messages of %s were cancelled", len(ids), self._stream)
+
+
+def _pause(connections: Connections, who: str, error: Exception, pause: Pause) -> float:
+    """Seconds to wait after ``error``; one that is not the store's is raised."""
+    if remedy(error, Step.READ) is Remedy.END and not isinstance(error, HeadwaterError):
+        raise error
+    seconds = pause.next()
+    connections.availability.troubled(who, error, pause=seconds)
+    return seconds
+
+
+async def _close(client: redis.asyncio.Redis) -> None:
+    try:
+        await client.aclose()
+    except lost_connection():
+        pass
