@@ -207,7 +207,7 @@ def _from_note(
     mine = {one[0] for one in unsettled}
     me = member.consumer.encode()
     commands: list[Command] = []
-    released: list[bytes] = []
+    released: dict[int, list[bytes]] = {}
     for row in note.rows:
         if row.id in mine or row.owner == me:
             continue
@@ -216,15 +216,16 @@ def _from_note(
             idle = max(0, member.claim_after_ms - max(0, row.ripe_ms - now))
         elif not row.owner and member.able.verbs:
             owner = me
-            released.append(row.id)
+            released.setdefault(max(0, row.ripe_ms - now), []).append(row.id)
         elif not row.owner:
             owner, idle = notes.PARKED, member.claim_after_ms
         head: list[Word] = ["XCLAIM", member.stream, member.group, owner, member.claim_after_ms]
         count: list[Word] = ["FORCE", "JUSTID", "RETRYCOUNT", row.deliveries]
         commands.append([*head, row.id, "IDLE", idle, *count])
-    if released:
+    for delay_ms, ids in released.items():
+        delay: list[Word] = ["DELAY", delay_ms] if delay_ms else []
         settle = ["XSETTLE", member.stream, member.group, member.consumer, "FAIL"]
-        commands.append([*settle, "IDS", len(released), *released])
+        commands.append([*settle, *delay, "IDS", len(ids), *ids])
     return commands
 
 

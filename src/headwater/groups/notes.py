@@ -6,7 +6,7 @@
                                 pending  the pending entries, as JSON: owners, and rows
 
 Rule 1. Everything noted was true at one moment: it is read in one MULTI.
-Rule 2. The text changes only when the pending list does: of a parked entry it says when it is ripe,
+Rule 2. The text changes only when the pending list does: of a waiting entry it says when it is due,
         not for how long it has been idle.
 """
 
@@ -29,7 +29,8 @@ PARKED: Final = PARKED_CONSUMER.encode()
 
 
 class Row(NamedTuple):
-    """A pending entry. ``owner`` is empty for a released one; ``ripe_ms`` is 0 unless it is parked."""
+    """A pending entry. ``owner`` is empty for a released or delayed one; ``ripe_ms`` is 0 unless it
+    waits for its time."""
 
     id: bytes
     deliveries: int

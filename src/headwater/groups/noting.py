@@ -21,6 +21,11 @@ SET_BACK_MS: Final = 1_000
 """A clock that is so much behind the last note was set back."""
 
 
+SAME_MS: Final = 100
+"""Due times that are so near to what was noted are the same: TIME and idle times are read one after the
+other."""
+
+
 class Round(NamedTuple):
     """What a round has done."""
 
@@ -37,6 +42,7 @@ class Noter:
         self._noted: tuple[Any, ...] = ()
         self._wrote_at = 0
         self._many = False
+        self._ripe: dict[bytes, int] = {}
 
     def round(self) -> Operation[Round]:
         """Note the group, unless another worker has just done so."""
@@ -68,14 +74,18 @@ class Noter:
         """The group as it is; None when it is gone."""
         member = self.member
         rows = 1 if self._many else MOST + 1
+        delays: list[Command] = []
+        if member.able.verbs:
+            delays = [["XDELAYED", member.stream, member.group, "-", "+", rows]]
         replies = yield [
             ["MULTI"],
             ["XINFO", "GROUPS", member.stream],
             ["XPENDING", member.stream, member.group],
             ["XPENDING", member.stream, member.group, "-", "+", rows],
+            *delays,
             ["EXEC"],
         ]
-        groups, summary, pending = executed(replies)
+        groups, summary, pending, *delayed = executed(replies)
         found = [mapping(one) for one in accepted(groups)]
         mine = [one for one in found if one[b"name"] == member.group.encode()]
         if not mine:
@@ -88,9 +98,17 @@ class Noter:
             return Note(now, last, StreamID.parse(listed[0][0]), [])
         if was_many:
             return (yield from self._look(now))
-        return Note(now, last, None, [self._row(one, now) for one in listed])
+        due = {row[0]: now + row[1] for reply in delayed for row in accepted(reply)}
+        found_rows = [self._row(one, now, due) for one in listed]
+        self._ripe = {row.id: row.ripe_ms for row in found_rows if row.ripe_ms}
+        return Note(now, last, None, found_rows)
 
-    def _row(self, reply: Any, now: int) -> Row:
+    def _row(self, reply: Any, now: int, due: dict[bytes, int]) -> Row:
         entry_id, owner, idle, count = reply
-        ripe = now + self.member.claim_after_ms - idle if owner == PARKED else 0
+        ripe = due.get(entry_id, 0)
+        if owner == PARKED:
+            ripe = now + self.member.claim_after_ms - idle
+        before = self._ripe.get(entry_id, 0)
+        if abs(ripe - before) < SAME_MS:
+            ripe = before
         return Row(entry_id, count, owner, ripe)
