@@ -32,7 +32,6 @@ from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.losses import Losses
-from headwater.worker.middleware import Chain
 from headwater.worker.noting import Noting
 from headwater.worker.observing import Observer
 from headwater.worker.outcome import (
@@ -53,7 +52,7 @@ from headwater.worker.reports import Reports
 from headwater.worker.settle import Queued
 from headwater.worker.signals import Changes, ended
 from headwater.worker.slow import SlowHandlers
-from headwater.worker.statistics import Counters, Progress
+from headwater.worker.statistics import Progress
 from headwater.worker.stopping import Stopping
 
 log = logging.getLogger("headwater.worker")
@@ -87,9 +86,8 @@ class Loop:
         suspects: Suspects,
         chance: Random,
         reports: Reports,
-        chain: Chain,
+        observer: Observer,
         values: Values,
-        counters: Counters,
         observe: Callable[[Owned], None] | None = None,
     ) -> None:
         self.consumer = consumer
@@ -108,23 +106,15 @@ class Loop:
             clock=clock,
             connections=connections,
             changes=changes,
-            counters=counters,
+            counters=observer.counters,
             settled=self._settled,
         )
-        self._observer = Observer(counters, chain)
-        self.executor = Executor(consumer, clock=clock, chain=chain, values=values)
+        self._observer = observer
+        self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
         self.pool = Pool(consumer.concurrency, self._run, in_flight.settler.hurry, changes)
-        renewer = ThreadRenewer if isinstance(clock, LoopClock) else TaskRenewer
-        self._renewer = renewer(
-            name,
-            in_flight,
-            lease_ms=consumer.lease_ms,
-            clock=clock,
-            connections=connections,
-            ended=self._broken,
-        )
-        self.losses = Losses(consumer.stream.name, consumer.group, counters)
+        self._renewer = self._make_renewer(name, connections)
+        self.losses = Losses(consumer.stream.name, consumer.group, observer.counters)
         self.fetcher = self._make_fetcher(connections, suspects)
         self._slow = SlowHandlers(consumer, clock=clock)
         self._noting = Noting(
@@ -136,6 +126,17 @@ class Loop:
         self.quarantine = self._make_quarantine(suspects)
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
+
+    def _make_renewer(self, name: str, connections: Connections) -> ThreadRenewer | TaskRenewer:
+        renewer = ThreadRenewer if isinstance(self._clock, LoopClock) else TaskRenewer
+        return renewer(
+            name,
+            self.in_flight,
+            lease_ms=self.consumer.lease_ms,
+            clock=self._clock,
+            connections=connections,
+            ended=self._broken,
+        )
 
     def _make_fetcher(self, connections: Connections, suspects: Suspects) -> Fetcher:
         return Fetcher(

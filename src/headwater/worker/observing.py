@@ -16,7 +16,7 @@ class Observer:
 
     def __init__(self, counters: Counters, chain: Chain) -> None:
         self.counters = counters
-        self._chain = chain
+        self.chain = chain
 
     def received(self, taken: Sequence[Owned]) -> None:
         """These were read."""
@@ -24,23 +24,23 @@ class Observer:
         for owned in taken:
             self.counters.claimed += owned.delivered.claimed
             self.counters.duplicates += owned.delivered.from_silent
-            for method in self._chain.receive:
+            for method in self.chain.receive:
                 call(method, owned.delivery)
 
     def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> None:
         """It is decided how the delivery ends."""
         owned.ending = ending_of(outcome, settlement)
         self.counters.failed += failed(outcome)
-        for method in self._chain.before_settle:
+        for method in self.chain.before_settle:
             call(method, owned.delivery, owned.ending)
 
     def settled(self, owned: Owned, settlement: Settlement, outcome: Outcome) -> None:
         """The store has answered the settlement."""
         if outcome.done:
             self.counters.settled(owned.ending, published=len(settlement.additions))
-            for method in self._chain.after_settle:
+            for method in self.chain.after_settle:
                 call(method, owned.delivery, owned.ending)
             if owned.ending is Ending.ACKNOWLEDGED:
-                self._chain.published(settlement.additions, outcome.added)
+                self.chain.published(settlement.additions, outcome.added)
         elif outcome.error is None and not outcome.gone:
             self.counters.lost += 1

@@ -19,6 +19,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop
+from headwater.worker.observing import Observer
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
@@ -75,9 +76,8 @@ class Running:
             suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
-            chain=self._extensions.chain,
+            observer=Observer(self._extensions.counters(consumer), self._extensions.chain),
             values=self._lifespan.values,
-            counters=self._extensions.counters(consumer),
             observe=None if watch is None else lambda owned: watch(consumer, owned),
         )
 
