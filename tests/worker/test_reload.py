@@ -21,7 +21,8 @@ from tests.worker.processes import WorkerProcess, supervised
 
 SHOP = """
 import sys
-from headwater import App, Stream
+import time
+from headwater import App, Delivery, Stream
 import msgspec
 from prices import PRICE
 
@@ -31,7 +32,10 @@ class Order(msgspec.Struct):
 app = App({url!r}, grace="20s")
 
 @app.consumer(Stream("orders", Order), group="g")
-async def bill(order: Order) -> None:
+async def bill(order: Order, delivery: Delivery) -> None:
+    if order.id == 99 and delivery.count == 1:
+        sys.stderr.write("order 99 blocks\\n")
+        time.sleep(600)
     sys.stderr.write(f"order {{order.id}} costs {{PRICE}}\\n")
 """
 
@@ -121,11 +125,17 @@ async def test_workers_start_again_when_a_source_changes(
     (tmp_path / "prices.py").write_text("PRICE = 3")
     await costs(3, price=3)
 
+    # When a handler blocks the event loop, then it is killed for the next change
+    look.xadd("orders", {"id": "99"})
+    await eventually(lambda: "order 99 blocks" in reloading.said())
+    (tmp_path / "prices.py").write_text("PRICE = 4")
+    await costs(5, price=4)
+
     # When the app is gone for a while, then the supervisor lives, too
     (tmp_path / "shop.py").rename(tmp_path / "elsewhere")
     await eventually(lambda: "worker 0 ended with status 78; again in" in reloading.said())
     (tmp_path / "elsewhere").rename(tmp_path / "shop.py")
-    await costs(4, price=3)
+    await costs(6, price=4)
 
     reloading.signal(signal.SIGTERM)
     assert reloading.wait() == 0

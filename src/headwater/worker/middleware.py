@@ -83,6 +83,7 @@ class Chain:
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
         for one in middleware:
             _check(one)
+        self.empty = not middleware
         self.receive = _defined(middleware, "receive")
         self.handle = _defined(middleware, "handle")
         self.before_settle = _defined(middleware, "before_settle")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headwater.groups.settling import Outcome, Settlement
 from headwater.worker.middleware import Chain, call
-from headwater.worker.outcome import Ending, HandlerOutcome, ending_of, failed
+from headwater.worker.outcome import Ending, HandlerOutcome, Returned, ending_of, failed
 from headwater.worker.owned import Owned
 from headwater.worker.statistics import Counters
 
@@ -22,15 +22,21 @@ class Observer:
         """These were read."""
         self.counters.received += len(taken)
         for owned in taken:
-            self.counters.claimed += owned.delivered.claimed
-            self.counters.duplicates += owned.delivered.from_silent
-            for method in self.chain.receive:
-                call(method, owned.delivery)
+            if owned.delivered.claimed:
+                self.counters.claimed += 1
+                self.counters.duplicates += owned.delivered.from_silent
+        if self.chain.receive:
+            for owned in taken:
+                for method in self.chain.receive:
+                    call(method, owned.delivery)
 
     def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> None:
         """It is decided how the delivery ends."""
-        owned.ending = ending_of(outcome, settlement)
-        self.counters.failed += failed(outcome)
+        if isinstance(outcome, Returned):
+            owned.ending = Ending.ACKNOWLEDGED
+        else:
+            owned.ending = ending_of(outcome, settlement)
+            self.counters.failed += failed(outcome)
         for method in self.chain.before_settle:
             call(method, owned.delivery, owned.ending)
 
@@ -38,6 +44,8 @@ class Observer:
         """The store has answered the settlement."""
         if outcome.done:
             self.counters.settled(owned.ending, published=len(settlement.additions))
+            if self.chain.empty:
+                return
             for method in self.chain.after_settle:
                 call(method, owned.delivery, owned.ending)
             if owned.ending is Ending.ACKNOWLEDGED:
