@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from headwater.errors import DeclarationError
+from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker import App, Delivery, Use
+from headwater.worker.app import open_apps
 from tests.worker.apps import Order, Store, eventually, orders
 from tests.worker.runs import run
 
@@ -238,6 +239,34 @@ async def test_what_several_need_is_opened_once_before_them_and_closed_after_the
         "close cache",
         "close pool",
     ]
+
+
+# --- in tests -------------------------------------------------------------------------------------
+
+
+async def test_a_test_may_give_what_a_provider_would() -> None:
+    # Given a handler that needs a session, which needs a pool
+    app = App("headwater://memory")
+    got: list[str] = []
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order, session: Session, cache: Annotated[str, Use(open_cache)]) -> None:
+        got.extend((session, cache))
+
+    # When a test gives the session, then it is not opened, and what only it needs neither
+    async with app.test(use={open_session: "fake", open_cache: "fake too"}) as t:
+        await t.send(orders, Order(1))
+    assert got == ["fake", "fake too"]
+    assert said == []
+
+    # and when it gives what others need, then they get it
+    async with app.test(use={open_pool: "fake"}) as t:
+        await t.send(orders, Order(1))
+    assert got[2:] == ["session on fake", "cache on fake"]
+    with pytest.raises(HeadwaterError, match="nothing needs plain: it cannot be replaced"):
+        async with app.test(use={plain: "fake"}):
+            pass
+    assert app not in open_apps()
 
 
 # --- declarations ---------------------------------------------------------------------------------

@@ -234,6 +234,22 @@ async def test_a_stop_is_heard_while_a_dependency_is_opened(store: Store) -> Non
     assert not await store.look.exists("orders")
 
 
+async def test_a_run_that_is_cancelled_while_a_dependency_is_opened_closes_it(
+    store: Store,
+) -> None:
+    app = store.app()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order, what: Annotated[str, Use(hanging)]) -> None: ...
+
+    task = asyncio.create_task(app.run())
+    await eventually(lambda: said == ["hangs"])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert said == ["hangs", "let go"]
+
+
 async def closes_badly() -> AsyncIterator[str]:
     yield ""
     said.append("bad")

@@ -135,10 +135,9 @@ def life() -> Any:
     one.close()
 
 
-def report(life: Life, *, late: list[str]) -> None:
+def report(life: Life, *, late: list[str], joined: bool = True) -> None:
     reports = Reports(life.writer)
-    reports.joined("orders", "g")
-    progress = Progress(0.5, 0, 1.5, 3600, 1, 1)
+    progress = Progress(0.5, 0, 1.5, 3600, 1, 1, joined)
     reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
     life.close_writer()
     assert life.read() is False
@@ -159,9 +158,12 @@ def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: Life) -
     assert late.problems == ["the settler of orders/g is late"]
     silent = judged(0, 17, life, now=life.heard_at + 60)
     assert "it has not reported for 60 s" in silent.problems[0]
-    life.joined.clear()
-    unjoined = judged(0, 17, life, now=life.heard_at)
-    assert "orders/g has not joined its group yet" in unjoined.problems
+
+
+def test_a_worker_that_waits_for_its_store_is_not_well(life: Life) -> None:
+    report(life, late=[], joined=False)
+    waiting = judged(0, 17, life, now=life.heard_at)
+    assert waiting.problems == ["orders/g has not joined its group yet"]
 
 
 def test_a_report_fits_into_one_piece_of_the_pipe_whatever_the_names_are(life: Life) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -352,8 +352,11 @@ class App:
         if self._running is not None:
             self._running.ask_to_stop()
 
-    def test(self) -> AppTest:
-        """The app on an embedded store and a clock that the test advances: see `AppTest`."""
+    def test(self, *, use: Mapping[Callable[..., Any], Any] | None = None) -> AppTest:
+        """The app on an embedded store and a clock that the test advances: see `AppTest`.
+
+        ``use={open_db: FakeDb()}`` gives handlers this instead of what the provider ``open_db`` would.
+        """
         from headwater.worker.testing import AppTest
 
-        return AppTest(self)
+        return AppTest(self, use=use)

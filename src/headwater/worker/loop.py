@@ -221,6 +221,7 @@ class Loop:
             oldest_handler_age=max(0.0, now - min(began, default=now)),
             running=len(began),
             owned=len(self.in_flight.owned),
+            joined=self._reported,
         )
 
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:

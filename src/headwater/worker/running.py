@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -51,6 +51,7 @@ class Running:
         observe: Callable[[Consumer, Owned], None] | None = None,
         reports: Reports | None = None,
         extensions: Extensions | None = None,
+        given: Mapping[Any, Any] | None = None,
     ) -> None:
         self._connections = connections
         self._clock = clock
@@ -59,7 +60,7 @@ class Running:
         self._observe = observe
         self._reports = reports or Reports()
         self._extensions = extensions or Extensions()
-        self._lifespan = Lifespan(consumers, self._extensions.hooks)
+        self._lifespan = Lifespan(consumers, self._extensions.hooks, given)
         self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()

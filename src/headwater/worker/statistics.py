@@ -75,6 +75,8 @@ class Progress(NamedTuple):
     """Handlers that run."""
     owned: int
     """Entries owned: running, waiting for a handler, or being settled."""
+    joined: bool = True
+    """Whether it is a member of its group; False until the store has answered for the first time."""
 
     def late(self, lease_ms: int) -> list[str]:
         """The parts that are overdue. Handlers may take as long as they want."""
