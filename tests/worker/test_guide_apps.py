@@ -1,4 +1,4 @@
-"""The programs of docs/guide/worker-apps.md run as they stand there."""
+"""The programs of docs/guide/worker-apps.md run as printed."""
 
 from __future__ import annotations
 

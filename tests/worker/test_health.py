@@ -212,7 +212,7 @@ async def test_a_worker_that_hangs_shows_in_its_health_and_a_long_handler_does_n
     url: str,
 ) -> None:
     with supervised(url, "--health", "127.0.0.1:0", SHOP_CLAIM_AFTER="60s") as parent:
-        # Given a worker with a handler that hangs, which is no problem
+        # Given a worker with a handler that hangs, which is not a problem
         port = await port_of(parent)
         fields: Any = dict(shop.orders.codec.encode(shop.Order(1, do="hang")))
         async with redis.asyncio.Redis.from_url(url) as look:

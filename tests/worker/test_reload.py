@@ -44,7 +44,7 @@ async def bill(order: Order, delivery: Delivery) -> None:
 
 
 def test_changed_added_and_removed_sources_are_found(tmp_path: Path) -> None:
-    # Given sources, and what is none
+    # Given sources, and files that are not
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "a.py").write_text("a")
     (tmp_path / "b.py").write_text("b")

@@ -305,7 +305,8 @@ class App:
     async def run(self, *, reports: Reports | None = None) -> None:
         """Work until `stop` is called, then end in peace within the grace time.
 
-        Raises what no waiting mends, and `TaskEnded` if a part of the worker itself fails; whatever
+        Raises what no waiting mends, `StartFailed` if a dependency or a function of `on_start` fails
+        before the first entry is read, and `TaskEnded` if a part of the worker itself fails; whatever
         else happens to the store is waited for. ``reports`` goes to a supervisor.
         """
         if not self.consumers:

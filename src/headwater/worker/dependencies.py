@@ -275,7 +275,7 @@ def _manager(one: Dependency, made: Any) -> Any:
 
 
 def refuse_awaitable(made: Any) -> None:
-    """Close a coroutine that nobody will await, so that Python does not warn of it."""
+    """Close a coroutine that will not be awaited, so that Python does not warn of it."""
     close = getattr(made, "close", None)
     if close is not None:
         close()

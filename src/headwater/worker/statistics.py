@@ -30,7 +30,7 @@ class Counters:
     handled: int = 0
     """Deliveries that were acknowledged after their handler returned."""
     failed: int = 0
-    """Handlers that raised, or ran longer than their timeout. `Again` is no failure."""
+    """Handlers that raised, or ran longer than their timeout. `Again` does not count as a failure."""
     retried: int = 0
     """Deliveries that ended in another one later."""
     dead: int = 0
