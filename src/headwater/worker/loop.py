@@ -31,7 +31,6 @@ from headwater.worker.execute import Executor
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
-from headwater.worker.losses import Losses
 from headwater.worker.noting import Noting
 from headwater.worker.observing import Observer
 from headwater.worker.outcome import (
@@ -109,12 +108,11 @@ class Loop:
             counters=observer.counters,
             settled=self._settled,
         )
-        self._observer = observer
+        self.observer = observer
         self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
         self.pool = Pool(consumer.concurrency, self._run, in_flight.settler.hurry, changes)
         self._renewer = self._make_renewer(name, connections)
-        self.losses = Losses(consumer.stream.name, consumer.group, observer.counters)
         self.fetcher = self._make_fetcher(connections, suspects)
         self._slow = SlowHandlers(consumer, clock=clock)
         self._noting = Noting(
@@ -147,7 +145,7 @@ class Loop:
             in_flight=self.in_flight,
             renewer=self._renewer,
             changes=self._changes,
-            losses=self.losses,
+            losses=self.observer.losses,
             suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
@@ -238,7 +236,7 @@ class Loop:
                 accept=self._accept,
                 end=self._end,
                 forgotten=self.quarantine.forgotten,
-                losses=self.losses,
+                losses=self.observer.losses,
             )
             await stopping.run(grace, at_once)
         await self.close()
@@ -275,7 +273,7 @@ class Loop:
             self._reported = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
         taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
-        self._observer.received(taken)
+        self.observer.received(taken)
         await self.quarantine.judge(taken)
         fresh = []
         for owned in taken:
@@ -332,7 +330,7 @@ class Loop:
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):
             return
-        self._observer.ends(owned, outcome, settlement)
+        self.observer.ends(owned, outcome, settlement)
         self.in_flight.settle(owned, settlement)
         if isinstance(outcome, Stopped):
             owned.delivery.mark_lost()  # for a handler that goes on in its thread
@@ -341,7 +339,7 @@ class Loop:
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
         owned, settlement = queued
-        self._observer.settled(owned, settlement, outcome)
+        self.observer.settled(owned, settlement, outcome)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:
@@ -349,7 +347,7 @@ class Loop:
         elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
             self.quarantine.settled(owned)
         elif outcome.gone:
-            self.losses.pending([owned.id])
+            self.observer.losses.pending([owned.id])
         elif outcome.done:
             self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.groups.settling import Outcome, Settlement
+from headwater.worker.losses import Losses
 from headwater.worker.middleware import Chain, call
 from headwater.worker.outcome import Ending, HandlerOutcome, Returned, ending_of, failed
 from headwater.worker.owned import Owned
@@ -12,11 +13,12 @@ from headwater.worker.statistics import Counters
 
 
 class Observer:
-    """Follows one consumer."""
+    """Follows one consumer of one process."""
 
-    def __init__(self, counters: Counters, chain: Chain) -> None:
+    def __init__(self, stream: str, group: str, counters: Counters, chain: Chain) -> None:
         self.counters = counters
         self.chain = chain
+        self.losses = Losses(stream, group, counters)
 
     def received(self, taken: Sequence[Owned]) -> None:
         """These were read."""

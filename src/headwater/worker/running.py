@@ -77,7 +77,12 @@ class Running:
             suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
-            observer=Observer(self._extensions.counters(consumer), self._extensions.chain),
+            observer=Observer(
+                consumer.stream.name,
+                consumer.group,
+                self._extensions.counters(consumer),
+                self._extensions.chain,
+            ),
             values=self._lifespan.values,
             observe=None if watch is None else lambda owned: watch(consumer, owned),
         )
