@@ -3,9 +3,9 @@ until a test asks for the fixture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def headwater_worker() -> Iterator[Callable[[App], SyncAppTest]]:
+def headwater_worker() -> Iterator[Callable[..., SyncAppTest]]:
     """Starts the worker of an app in a test that is not async, and stops it after the test:
-    ``t = headwater_worker(app)``. The store is in memory, the clock the test's own."""
+    ``t = headwater_worker(app)``. The store is in memory, the clock the test's own.
+    ``use={open_db: FakeDb()}`` replaces dependencies."""
     with ExitStack() as stack:
 
-        def start(app: App) -> SyncAppTest:
+        def start(app: App, *, use: Mapping[Callable[..., Any], Any] | None = None) -> SyncAppTest:
             from headwater.worker.sync_testing import SyncAppTest
 
-            return stack.enter_context(SyncAppTest(app))
+            return stack.enter_context(SyncAppTest(app, use=use))
 
         yield start

@@ -8,11 +8,11 @@ import os
 import re
 import signal
 import socket
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 from headwater.errors import HeadwaterError
 from headwater.worker import health
@@ -20,7 +20,7 @@ from headwater.worker.health import Health, WorkerHealth, judged
 from headwater.worker.reports import Life, Reports
 from headwater.worker.statistics import ConsumerStatistics, Counters, Progress
 from tests.worker import shop
-from tests.worker.apps import Store, eventually
+from tests.worker.apps import eventually
 from tests.worker.processes import WorkerProcess, supervised, workers_of
 
 WELL = WorkerHealth(0, 1, [], [])
@@ -135,10 +135,9 @@ def life() -> Any:
     one.close()
 
 
-def report(life: Life, *, late: list[str]) -> None:
+def report(life: Life, *, late: list[str], joined: bool = True) -> None:
     reports = Reports(life.writer)
-    reports.joined("orders", "g")
-    progress = Progress(0.5, 0, 1.5, 3600, 1, 1)
+    progress = Progress(0.5, 0, 1.5, 3600, 1, 1, joined)
     reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
     life.close_writer()
     assert life.read() is False
@@ -159,9 +158,12 @@ def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: Life) -
     assert late.problems == ["the settler of orders/g is late"]
     silent = judged(0, 17, life, now=life.heard_at + 60)
     assert "it has not reported for 60 s" in silent.problems[0]
-    life.joined.clear()
-    unjoined = judged(0, 17, life, now=life.heard_at)
-    assert "orders/g has not joined its group yet" in unjoined.problems
+
+
+def test_a_worker_that_waits_for_its_store_is_not_well(life: Life) -> None:
+    report(life, late=[], joined=False)
+    waiting = judged(0, 17, life, now=life.heard_at)
+    assert waiting.problems == ["orders/g has not joined its group yet"]
 
 
 def test_a_report_fits_into_one_piece_of_the_pipe_whatever_the_names_are(life: Life) -> None:
@@ -186,47 +188,58 @@ async def port_of(parent: WorkerProcess) -> int:
     return int(found[1])
 
 
+@pytest.fixture
+def url(store_url: Callable[[str], str]) -> str:
+    """Health knows no store: one is enough."""
+    return store_url("headwater")
+
+
 @pytest.mark.slow
-async def test_health_follows_the_workers(store: Store) -> None:
-    options = ("--workers", "2", "--health", "127.0.0.1:0")
-    with supervised(store.url, *options, SHOP_CLAIM_AFTER="60s") as parent:
+async def test_health_is_bad_until_every_worker_reads_and_while_one_is_dead(url: str) -> None:
+    with supervised(url, "--workers", "2", "--health", "127.0.0.1:0") as parent:
         port = await port_of(parent)
-
-        async def status() -> str:
-            line, _body = await ask(port, GET)
-            return line.split()[1]
-
-        # Given workers that start, then it is 503 until both have read
-        assert await status() == "503"
-        await eventually(lambda: _is(status, "200"))
-
-        # when a handler hangs, then it is shown and is no problem
-        await store.look.xadd("orders", dict(shop.orders.codec.encode(shop.Order(1, do="hang"))))
-        await eventually(lambda: _running(port))
-        assert await status() == "200"
-
-        # when a worker is stopped, then its silence is a problem
-        first, second = workers_of(parent.pid)
-        began = time.monotonic()
-        os.kill(first, signal.SIGSTOP)
-        await eventually(lambda: _is(status, "503"))
-        assert time.monotonic() - began > 5
-        os.kill(first, signal.SIGCONT)
-        await eventually(lambda: _is(status, "200"))
-
-        # when a worker dies, then it is 503 until another one works
-        os.kill(second, signal.SIGKILL)
-        await eventually(lambda: _is(status, "503"))
-        await eventually(lambda: _is(status, "200"))
-
-        parent.signal(signal.SIGTERM)
+        assert await status(port) == "503"
+        await eventually(lambda: _is(port, "200"))
+        os.kill(workers_of(parent.pid)[1], signal.SIGKILL)
+        await eventually(lambda: _is(port, "503"))
+        await eventually(lambda: _is(port, "200"))
         parent.signal(signal.SIGTERM)
         parent.wait()
 
 
-async def _is(status: Any, expected: str) -> bool:
-    found: str = await status()
-    return found == expected
+@pytest.mark.slow
+async def test_a_worker_that_hangs_shows_in_its_health_and_a_long_handler_does_not_harm_it(
+    url: str,
+) -> None:
+    with supervised(url, "--health", "127.0.0.1:0", SHOP_CLAIM_AFTER="60s") as parent:
+        # Given a worker with a handler that hangs, which is not a problem
+        port = await port_of(parent)
+        fields: Any = dict(shop.orders.codec.encode(shop.Order(1, do="hang")))
+        async with redis.asyncio.Redis.from_url(url) as look:
+            await look.xadd("orders", fields)
+        await eventually(lambda: _running(port))
+        assert await status(port) == "200"
+
+        # When the whole process hangs, then it is one
+        (worker,) = workers_of(parent.pid)
+        os.kill(worker, signal.SIGSTOP)
+        await eventually(lambda: _is(port, "503"))
+        os.kill(worker, signal.SIGCONT)
+        await eventually(lambda: _is(port, "200"))
+
+        parent.signal(signal.SIGTERM)
+        await eventually(lambda: "for 1 running bill" in parent.said())
+        parent.signal(signal.SIGTERM)
+        parent.wait()
+
+
+async def status(port: int) -> str:
+    line, _body = await ask(port, GET)
+    return line.split()[1]
+
+
+async def _is(port: int, expected: str) -> bool:
+    return await status(port) == expected
 
 
 async def _running(port: int) -> bool:
@@ -236,9 +249,9 @@ async def _running(port: int) -> bool:
 
 
 @pytest.mark.slow
-async def test_health_needs_no_second_process_at_its_address(store: Store) -> None:
+async def test_health_needs_no_second_process_at_its_address(url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with supervised(store.url, "--health", f"127.0.0.1:{port}") as parent:
+        with supervised(url, "--health", f"127.0.0.1:{port}") as parent:
             assert parent.wait() == 1
             assert f"headwater: --health 127.0.0.1:{port}: cannot listen there" in parent.said()

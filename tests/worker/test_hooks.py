@@ -62,7 +62,7 @@ async def test_hooks_run_around_the_work_in_their_order(store: Store) -> None:
     # When a worker starts, handles a message that waits, and stops
     async with app:
         await app.send(orders, Order(1))
-    assert said == []  # publishing is no work
+    assert said == []  # publishing starts no worker
     async with run(app):
         await eventually(store.settled)
 

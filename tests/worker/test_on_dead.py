@@ -106,7 +106,7 @@ async def test_on_dead_that_fails_is_tried_again_and_makes_no_dead_letters(
 
     async with app.test() as t:
         await t.send(orders, Order(1))
-        await t.advance("1h")
+        await t.advance("1m")
         # Then it was tried as often as it may, with an error at the end
         assert t.deliveries(handler) == [1, 2, 3]
         (letter,) = t.dead(orders)

@@ -1,4 +1,4 @@
-"""The pytest plugin, in pytest runs of its own: it serves those who ask, and disturbs nobody else."""
+"""The pytest plugin, in pytest runs of its own: it gives tests a worker, and imports nothing before."""
 
 from __future__ import annotations
 

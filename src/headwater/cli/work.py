@@ -11,57 +11,63 @@ import typer
 
 from headwater.worker.logs import LogFormat, LogLevel
 
+Target = Annotated[
+    str, typer.Argument(metavar="MODULE:APP", help="Where the App is: shop.orders:app.")
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1, max=1024, metavar="N", help="How many processes, not counting the one for suspects."
+    ),
+]
+Grace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="How long handlers may run on after SIGTERM. [default: the app's, 30s]",
+    ),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=100_000,
+        metavar="N",
+        help="Entries that each process handles at a time, for every consumer. "
+        "[default: as each consumer declares]",
+    ),
+]
+Reload = Annotated[
+    bool,
+    typer.Option(
+        "--reload", help="Start the workers again when a source file changes: for development."
+    ),
+]
+Health = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Answer GET /healthz there: 200 while every worker makes progress, else 503.",
+    ),
+]
+Level = Annotated[
+    LogLevel, typer.Option("--log-level", help="The least severe lines that are written.")
+]
+Format = Annotated[
+    LogFormat, typer.Option("--log-format", help="Lines for people, or one JSON object each.")
+]
+
 
 def work(
-    app: Annotated[
-        str, typer.Argument(metavar="MODULE:APP", help="Where the App is: shop.orders:app.")
-    ],
+    app: Target,
     *,
-    workers: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=1024,
-            metavar="N",
-            help="How many processes, not counting the one for suspects.",
-        ),
-    ] = 1,
-    grace: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="How long handlers may run on after SIGTERM. [default: the app's, 30s]",
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=100_000,
-            metavar="N",
-            help="Entries that each process handles at a time, for every consumer. "
-            "[default: as each consumer declares]",
-        ),
-    ] = None,
-    reload: Annotated[
-        bool,
-        typer.Option(
-            "--reload", help="Start the workers again when a source file changes: for development."
-        ),
-    ] = False,
-    health: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Answer GET /healthz there: 200 while every worker makes progress, else 503.",
-        ),
-    ] = None,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="The least severe lines that are written.")
-    ] = LogLevel.INFO,
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="Lines for people, or one JSON object each.")
-    ] = LogFormat.TEXT,
+    workers: Workers = 1,
+    grace: Grace = None,
+    concurrency: Concurrency = None,
+    reload: Reload = False,
+    health: Health = None,
+    log_level: Level = LogLevel.INFO,
+    log_format: Format = LogFormat.TEXT,
 ) -> None:
     """Run the consumers of an app until SIGTERM.
 

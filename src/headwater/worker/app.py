@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -257,7 +257,8 @@ class App(AppPublishing):
     async def run(self, *, reports: Reports | None = None) -> None:
         """Work until `stop` is called, then end in peace within the grace time.
 
-        Raises what no waiting mends, and `TaskEnded` if a part of the worker itself fails; whatever
+        Raises what no waiting mends, `StartFailed` if a dependency or a function of `on_start` fails
+        before the first entry is read, and `TaskEnded` if a part of the worker itself fails; whatever
         else happens to the store is waited for. ``reports`` goes to a supervisor.
         """
         if not self.consumers:
@@ -304,8 +305,11 @@ class App(AppPublishing):
         if self._running is not None:
             self._running.ask_to_stop()
 
-    def test(self) -> AppTest:
-        """The app on an embedded store and a clock that the test advances: see `AppTest`."""
+    def test(self, *, use: Mapping[Callable[..., Any], Any] | None = None) -> AppTest:
+        """The app on an embedded store and a clock that the test advances: see `AppTest`.
+
+        ``use={open_db: FakeDb()}`` gives handlers this instead of what the provider ``open_db`` would.
+        """
         from headwater.worker.testing import AppTest
 
-        return AppTest(self)
+        return AppTest(self, use=use)

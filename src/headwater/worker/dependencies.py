@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args, get_origin
 
@@ -193,11 +193,13 @@ def _generates(function: Any) -> bool:
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
-def all_of(needs: Iterable[Dependency]) -> Generator[Dependency]:
-    """These and what they need, each after its own needs; repetitions included."""
+def all_of(needs: Iterable[Dependency], given: Container[Key] = ()) -> Generator[Dependency]:
+    """These and what they need, each after its own needs; repetitions included. Without what is
+    ``given``."""
     for one in needs:
-        yield from all_of(one.needs.values())
-        yield one
+        if one.key not in given:
+            yield from all_of(one.needs.values(), given)
+            yield one
 
 
 def check_scopes(needs: Mapping[str, Dependency], what: str, *, is_async: bool) -> None:
@@ -224,10 +226,10 @@ async def open_async(
     one: Dependency, values: Values, stack: Stack, delivery: Delivery | None = None
 ) -> Any:
     """The value of ``one`` and, in ``values``, of all that it needs; ``stack`` closes them."""
-    for need in one.needs.values():
-        await open_async(need, values, stack, delivery)
     if one.key in values:
         return values[one.key]
+    for need in one.needs.values():
+        await open_async(need, values, stack, delivery)
     made = one.provider(**_arguments(one, values, delivery))
     manager = _manager(one, made)
     if manager is None:
@@ -245,10 +247,10 @@ def open_in_thread(
     one: Dependency, values: Values, stack: ExitStack, delivery: Delivery | None
 ) -> Any:
     """As `open_async`, without an event loop."""
-    for need in one.needs.values():
-        open_in_thread(need, values, stack, delivery)
     if one.key in values:
         return values[one.key]
+    for need in one.needs.values():
+        open_in_thread(need, values, stack, delivery)
     made = one.provider(**_arguments(one, values, delivery))
     manager = _manager(one, made)
     if manager is not None:
@@ -273,7 +275,7 @@ def _manager(one: Dependency, made: Any) -> Any:
 
 
 def refuse_awaitable(made: Any) -> None:
-    """Close a coroutine that nobody will await, so that Python does not warn of it."""
+    """Close a coroutine that will not be awaited, so that Python does not warn of it."""
     close = getattr(made, "close", None)
     if close is not None:
         close()

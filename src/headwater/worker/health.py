@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
-from headwater.worker.reports import SHOWN_CHARACTERS, Life
+from headwater.worker.reports import Life
 
 log = logging.getLogger("headwater.worker")
 
@@ -46,7 +46,6 @@ def judged(worker: int, pid: int | None, life: Life | None, *, now: float) -> Wo
     if pid is None or life is None:
         return WorkerHealth(worker, None, ["it is dead, and about to be started again"], [])
     consumers = [life.progress[number] for number in sorted(life.progress)]
-    joined = {tuple(word[:SHOWN_CHARACTERS] for word in group) for group in life.joined}
     problems = []
     silent = now - life.heard_at
     if not consumers:
@@ -55,7 +54,7 @@ def judged(worker: int, pid: int | None, life: Life | None, *, now: float) -> Wo
         problems.append(f"it has not reported for {silent:.0f} s: its event loop is blocked")
     for one in consumers:
         name = f"{one['stream']}/{one['group']}"
-        if (one["stream"], one["group"]) not in joined:
+        if not one["joined"]:
             problems.append(f"{name} has not joined its group yet")
         problems += [f"the {part} of {name} is late" for part in one["late"]]
     return WorkerHealth(worker, pid, problems, consumers)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from headwater.errors import DeclarationError
+from headwater.errors import DeclarationError, HeadwaterError
 from headwater.messages import error_text
 from headwater.worker.declaration import Consumer
 from headwater.worker.dependencies import Dependency, Values, all_of, open_async, resolve
@@ -124,16 +124,31 @@ def logged(what: str) -> Iterator[None]:
 
 
 class Lifespan:
-    """Opens and closes once. ``values`` are the dependencies of the process that are open."""
+    """Opens and closes once. ``values`` are the dependencies of the process that are open.
 
-    def __init__(self, consumers: Iterable[Consumer], hooks: Hooks) -> None:
+    ``given`` are providers and what a test uses in place of what they would give.
+    """
+
+    def __init__(
+        self, consumers: Iterable[Consumer], hooks: Hooks, given: Mapping[Any, Any] | None = None
+    ) -> None:
         self.values: Values = {}
         self._hooks = hooks
         mine = [one.needs for one in (*hooks.on_start, *hooks.on_stop)]
         needs = [one for each in (*(c.needs for c in consumers), *mine) for one in each.values()]
-        self._needs = [one for one in all_of(needs) if one.scope == "process"]
+        self._give(needs, given or {})
+        self._needs = [one for one in all_of(needs, self.values) if one.scope == "process"]
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    def _give(self, needs: Sequence[Dependency], given: Mapping[Any, Any]) -> None:
+        """Take what a test gives instead of opening it."""
+        known = {one.key: one for one in all_of(needs)}
+        for provider, value in given.items():
+            keys = [key for key in known if key[0] == provider]
+            if not keys:
+                raise HeadwaterError(f"nothing needs {name_of(provider)}: it cannot be replaced")
+            self.values.update(dict.fromkeys(keys, value))
 
     async def open(self) -> None:
         """Open all of it. `StartFailed` names what could not be opened."""

@@ -33,8 +33,6 @@ from headwater.worker.execute import Executor
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
-from headwater.worker.losses import Losses
-from headwater.worker.middleware import Chain
 from headwater.worker.noting import Noting
 from headwater.worker.observing import Observer
 from headwater.worker.outcome import (
@@ -55,7 +53,7 @@ from headwater.worker.reports import Reports
 from headwater.worker.settle import BATCH, Queued
 from headwater.worker.signals import Changes, ended
 from headwater.worker.slow import SlowHandlers
-from headwater.worker.statistics import Counters, Progress
+from headwater.worker.statistics import Progress
 from headwater.worker.stopping import Stopping
 
 log = logging.getLogger("headwater.worker")
@@ -89,9 +87,8 @@ class Loop:
         suspects: Suspects,
         chance: Random,
         reports: Reports,
-        chain: Chain,
+        observer: Observer,
         values: Values,
-        counters: Counters,
         observe: Callable[[Owned], None] | None = None,
     ) -> None:
         self.consumer = consumer
@@ -111,25 +108,16 @@ class Loop:
             clock=clock,
             connections=connections,
             changes=changes,
-            counters=counters,
+            counters=observer.counters,
             settled=self._settled,
             most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
         )
-        self._observer = Observer(counters, chain)
-        self.executor = Executor(consumer, clock=clock, chain=chain, values=values)
+        self.observer = observer
+        self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
         self._slow = SlowHandlers(consumer, clock=clock)
         self.pool = self._make_pool()
-        renewer = ThreadRenewer if isinstance(clock, LoopClock) else TaskRenewer
-        self._renewer = renewer(
-            name,
-            in_flight,
-            lease_ms=consumer.lease_ms,
-            clock=clock,
-            connections=connections,
-            ended=self._broken,
-        )
-        self.losses = Losses(consumer.stream.name, consumer.group, counters)
+        self._renewer = self._make_renewer(name, connections)
         self.fetcher = self._make_fetcher(connections, suspects)
         self._noting = Noting(
             clock=clock,
@@ -152,12 +140,23 @@ class Loop:
             policy=self._policy,
             clock=self._clock,
             slow=self._slow,
-            observer=self._observer,
+            observer=self.observer,
             end=self._end,
             observe=self._observe,
         )
         return BatchPool(
             size, handler.run, hurry, self._changes, batch=self.consumer.batch, clock=self._clock
+        )
+
+    def _make_renewer(self, name: str, connections: Connections) -> ThreadRenewer | TaskRenewer:
+        renewer = ThreadRenewer if isinstance(self._clock, LoopClock) else TaskRenewer
+        return renewer(
+            name,
+            self.in_flight,
+            lease_ms=self.consumer.lease_ms,
+            clock=self._clock,
+            connections=connections,
+            ended=self._broken,
         )
 
     def _make_fetcher(self, connections: Connections, suspects: Suspects) -> Fetcher:
@@ -169,7 +168,7 @@ class Loop:
             in_flight=self.in_flight,
             renewer=self._renewer,
             changes=self._changes,
-            losses=self.losses,
+            losses=self.observer.losses,
             suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
@@ -243,6 +242,7 @@ class Loop:
             oldest_handler_age=max(0.0, now - min(began, default=now)),
             running=len(began),
             owned=len(self.in_flight.owned),
+            joined=self._reported,
         )
 
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:
@@ -259,7 +259,7 @@ class Loop:
                 accept=self._accept,
                 end=self._end,
                 forgotten=self.quarantine.forgotten,
-                losses=self.losses,
+                losses=self.observer.losses,
             )
             await stopping.run(grace, at_once)
         await self.close()
@@ -296,7 +296,7 @@ class Loop:
             self._reported = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
         taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
-        self._observer.received(taken)
+        self.observer.received(taken)
         await self.quarantine.judge(taken)
         fresh = []
         for owned in taken:
@@ -353,7 +353,7 @@ class Loop:
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):
             return
-        self._observer.ends(owned, outcome, settlement)
+        self.observer.ends(owned, outcome, settlement)
         self.in_flight.settle(owned, settlement)
         if isinstance(outcome, Stopped):
             owned.delivery.mark_lost()  # for a handler that goes on in its thread
@@ -362,7 +362,7 @@ class Loop:
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
         settlement = queued.settlement
-        self._observer.settled(queued, outcome)
+        self.observer.settled(queued, outcome)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:
@@ -371,7 +371,7 @@ class Loop:
             for owned in queued.entries:
                 self.quarantine.settled(owned)
         elif outcome.gone:
-            self.losses.pending([queued.owned.id])
+            self.observer.losses.pending([queued.owned.id])
         elif outcome.done:
             self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 

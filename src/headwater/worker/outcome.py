@@ -134,11 +134,10 @@ class Ending(StrEnum):
 
 def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
     """What a settlement means that was decided for this outcome."""
-    match outcome:
-        case Returned():
-            return Ending.ACKNOWLEDGED
-        case Stopped():
-            return Ending.HANDED_BACK
+    if isinstance(outcome, Returned):
+        return Ending.ACKNOWLEDGED
+    if isinstance(outcome, Stopped):
+        return Ending.HANDED_BACK
     return Ending.RETRIED if settlement.how in {How.FAIL, How.SILENT} else Ending.DEAD
 
 

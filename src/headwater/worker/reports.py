@@ -7,7 +7,7 @@
 
 Rule 1. A report is never waited for: a supervisor that does not read does not stop its workers.
 Rule 2. A line is written at once or not at all, so it is shorter than `PIPE_BYTES`.
-Rule 3. What a handler writes into the pipe, and no line of ours, is passed over.
+Rule 3. A line of another form, which only a handler can have written, is skipped.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class Reports:
         """How one consumer gets on."""
         if found.progress is None:
             return
-        ages = {name: round(value, 3) for name, value in found.progress._asdict().items()}
+        ages = {
+            name: round(value, 3) if isinstance(value, float) else value
+            for name, value in found.progress._asdict().items()
+        }
         names = {"name": found.name, "stream": found.stream, "group": found.group}
         shown = {name: value[:SHOWN_CHARACTERS] for name, value in names.items()}
         self._write("progress", number, {**shown, **ages, "late": found.late})
@@ -111,7 +114,7 @@ class Life:
                 try:
                     self._take(json.loads(line))
                 except ValueError:
-                    pass  # not ours
+                    pass  # a handler wrote it
 
     def _take(self, report: Any) -> None:
         match report:

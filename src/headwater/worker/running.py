@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop
+from headwater.worker.observing import Observer
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
@@ -51,6 +52,7 @@ class Running:
         observe: Callable[[Consumer, Owned], None] | None = None,
         reports: Reports | None = None,
         extensions: Extensions | None = None,
+        given: Mapping[Any, Any] | None = None,
     ) -> None:
         self._connections = connections
         self._clock = clock
@@ -59,7 +61,7 @@ class Running:
         self._observe = observe
         self._reports = reports or Reports()
         self._extensions = extensions or Extensions()
-        self._lifespan = Lifespan(consumers, self._extensions.hooks)
+        self._lifespan = Lifespan(consumers, self._extensions.hooks, given)
         self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -83,9 +85,13 @@ class Running:
             suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
-            chain=self._extensions.chain,
+            observer=Observer(
+                consumer.stream.name,
+                consumer.group,
+                self._extensions.counters(consumer),
+                self._extensions.chain,
+            ),
             values=self._lifespan.values,
-            counters=self._extensions.counters(consumer),
             observe=None if watch is None else lambda owned: watch(consumer, owned),
         )
 

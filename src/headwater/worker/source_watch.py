@@ -67,7 +67,7 @@ def _files_under(root: Path) -> Iterator[str]:
 
 
 def _imported() -> Iterable[str]:
-    """Files of imported modules that nobody installed."""
+    """Files of imported modules that are not installed packages."""
     installed = [
         *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         *site.getsitepackages(),

@@ -30,7 +30,7 @@ class Counters:
     handled: int = 0
     """Deliveries that were acknowledged after their handler returned."""
     failed: int = 0
-    """Handlers that raised, or ran longer than their timeout. `Again` is no failure."""
+    """Handlers that raised, or ran longer than their timeout. `Again` does not count as a failure."""
     retried: int = 0
     """Deliveries that ended in another one later."""
     dead: int = 0
@@ -75,6 +75,8 @@ class Progress(NamedTuple):
     """Handlers that run."""
     owned: int
     """Entries owned: running, waiting for a handler, or being settled."""
+    joined: bool = True
+    """Whether it is a member of its group; False until the store has answered for the first time."""
 
     def late(self, lease_ms: int) -> list[str]:
         """The parts that are overdue. Handlers may take as long as they want."""

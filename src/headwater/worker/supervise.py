@@ -43,6 +43,9 @@ LOOK_SECONDS = 0.5
 RELOAD_SECONDS = 2.0
 """What handlers may take to end before the new sources; then they are handed back."""
 
+HAND_BACK_SECONDS = 8.0
+"""What handing back may take, before a worker is killed for the new sources."""
+
 OVERTIME_SECONDS = 20.0
 """How long after its grace time a worker may take to end before it is killed."""
 
@@ -121,13 +124,25 @@ class Supervisor:
             log.info("%s%s changed: starting the workers again", changed[0], more)
             self._reloads += 1
             self._changed.set()
-            ending = list(self._alive.values())
-            for process in ending:
-                _terminate(process)
-            await self._stopped_within(RELOAD_SECONDS)
-            for process in ending:
-                if process.returncode is None and not self._stopping.is_set():
-                    _terminate(process)  # the second signal: what runs is handed back
+            await self._end_for_reload(list(self._alive.values()))
+
+    async def _end_for_reload(self, processes: Sequence[Process]) -> None:
+        """End these in time, or hand back what runs, or kill them: one that blocks its event loop
+        hears no signal."""
+        for end, seconds in (
+            (_terminate, RELOAD_SECONDS),
+            (_terminate, HAND_BACK_SECONDS),
+            (_kill, 1),
+        ):
+            left = [one for one in processes if one.returncode is None]
+            if not left or self._stopping.is_set():
+                return
+            for process in left:
+                end(process)
+            waiting = [asyncio.ensure_future(one.wait()) for one in left]
+            await asyncio.wait(waiting, timeout=seconds)
+            for each in waiting:
+                each.cancel()
 
     def _signal(self) -> None:
         if not self._stopping.is_set():
@@ -236,6 +251,13 @@ def _terminate(process: Process) -> None:
         process.terminate()
     except ProcessLookupError:
         pass  # it has just ended by itself
+
+
+def _kill(process: Process) -> None:
+    try:
+        process.kill()
+    except ProcessLookupError:
+        pass
 
 
 def _death(status: int) -> str:

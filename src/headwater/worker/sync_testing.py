@@ -12,7 +12,7 @@ worker has come to rest, as those of `AppTest` do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -31,9 +31,9 @@ Handler = Callable[..., Any]
 class SyncAppTest:
     """`AppTest` for code without an event loop; the methods are those of `AppTest`."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, *, use: Mapping[Handler, Any] | None = None) -> None:
         self.app = app
-        self._test = app.test()
+        self._test = app.test(use=use)
         self.clock = self._test.clock
         self._runner = asyncio.Runner()
 

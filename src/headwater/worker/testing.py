@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
@@ -50,8 +50,9 @@ class AppTest:
     """What `App.test` returns; see the module. ``clock`` is the `ManualClock`, ``look`` a redis-py
     client of the store, to look and meddle with."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, *, use: Mapping[Handler, Any] | None = None) -> None:
         self.app = app
+        self._use = use
         self.clock = ManualClock()
         self._deliveries: dict[Consumer, list[int]] = defaultdict(list)
         self._abandoned: list[Loop] = []
@@ -69,20 +70,19 @@ class AppTest:
         connections = Connections("headwater://memory", node=self.node)
         self._before = self.app._use(connections)  # noqa: SLF001  # this is the app's own test
         await self.app.__aenter__()
-        self._running = Running(
-            self.app.consumers,
-            connections=connections,
-            clock=self.clock,
-            chance=Random(0),
-            observe=lambda consumer, owned: self._deliveries[consumer].append(owned.count),
-            extensions=self.app._extensions,  # noqa: SLF001  # as above
-        )
         try:
+            self._running = Running(
+                self.app.consumers,
+                connections=connections,
+                clock=self.clock,
+                chance=Random(0),
+                observe=lambda consumer, owned: self._deliveries[consumer].append(owned.count),
+                extensions=self.app._extensions,  # noqa: SLF001  # as above
+                given=self._use,
+            )
             await self._running.open()
         except BaseException:
-            await self.app.__aexit__()
-            self.app._use(self._before)  # noqa: SLF001  # as above
-            self.look.close()
+            await self._leave()
             raise
         self.app._running = self._running  # noqa: SLF001  # as above
         self._running.start()
@@ -96,6 +96,10 @@ class AppTest:
         await self._drive(running.stop(0))
         for loop in self._abandoned:
             await self._drive(loop.close())
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """Give the app its own store back."""
         self.app._running = None  # noqa: SLF001  # as above
         await self.app.__aexit__()
         assert self._before is not None
