@@ -32,13 +32,16 @@ def shared_cluster() -> Iterator[Callable[[str], Cluster]]:
 
 @pytest.fixture(params=CLUSTERED)
 def cluster(request: pytest.FixtureRequest, shared_cluster: Callable[[str], Cluster]) -> Cluster:
-    """An empty cluster, all of its nodes well."""
+    """An empty cluster, all of its nodes well, whatever the test before has done to them."""
     try:
         found = shared_cluster(request.param)
     except peers.PeerMissing as missing:
         if peers.required():
             raise
         pytest.skip(str(missing))
+    for node in found.nodes:
+        if node not in found.living():
+            found.restart(node)
     found.flush()
     return found
 
