@@ -46,8 +46,8 @@ and what became of the others would be unknown."""
 RECONNECT_SECONDS = 4.0
 """How long sending is tried again while the store cannot be reached: a restart takes less."""
 
-CLUSTER_CHANGES = frozenset({"CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"})
-"""Codes with which a cluster says: not now, and nothing was done."""
+PRIMARY_CHANGES = frozenset({"CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "READONLY"})
+"""Codes that say: this was not done, and another server will do it soon."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two attempts, doubling."""
@@ -109,17 +109,17 @@ def _tried_again() -> tuple[type[Exception], ...]:
 
 
 def taken(result: T) -> T:
-    """What an operation that adds has returned, unless a cluster could take nothing of it now: that
-    error is raised."""
+    """What an operation that adds has returned, unless nothing of it could be taken now: that error is
+    raised."""
     if isinstance(result, list) and result and all(_later(one) for one in result):
         raise result[0]
     return result
 
 
 def _later(outcome: object) -> bool:
-    """Whether it is an error of a cluster that will take the same again: a slot is on its way, or waits
-    for its new primary."""
-    return isinstance(outcome, Refused) and outcome.code in CLUSTER_CHANGES
+    """Whether it is an error for which another attempt is worthwhile: a slot is on its way, or waits for
+    its new primary."""
+    return isinstance(outcome, Refused) and outcome.code in PRIMARY_CHANGES
 
 
 def _messages(count: int) -> str:
