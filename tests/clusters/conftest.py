@@ -39,10 +39,7 @@ def cluster(request: pytest.FixtureRequest, shared_cluster: Callable[[str], Clus
         if peers.required():
             raise
         pytest.skip(str(missing))
-    for node in found.nodes:
-        if node not in found.living():
-            found.restart(node)
-    found.flush()
+    found.mend()
     return found
 
 

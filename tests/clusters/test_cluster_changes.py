@@ -16,7 +16,7 @@ from tests.worker.apps import Invoice, Order, eventually, working
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
 
-async def _kill(cluster: Cluster) -> None:
+async def kill(cluster: Cluster) -> None:
     """The stream's primary is gone without a word, and comes back as a replica."""
     owner = cluster.owner("orders")
     owner.kill()
@@ -24,14 +24,14 @@ async def _kill(cluster: Cluster) -> None:
     await asyncio.to_thread(cluster.restart, owner)
 
 
-async def _hand_over(cluster: Cluster) -> None:
+async def hand_over(cluster: Cluster) -> None:
     """An operator has a replica take over."""
     owner = cluster.owner("orders")
     await asyncio.to_thread(cluster.replica("orders").ask, "CLUSTER", "FAILOVER")
     await eventually(lambda: cluster.owner("orders") is not owner)
 
 
-@pytest.mark.parametrize("change", [pytest.param(_kill, marks=pytest.mark.slice), _hand_over])
+@pytest.mark.parametrize("change", [pytest.param(kill, marks=pytest.mark.slice), hand_over])
 async def test_nothing_confirmed_is_lost_when_a_shard_fails_over(
     cluster: Cluster, change: Callable[[Cluster], Awaitable[None]]
 ) -> None:
