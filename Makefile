@@ -16,7 +16,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
+.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
 
 help:
 	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -24,6 +24,7 @@ help:
 	@echo "make quick    the tests that are not slow, 2 minutes at most"
 	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
 	@echo "make clusters  workers on real clusters and with Sentinels, failovers and resharding, 10 minutes at most"
+	@echo "make chaos-clusters  320 random failovers and moved slots under load, 15 minutes"
 	@echo "make conform  1,500,000 random commands against real servers, 200,000 against the model, odd requests"
 	@echo "make crash    crashes before every file operation, failing disks, 1,000 kills, half an hour"
 	@echo "make asan     what judges the hot modules under AddressSanitizer, 10 minutes at most"
@@ -109,6 +110,10 @@ slice: build peers
 # one machine of two cores bears, so one test at a time.
 clusters: build peers
 	$(PYTEST) -q -m clusters tests/clusters $(ARGS)
+
+# ARGS='--rounds 5 --only valkey-9.1' for a short one.
+chaos-clusters: build peers
+	$(PY) -m tests.clusters.campaign $(ARGS)
 
 # Long campaigns take new seeds and append to campaigns/NAME.jsonl, which is committed; `make docs` then
 # writes docs/reference/reliability.md. ARGS='--only streams,model' for some parts, with --streams 10000 a

@@ -131,10 +131,17 @@ class Cluster:
         return next(self.by_port(row[2][1]) for row in reply if row[0] <= slot <= row[1])
 
     def replica(self, key: str) -> Server:
-        """A replica of a key's slot."""
+        """A replica of a key's slot; one that has just started is waited for."""
         slot = key_slot(key.encode())
-        reply = self.living()[0].ask("CLUSTER", "SLOTS")
-        return next(self.by_port(row[3][1]) for row in reply if row[0] <= slot <= row[1])
+
+        def found() -> Server | None:
+            for row in self.living()[0].ask("CLUSTER", "SLOTS"):
+                if row[0] <= slot <= row[1] and len(row) > 3:
+                    return self.by_port(row[3][1])
+            return None
+
+        replica: Server = until(found, "the shard has a replica")
+        return replica
 
     def other(self, key: str) -> Server:
         """A primary that does not own a key's slot."""
@@ -166,8 +173,11 @@ class Cluster:
                 except redis.ResponseError:
                     pass  # a replica learns it by itself
 
-    def flush(self) -> None:
-        """Empty every primary and have all nodes agree that nothing is wrong."""
+    def mend(self) -> None:
+        """Start what was killed, wait until all is well, and empty every primary."""
+        for node in self.nodes:
+            if node not in self.living():
+                self.restart(node)
         until(self.healthy, "every shard has its replica")
         for row in self.living()[0].ask("CLUSTER", "SLOTS"):
             node = self.by_port(row[2][1])

@@ -32,14 +32,14 @@ def shared_cluster() -> Iterator[Callable[[str], Cluster]]:
 
 @pytest.fixture(params=CLUSTERED)
 def cluster(request: pytest.FixtureRequest, shared_cluster: Callable[[str], Cluster]) -> Cluster:
-    """An empty cluster, all of its nodes well."""
+    """An empty cluster, all of its nodes well, whatever the test before has done to them."""
     try:
         found = shared_cluster(request.param)
     except peers.PeerMissing as missing:
         if peers.required():
             raise
         pytest.skip(str(missing))
-    found.flush()
+    found.mend()
     return found
 
 

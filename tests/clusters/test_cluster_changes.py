@@ -16,21 +16,22 @@ from tests.worker.apps import Invoice, Order, eventually, working
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
 
-async def _kill(cluster: Cluster) -> None:
+async def kill(cluster: Cluster) -> None:
     """The stream's primary is gone without a word, and comes back as a replica."""
     owner = cluster.owner("orders")
     owner.kill()
     await eventually(lambda: cluster.owner("orders") is not owner)
+    await asyncio.to_thread(cluster.restart, owner)
 
 
-async def _hand_over(cluster: Cluster) -> None:
+async def hand_over(cluster: Cluster) -> None:
     """An operator has a replica take over."""
     owner = cluster.owner("orders")
     await asyncio.to_thread(cluster.replica("orders").ask, "CLUSTER", "FAILOVER")
     await eventually(lambda: cluster.owner("orders") is not owner)
 
 
-@pytest.mark.parametrize("change", [_kill, _hand_over])
+@pytest.mark.parametrize("change", [pytest.param(kill, marks=pytest.mark.slice), hand_over])
 async def test_nothing_confirmed_is_lost_when_a_shard_fails_over(
     cluster: Cluster, change: Callable[[Cluster], Awaitable[None]]
 ) -> None:
@@ -38,15 +39,18 @@ async def test_nothing_confirmed_is_lost_when_a_shard_fails_over(
     async with flowing(cluster.name, cluster.url, wait=1) as flow:
         # When the stream's shard has another primary
         await change(cluster)
-        for node in cluster.nodes:
-            if node not in cluster.living():
-                await asyncio.to_thread(cluster.restart, node)
 
         # Then the flow goes on, and nothing of it is lost
         await flow.more(300)
 
 
-@pytest.mark.parametrize("into", [near, far], ids=["same slot", "another slot"])
+@pytest.mark.parametrize(
+    "into",
+    [
+        pytest.param(near, marks=pytest.mark.slice, id="same slot"),
+        pytest.param(far, id="another slot"),
+    ],
+)
 async def test_messages_flow_while_their_slot_moves(
     cluster: Cluster, into: Stream[Invoice]
 ) -> None:
@@ -122,6 +126,5 @@ async def test_sending_waits_until_a_shard_has_a_primary_again(cluster: Cluster)
         for stream in streams:
             await app.send(stream, Order(id=2), dedupe="two")
         await asyncio.to_thread(app.publish, streams[0], Order(id=3), dedupe="three")
-    await asyncio.to_thread(cluster.restart, owner)
     async with connect(cluster.url) as look:
         assert [await look.xlen(stream.name) for stream in streams] == [3, 2, 2, 2, 2, 2]

@@ -44,7 +44,9 @@ async def _hang(found: Sentinels) -> None:
         before.peer.process.send_signal(signal.SIGCONT)
 
 
-@pytest.mark.parametrize("change", [_kill, _hand_over, _hang])
+@pytest.mark.parametrize(
+    "change", [pytest.param(_kill, marks=pytest.mark.slice), _hand_over, _hang]
+)
 async def test_all_parts_of_a_worker_follow_the_new_primary(
     sentinels: Sentinels, change: Callable[[Sentinels], Awaitable[None]]
 ) -> None:

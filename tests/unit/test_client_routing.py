@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis.exceptions import AskError, MovedError, ResponseError
+from redis.exceptions import AskError, MovedError, NoPermissionError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headwater.client.guarded import may_have_run
@@ -125,7 +125,7 @@ def test_a_node_without_a_host_means_the_one_that_answered() -> None:
 
 
 def test_asked_once_a_unit_goes_behind_asking_and_its_read_is_short() -> None:
-    read = ("XREADGROUP", "GROUP", "g", "c", "BLOCK", 5000, "STREAMS", LOW, ">")
+    read = ("XREADGROUP", "GROUP", "BLOCK", "c", "BLOCK", 5000, "STREAMS", LOW, ">")
 
     def answers(part: Part) -> list[Any]:
         return [AskError(_at(C, LOW))] if part.node == A else [b"OK", None]
@@ -251,3 +251,12 @@ def test_a_node_that_is_away_is_passed_over_for_another() -> None:
 def test_a_node_that_does_not_know_its_address_is_where_it_was_asked() -> None:
     assert parse_slots([[0, 16383, [None, 7000]]], A)[5] == Node("a", 7000)
     assert parse_slots([[0, 16383, [b"", 7000]]], B)[5] == Node("b", 7000)
+
+
+def test_a_user_who_may_not_ask_for_the_slots_is_told_so() -> None:
+    routing = Router(_topology()).route([Queued(("XLEN", LOW)), Queued(("XLEN", HIGH))])
+    next(routing)
+    refusal = NoPermissionError("this user has no permissions to run the 'cluster|slots' command")
+    with pytest.raises(StopIteration) as finished:
+        routing.send([refusal])
+    assert finished.value.value == [refusal, refusal]

@@ -6,5 +6,9 @@
     stores     nodes opened in this process   embedded    a socket without a network
                                               embedded_aio a stream without a network
 
+    servers    what the url of servers says   routing     which node of a cluster gets which command
+    slots      owners of slots, first keys    cluster     a client of a cluster; cluster_aio
+                                              sentinel    the primary that Sentinels name; sentinel_aio
+
 `headwater.connect` and `headwater.aio.connect` are the public names.
 """

@@ -66,13 +66,14 @@ def connect(
         pool = server_pool(url, options)
     else:
         door, url_options = enter(url, node, clock)
-        pool = EmbeddedPool(door=door, **{"retry": _retry(), **options, **url_options})
+        pool = EmbeddedPool(door=door, **{"retry": default_retry(), **options, **url_options})
     client = AsyncClient(connection_pool=pool, single_connection_client=single)
     client.auto_close_connection_pool = True
     return client
 
 
-def _retry() -> Retry:
+def default_retry() -> Retry:
+    """How often a lost connection is tried again, unless the caller says otherwise."""
     return Retry(
         ExponentialWithJitterBackoff(base=FIRST_PAUSE_S, cap=LONGEST_PAUSE_S), CONNECT_RETRIES
     )
@@ -87,7 +88,7 @@ def server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
     url = plain(url)
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,
-        "retry": _retry(),
+        "retry": default_retry(),
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         **options,
         **parsed(url, parse_url),

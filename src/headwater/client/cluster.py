@@ -12,17 +12,21 @@ Rule 2. A client made from the url of a single server is as fast as a plain one,
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import redis
+from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.connection import ConnectionPool
 from redis.exceptions import AskError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
 
-from headwater.client.connect import Client, connect, server_pool
+from headwater.client.connect import Client, connect, default_retry, server_pool
+from headwater.client.guarded import NEVER_AGAIN, may_have_run
 from headwater.client.routing import Answer, Part, Queued, Router
 from headwater.client.servers import Node, is_cluster, parse_cluster
 from headwater.client.slots import Topology
@@ -41,6 +45,12 @@ def first_url(url: str) -> str:
     """The url of the first node; that of a single server as it is."""
     address = parse_cluster(url)
     return address.node_url(address.nodes[0]) if is_cluster(url) else url
+
+
+def may_try_again(error: Exception) -> bool:
+    """Whether a call that ended with ``error`` may be made again: nothing has run that must not run
+    twice, and no password was refused."""
+    return not may_have_run(error) and not isinstance(error, NEVER_AGAIN)
 
 
 def refuse(what: str) -> NoReturn:
@@ -76,10 +86,16 @@ class ClusterClient(Client):
     """
 
     def __init__(
-        self, pool: ConnectionPool, router: Router, make: Callable[[Node], redis.Redis]
+        self,
+        pool: ConnectionPool,
+        router: Router,
+        make: Callable[[Node], redis.Redis],
+        *,
+        retry: Retry,
     ) -> None:
         self.router = router
         self._make = make
+        self._retry = retry
         self._nodes: dict[Node, redis.Redis] = {}
         self._lock = threading.Lock()
         super().__init__(connection_pool=pool)
@@ -101,7 +117,20 @@ class ClusterClient(Client):
     def run_routed(
         self, queued: Sequence[Queued], replies: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Carry out what the router says; the replies, errors among them."""
+        """Have commands run; the replies, errors among them. As often as the retry policy says, while
+        nothing has run that must not run twice."""
+        failures = 0
+        while True:
+            try:
+                return self._once(queued, replies)
+            except LOST as error:
+                failures += 1
+                if failures > self._retry.get_retries() or not may_try_again(error):
+                    raise
+            time.sleep(self._retry._backoff.compute(failures))  # noqa: SLF001
+
+    def _once(self, queued: Sequence[Queued], replies: Sequence[Any] | None) -> list[Any]:
+        """Carry out what the router says."""
         routing = self.router.route(queued, replies)
         try:
             part = next(routing)
@@ -161,6 +190,9 @@ def open_cluster(
     Clients that share a ``topology`` learn from one another. Commands without a key go to the node of
     the key ``home``.
     """
+    # A node's client tries nothing again: another node may have taken its place.
+    retry = options.pop("retry", None) or default_retry()
+    options["retry"] = Retry(NoBackoff(), 0)
     address = parse_cluster(url)
     topology = topology or topology_of(url)
 
@@ -168,4 +200,4 @@ def open_cluster(
         return connect(address.node_url(node), **options)
 
     pool = server_pool(first_url(url), options)
-    return ClusterClient(pool, Router(topology, home=home), make)
+    return ClusterClient(pool, Router(topology, home=home), make, retry=retry)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import redis.asyncio
 from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import AskError, ResponseError
 
-from headwater.client.aio import AsyncClient, connect, server_pool
-from headwater.client.cluster import LOST, first_url, refuse, topology_of
+from headwater.client.aio import AsyncClient, connect, default_retry, server_pool
+from headwater.client.cluster import LOST, first_url, may_try_again, refuse, topology_of
 from headwater.client.routing import Answer, Part, Queued, Router
 from headwater.client.servers import Node, parse_cluster
 from headwater.client.slots import Topology
@@ -51,9 +54,11 @@ class AsyncClusterClient(AsyncClient):
         make: Callable[[Node], redis.asyncio.Redis],
         *,
         single: bool,
+        retry: Retry,
     ) -> None:
         self.router = router
         self._make = make
+        self._retry = retry
         self._nodes: dict[Node, redis.asyncio.Redis] = {}
         super().__init__(connection_pool=pool, single_connection_client=single)
         self.auto_close_connection_pool = True
@@ -74,7 +79,20 @@ class AsyncClusterClient(AsyncClient):
     async def run_routed(
         self, queued: Sequence[Queued], replies: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Carry out what the router says; the replies, errors among them."""
+        """Have commands run; the replies, errors among them. As often as the retry policy says, while
+        nothing has run that must not run twice."""
+        failures = 0
+        while True:
+            try:
+                return await self._once(queued, replies)
+            except LOST as error:
+                failures += 1
+                if failures > self._retry.get_retries() or not may_try_again(error):
+                    raise
+            await asyncio.sleep(self._retry._backoff.compute(failures))  # noqa: SLF001
+
+    async def _once(self, queued: Sequence[Queued], replies: Sequence[Any] | None) -> list[Any]:
+        """Carry out what the router says."""
         routing = self.router.route(queued, replies)
         try:
             part = next(routing)
@@ -140,17 +158,16 @@ def open_cluster(
     Clients that share a ``topology`` learn from one another. Commands without a key go to the node of
     the key ``home``. One that ``stays`` keeps to one connection to one node: see `routing`, rule 4.
     """
-    if stays:
-        options["single_connection_client"] = True
+    single = stays or bool(options.pop("single_connection_client", False))
+    # A node's client tries nothing again: another node may have taken its place.
+    retry = options.pop("retry", None) or default_retry()
+    options["retry"] = Retry(NoBackoff(), 0)
     address = parse_cluster(url)
     topology = topology or topology_of(url)
 
     def make(node: Node) -> redis.asyncio.Redis:
-        return connect(address.node_url(node), **options)
+        return connect(address.node_url(node), single_connection_client=single, **options)
 
-    of_pool = {name: value for name, value in options.items() if name != "single_connection_client"}
-    pool = server_pool(first_url(url), of_pool)
+    pool = server_pool(first_url(url), options)
     router = Router(topology, home=home, stays=stays)
-    return AsyncClusterClient(
-        pool, router, make, single=bool(options.get("single_connection_client"))
-    )
+    return AsyncClusterClient(pool, router, make, single=single, retry=retry)

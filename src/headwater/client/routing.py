@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 
-from redis.exceptions import AskError, MovedError, ResponseError
+from redis.exceptions import AskError, MovedError, NoPermissionError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headwater.client.guarded import say_may_have_run
@@ -98,9 +98,13 @@ class Router:
         for _round in range(ROUNDS):
             if not self.topology.fresh:
                 try:
-                    yield from self._load()
+                    refused = yield from self._load()
                 except RedisConnectionError as error:
                     raise _explained(error, ran) from None
+                if refused is not None:
+                    for unit in units:
+                        found[unit.places.start : unit.places.stop] = [refused] * len(unit.places)
+                    break
             again: list[Unit] = []
             for node, part in self._parts(units, commands).items():
                 answer = yield Part(node, _flat(part, commands))
@@ -172,8 +176,9 @@ class Router:
         node = None if slot is None else self.topology.owner(slot)
         return node or self.topology.nodes()[0]
 
-    def _load(self) -> Generator[Part, Answer, None]:
-        """Ask the nodes, one after another, who owns what."""
+    def _load(self) -> Generator[Part, Answer, ResponseError | None]:
+        """Ask the nodes, one after another, who owns what; the error of a node that does not let this
+        user know."""
         failure: Exception | None = None
         for node in self.topology.nodes():
             answer = yield Part(node, [_SLOTS])
@@ -182,13 +187,15 @@ class Router:
                 raise ConfigError(
                     f"{node} is no node of a cluster: write redis://{node} for a single server"
                 )
+            if isinstance(reply, NoPermissionError):
+                return reply
             if isinstance(reply, Exception):
                 failure = reply
                 continue
             slots = parse_slots(reply, node)
             if any(slots):
                 self.topology.replace(slots)
-                return
+                return None
             failure = RedisConnectionError(f"{node} knows no owner of any slot")
         if isinstance(failure, ResponseError):
             failure = RedisConnectionError(
@@ -234,9 +241,11 @@ def _hurried(command: Queued) -> Queued:
     """The command with a short BLOCK, if it has one."""
     words = list(command.words)
     if command_name(words) in ("XREAD", "XREADGROUP"):
-        at = next((n for n, word in enumerate(words) if word in ("BLOCK", b"BLOCK")), 0)
-        if at:
-            words[at + 1] = ASKED_BLOCK_MS
+        at = 4 if words[1] in ("GROUP", b"GROUP") else 1  # a group may be called BLOCK
+        while at < len(words) and words[at] not in ("STREAMS", b"STREAMS"):
+            if words[at] in ("BLOCK", b"BLOCK"):
+                words[at + 1] = ASKED_BLOCK_MS
+            at += 1
     return command._replace(words=words)
 
 

@@ -198,6 +198,6 @@ def _node(url: str, place: str, port: int) -> Node:
     if not host or (given is None and place.endswith(":")):
         raise ConfigError(
             f"{redacted(url)!r} cannot be read: its hosts are written host:port, with commas between "
-            "them, and what is special in a password by its number (%2C for a comma)"
+            "them, and what is special in a password by its number (%40 for @)"
         )
     return Node(host, port if given is None else given)

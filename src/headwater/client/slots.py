@@ -108,6 +108,7 @@ class Topology:
         contradicted it since."""
         self._seeds = tuple(nodes)
         self._slots: list[Node | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        self._owners: list[Node] = []
         self._moved: dict[int, Node] = {}
         """What a node has said of one slot, until the node that is asked about all agrees: it may be the
         last to learn of a move."""
@@ -120,8 +121,7 @@ class Topology:
 
     def nodes(self) -> list[Node]:
         """All nodes that are known, the one that failed last at the end."""
-        owners = (node for node in self._slots if node is not None)
-        found = list(dict.fromkeys([*owners, *self._seeds]))
+        found = list(dict.fromkeys([*self._owners, *self._moved.values(), *self._seeds]))
         if self._doubted in found:
             found.remove(self._doubted)
             found.append(self._doubted)
@@ -131,6 +131,7 @@ class Topology:
         """What the cluster says."""
         with self._lock:
             self._slots = list(slots)
+            self._owners = list(dict.fromkeys(node for node in slots if node is not None))
             self._moved = {n: node for n, node in self._moved.items() if slots[n] != node}
             for slot, node in self._moved.items():
                 self._slots[slot] = node

@@ -1,0 +1,92 @@
+"""Messages that flow through a cluster while it changes at random; `make chaos-clusters`.
+
+    python -m tests.clusters.campaign --rounds 20 --only valkey-9.1
+    python -m tests.clusters.campaign --seed 17 --rounds 1        plays a round again
+
+changes   a primary killed, a shard handed over, the stream's slot moved: four a round
+load      batches all the time, of half of the rounds each message confirmed by a replica (wait=1); a
+          primary is killed only in those
+verdict   what was confirmed is handled and has a result, in the same slot exactly one; nothing is pending
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+import traceback
+
+from tests import campaigns
+from tests.campaigns import Outcome
+from tests.clusters import clusters
+from tests.clusters.clusters import Cluster
+from tests.clusters.conftest import CLUSTERED
+from tests.clusters.flow import far, flowing, near
+from tests.clusters.test_cluster_changes import hand_over, kill
+
+CHANGES = 4
+
+
+async def play(cluster: Cluster, seed: int) -> str:
+    """One round; what to print of it. Raises AssertionError when something is lost or stuck."""
+    chance = random.Random(seed)
+    into = chance.choice((near, far))
+    wait = chance.choice((None, 1))
+    began = time.monotonic()
+    async with flowing(cluster.name, cluster.url, into=into, wait=wait) as flow:
+        done = []
+        for _change in range(CHANGES):
+            name = chance.choice(("kill" if wait else "move", "hand over", "move"))
+            done.append(name)
+            await asyncio.sleep(chance.uniform(0, 0.5))  # a change may come at any moment
+            if name == "kill":
+                await kill(cluster)
+            elif name == "hand over":
+                await hand_over(cluster)
+            else:
+                await asyncio.to_thread(cluster.move, "orders")
+        await flow.more(200)
+        rate = len(flow.sent) / (time.monotonic() - began)
+    repeats = sum(flow.handled.values()) - len(flow.handled)
+    return (
+        f"{', '.join(done)}, results in {into.name}, {rate:.0f} a second: {len(flow.sent)} of {flow.number} confirmed, "
+        f"{len(flow.handled)} handled, {repeats} more than once"
+    )
+
+
+def _part(name: str, *, first: int, rounds: int) -> Outcome:
+    began = time.monotonic()
+    failures = []
+    with clusters.cluster(name) as cluster:
+        for seed in range(first, first + rounds):
+            cluster.mend()
+            try:
+                print(f"{name} {seed}: {asyncio.run(play(cluster, seed))}", flush=True)
+            except Exception:
+                failures.append(f"{name} {seed}: {traceback.format_exc()}")
+                print(failures[-1], flush=True)
+    seeds = (first, first + rounds - 1)
+    return Outcome(name, seeds, rounds * CHANGES, "changes", failures, time.monotonic() - began)
+
+
+def main() -> int:
+    """Play the rounds and write down what was tried; 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--only", choices=CLUSTERED)
+    parser.add_argument("--seed", type=int)
+    options = parser.parse_args()
+    failed = 0
+    for name in CLUSTERED if options.only is None else (options.only,):
+        first = options.seed or campaigns.next_seed("clusters", name)
+        outcome = _part(name, first=first, rounds=options.rounds)
+        failed += len(outcome.failures)
+        if options.seed is None:
+            campaigns.record("clusters", outcome)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""Worker processes that are killed while they work on a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headwater.client.aio import connect
+from tests.clusters.clusters import Cluster
+from tests.worker.apps import Store, eventually
+from tests.worker.kills import Campaign
+
+pytestmark = [pytest.mark.clusters, pytest.mark.slow]
+
+
+@pytest.mark.timeout(300)
+async def test_killed_workers_lose_nothing_while_a_shard_is_handed_over(cluster: Cluster) -> None:
+    # Given workers that are killed and stopped at random points
+    async with connect(cluster.url) as look:
+        store = Store(cluster.name, cluster.url, look)
+        running = asyncio.create_task(Campaign(store, points=30, seed=20261123).run())
+
+        # When their stream is handed to another node meanwhile, and then its slot moves
+        owner = cluster.owner("orders")
+        await asyncio.sleep(2)  # somewhere between the kills
+        await asyncio.to_thread(cluster.replica("orders").ask, "CLUSTER", "FAILOVER")
+        await eventually(lambda: cluster.owner("orders") is not owner)
+        await asyncio.to_thread(cluster.move, "orders")
+
+        # Then every message has its result. Its stream is in another slot: some may have two
+        report = await running
+    assert (report["lost"], report["dead"]) == ([], 0), report
+    assert report["results"] >= report["entries"] > 0
