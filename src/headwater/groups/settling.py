@@ -3,13 +3,14 @@
 Rule 1. A settlement is owner-checked, and with it what it adds: a former owner publishes nothing.
 Rule 2. Sent twice it does no harm: the first one ended the ownership that the second would need. So
         a batch whose reply was lost may be sent again.
-Rule 3. In one batch each settlement stands alone: one that fails does not undo its neighbours.
+Rule 3. In one batch each settlement is judged alone: one that fails does not undo its neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Any, NamedTuple
 
 from headwater.groups.member import Member
@@ -19,6 +20,9 @@ from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
 
 LUA_WORDS = 7_000
 """Most words of one XADD inside Lua, whose stack holds 8,000."""
+
+SHARED_WORDS = 50_000
+"""Most words of results that share one XSETTLE; a server takes 1,048,576 of one command."""
 
 
 class How(StrEnum):
@@ -73,8 +77,14 @@ class Outcome(NamedTuple):
     """It was to come again, but its entry is gone from the stream; so it is not pending any more."""
 
 
+_DONE = Outcome(done=True)
+_NOT_DONE = Outcome(done=False)
+
+
 def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
     """Carry out settlements; one outcome each, in order. `GroupVanished` when the group is gone."""
+    if not any(s.additions for s in settlements):
+        return (yield from _in_one_step(member, settlements))
     # Other slots cannot be written in the same step: publish, then settle, at least once.
     apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
     refused = (yield from _published(apart)) if apart else {}
@@ -131,31 +141,78 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, Outcome]]
 
 
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
-    """Plain ones of a kind share an XSETTLE; each with additions is one of its own."""
-    alike: dict[object, list[int]] = {}
-    for index, settlement in enumerate(settlements):
-        kind = index if settlement.additions else (settlement.how, settlement.delay_ms)
-        alike.setdefault(kind, []).append(index)
-    head = ["XSETTLE", member.stream, member.group, member.consumer]
-    commands: list[Command] = []
-    for indexes in alike.values():
-        first = settlements[indexes[0]]
-        delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
-        ids = [settlements[index].id for index in indexes]
-        additions = [word for addition in first.additions for word in addition.to()]
-        commands.append([*head, first.how, *delay, "IDS", len(ids), *ids, *additions])
-    replies = yield commands
+    """Those that are alike share an XSETTLE. With additions it does all of its settlements or none:
+    if it did none, each is tried by itself."""
     outcomes: list[Outcome] = [Outcome(done=False)] * len(settlements)
-    for indexes, reply in zip(alike.values(), replies, strict=True):
-        if isinstance(reply, Refused):
-            if not settlements[indexes[0]].additions or reply.code == "NOGROUP":
-                raise reply
-            outcomes[indexes[0]] = Outcome(done=False, error=reply)
-            continue
-        flags, added = reply
-        for index, flag in zip(indexes, flags, strict=True):
-            outcomes[index] = Outcome(bool(flag), added)
+    apart: list[list[int]] = []
+    shared = _shared(settlements)
+    replies = yield [_xsettle(member, [settlements[n] for n in indexes]) for indexes in shared]
+    for indexes, reply in zip(shared, replies, strict=True):
+        if not _judge(settlements, indexes, reply, outcomes):
+            apart += [[index] for index in indexes]
+    if apart:
+        replies = yield [_xsettle(member, [settlements[index]]) for (index,) in apart]
+        for indexes, reply in zip(apart, replies, strict=True):
+            _judge(settlements, indexes, reply, outcomes)
     return outcomes
+
+
+def _shared(settlements: Sequence[Settlement]) -> list[list[int]]:
+    """Indexes of the settlements that share a command."""
+    plain = [n for n, s in enumerate(settlements) if s.how is How.ACK and not s.additions]
+    shared = [plain] if plain else []
+    if len(plain) == len(settlements):
+        return shared
+    waiting: dict[tuple[str, int], list[int]] = {}
+    size = SHARED_WORDS
+    for index, settlement in enumerate(settlements):
+        if settlement.additions:
+            assert settlement.how is How.ACK, "what waits for its next delivery adds nothing"
+            words = sum(8 + 2 * len(one.fields) for one in settlement.additions)
+            if size + words > SHARED_WORDS:
+                shared.append([])
+                size = 0
+            size += words
+            shared[-1].append(index)
+        elif settlement.how is not How.ACK:
+            waiting.setdefault((settlement.how, settlement.delay_ms), []).append(index)
+    return shared + list(waiting.values())
+
+
+def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
+    first = settlements[0]
+    delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
+    ids = [settlement.id for settlement in settlements]
+    additions = [word for s in settlements for addition in s.additions for word in addition.to()]
+    head = ["XSETTLE", member.stream, member.group, member.consumer, first.how]
+    return [*head, *delay, "IDS", len(ids), *ids, *additions]
+
+
+def _judge(
+    settlements: Sequence[Settlement], indexes: Sequence[int], reply: Any, outcomes: list[Outcome]
+) -> bool:
+    """Note the outcomes that the reply to one XSETTLE tells; False if it did nothing because of one of
+    several. Raises what concerns all of them."""
+    first = settlements[indexes[0]]
+    if isinstance(reply, Refused):
+        if not first.additions or reply.code == "NOGROUP":
+            raise reply
+        if len(indexes) > 1:
+            return False
+        outcomes[indexes[0]] = Outcome(done=False, error=reply)
+        return True
+    flags, added = reply
+    if not first.additions:
+        for index, flag in zip(indexes, flags, strict=True):
+            outcomes[index] = _DONE if flag else _NOT_DONE
+        return True
+    if len(indexes) > 1 and not all(flags):
+        return False
+    names = iter(added)
+    for index, flag in zip(indexes, flags, strict=True):
+        count = len(settlements[index].additions) if flag else 0
+        outcomes[index] = Outcome(bool(flag), list(islice(names, count)))
+    return True
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
