@@ -54,7 +54,7 @@ class Executor:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, owned: Owned) -> HandlerOutcome:
-        """Run the handler on this entry, in the current task."""
+        """Run the handler on this entry, in the current task, which is ``owned.task``."""
         try:
             message = self.consumer.stream.codec.decode_flat(owned.delivered.fields)
         except DecodeError as error:
@@ -66,9 +66,8 @@ class Executor:
             timer = self.clock.call_later(
                 self.consumer.timeout_ms / 1000, lambda: owned.stop(Stop.TIMEOUT)
             )
-        task = asyncio.current_task()
-        assert task is not None, "a handler runs in a task"
-        owned.task = task
+        task = owned.task
+        assert task is not None, "a slot of the pool runs it"
         try:
             outcome = await self._outcome(message, owned, task)
         finally:

@@ -36,9 +36,10 @@ class Stop(Enum):
 class Owned:
     """One owned entry."""
 
-    __slots__ = ("began", "delivered", "delivery", "record", "state", "stopped", "task")
+    __slots__ = ("began", "delivered", "delivery", "id", "record", "state", "stopped", "task")
 
     def __init__(self, delivered: Delivered, delivery: Delivery) -> None:
+        self.id = delivered.id
         self.delivered = delivered
         self.delivery = delivery
         self.record = NO_RECORD
@@ -49,10 +50,6 @@ class Owned:
         self.task: asyncio.Task[None] | None = None
         """The task that runs the handler, while it runs."""
         self.stopped: Stop | None = None
-
-    @property
-    def id(self) -> bytes:
-        return self.delivered.id
 
     @property
     def count(self) -> int:

@@ -14,6 +14,7 @@ from headwater.worker.outcome import (
     Exhausted,
     HandlerOutcome,
     Raised,
+    Returned,
     TimedOut,
     Undecodable,
 )
@@ -25,6 +26,8 @@ def report(
     outcome: HandlerOutcome, settlement: Settlement, consumer: Consumer, delivery: Delivery
 ) -> None:
     """Log a failed delivery or a dead letter; an acknowledgement and a hand-back say nothing."""
+    if isinstance(outcome, Returned):
+        return
     match outcome:
         case Raised(error) | TimedOut(error):
             if settlement.additions:
