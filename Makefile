@@ -38,6 +38,7 @@ help:
 	@echo "make bench-docs  write docs/reference/performance.md from the newest results"
 	@echo "make bench-scale  how long one command holds the loop over a million entries, and beside Redis"
 	@echo "make bench-spark  rows and latency of the Spark source, against its peers in the same run"
+	@echo "make bench-worker  messages a second of the worker, beside its peers and a raw loop, an hour"
 	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
 	@echo "make install  create .venv (downloads about 650 MB with Spark)"
 	@echo "make build    compile the hot modules, where there is a compiler; fails when one does not compile"
@@ -171,6 +172,11 @@ bench-gate: build peers
 bench-compare: build peers
 	@test -n "$(REF)" || { echo "Which commit? make bench-compare REF=v0.1 (or HEAD~3, or a hash)"; exit 1; }
 	$(PY) -m benchmarks.compare $(REF) $(ARGS)
+
+# Whole it writes benchmarks/results/worker/DATE-COMMIT.json; the peers are installed below build/bench-worker.
+# ARGS='--only throughput --rows plain --rounds 3' for a part.
+bench-worker: build peers
+	$(PY) -m benchmarks.worker $(ARGS)
 
 bench-docs: build
 	$(PY) -m benchmarks.page

@@ -16,6 +16,7 @@ from benchmarks.results import Report
 from benchmarks.rows import OURS
 from benchmarks.show import figure, percent
 from benchmarks.stores import PEERS, REDIS, VALKEY
+from benchmarks.worker import page as worker
 
 PAGE: Final = ROOT / "docs" / "reference" / "performance.md"
 
@@ -228,7 +229,8 @@ def written(path: Path | None = None) -> str:
     """The page of the newest results, or of those at ``path``."""
     newest = path or results.newest()
     assert newest is not None, "there are no results yet: make bench"
-    return page(results.read(newest), newest.name)
+    parts = [page(results.read(newest), newest.name), worker.section()]
+    return "\n".join(part for part in parts if part)
 
 
 def main() -> int:

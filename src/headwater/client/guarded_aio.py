@@ -13,6 +13,7 @@ from functools import cache
 from math import inf
 from typing import Any, TypeVar
 
+import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.exceptions import TimeoutError as RedisTimeout
@@ -22,6 +23,9 @@ from headwater.client.guarded import explain, may_try_again
 from headwater.client.safety import Command, Sent
 
 T = TypeVar("T")
+
+_PACKED = frozenset((bytes, str, int))
+"""Types that hiredis packs as redis-py does, as it does every kind of str. redis-py refuses a bool."""
 
 
 class GuardedRetry(Retry):
@@ -99,6 +103,17 @@ class GuardedConnection(AbstractConnection):
     async def send_command(self, *args: Any, **kwargs: Any) -> None:
         self._next = [args]
         await super().send_command(*args, **kwargs)
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        """As redis-py's synchronous connections do, by hiredis; what that takes for something else
+        is left to redis-py."""
+        others = set(map(type, args)) - _PACKED
+        if all(issubclass(one, str) for one in others) and self.encoder.encoding == "utf-8":
+            name = args[0]
+            if (b" " if isinstance(name, bytes) else " ") not in name:
+                return [hiredis.pack_command(args)]
+        packed: list[bytes] = super().pack_command(*args)
+        return packed
 
     def pack_commands(self, commands: Iterable[Iterable[Any]]) -> list[bytes]:
         self._next = [tuple(command) for command in commands]

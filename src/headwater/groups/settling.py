@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Any, NamedTuple
 
 from headwater.groups.member import Member
@@ -20,6 +21,9 @@ from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
 
 LUA_WORDS = 7_000
 """Most words of one XADD inside Lua, whose stack holds 8,000."""
+
+SHARED_WORDS = 50_000
+"""Most words of results that share one XSETTLE; a server takes 1,048,576 of one command."""
 
 
 SERVER_WORDS = 1024 * 1024
@@ -92,8 +96,14 @@ class Outcome(NamedTuple):
     """It was to come again, but its entry is gone from the stream; so it is not pending any more."""
 
 
+_DONE = Outcome(done=True)
+_NOT_DONE = Outcome(done=False)
+
+
 def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
     """Carry out settlements; one outcome each, in order. `GroupVanished` when the group is gone."""
+    if not any(s.additions for s in settlements):
+        return (yield from _in_one_step(member, settlements))
     # Other slots cannot be written in the same step: publish, then settle, at least once.
     apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
     refused = (yield from _published(apart)) if apart else {}
@@ -183,14 +193,25 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, Outcome]]
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
     """Those of a kind share an XSETTLE. With results it does everything or nothing: where it did
     nothing, each settlement is sent again by itself, so that one fails no other."""
-    alike: dict[object, list[int]] = {}
-    for index, settlement in enumerate(settlements):
-        kind = (settlement.how, settlement.delay_ms, bool(settlement.additions))
-        alike.setdefault(kind, []).append(index)
-    outcomes: list[Outcome] = [Outcome(done=False)] * len(settlements)
-    again = yield from _settle_alike(member, settlements, [*alike.values()], outcomes)
+    outcomes = [_NOT_DONE] * len(settlements)
+    again = yield from _settle_alike(member, settlements, _alike(settlements), outcomes)
     yield from _settle_alike(member, settlements, [[index] for index in again], outcomes)
     return outcomes
+
+
+def _alike(settlements: Sequence[Settlement]) -> list[list[int]]:
+    """Indexes of the settlements that share a command."""
+    alike: dict[object, list[int]] = {}
+    words = part = 0
+    for index, settlement in enumerate(settlements):
+        kind: object = (settlement.how, settlement.delay_ms)
+        if settlement.additions:
+            words += _words(settlement)
+            if words > SHARED_WORDS:
+                words, part = _words(settlement), part + 1
+            kind = (settlement.how, settlement.delay_ms, part)
+        alike.setdefault(kind, []).append(index)
+    return [*alike.values()]
 
 
 def _settle_alike(
@@ -214,13 +235,25 @@ def _settle_alike(
         elif isinstance(reply, Refused):
             outcomes[indexes[0]] = Outcome(done=False, error=reply)
         else:
-            flags, added = iter(reply[0]), iter(reply[1])
-            for index in indexes:
-                found = [next(flags) for _ in settlements[index].ids]
-                done = all(found)
-                made = len(settlements[index].additions) if done else 0
-                outcomes[index] = Outcome(done, [next(added) for _ in range(made)])
+            _fill(settlements, indexes, reply, outcomes)
     return again
+
+
+def _fill(
+    settlements: Sequence[Settlement],
+    indexes: Sequence[int],
+    reply: Sequence[Any],
+    outcomes: list[Outcome],
+) -> None:
+    """Note what the reply to one XSETTLE says of each settlement."""
+    flags, added = iter(reply[0]), iter(reply[1])
+    for index in indexes:
+        settlement = settlements[index]
+        done = all(list(islice(flags, len(settlement.ids))))
+        if done and settlement.additions:
+            outcomes[index] = Outcome(done, list(islice(added, len(settlement.additions))))
+        else:
+            outcomes[index] = _DONE if done else _NOT_DONE
 
 
 def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:

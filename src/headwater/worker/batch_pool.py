@@ -37,7 +37,7 @@ class BatchPool(Pool):
         self._clock = clock
         self._waiting: deque[tuple[Owned, float]] = deque()
         """Entries and when they arrived, by the worker's monotonic clock in seconds."""
-        self._arrivals = Changes()
+        self._arrived = Changes()
         self._gathering = asyncio.Lock()
         self._busy = 0
 
@@ -49,7 +49,7 @@ class BatchPool(Pool):
     def put(self, owned: Owned) -> None:
         """Have an entry handled with the next batch."""
         self._waiting.append((owned, self._clock.monotonic()))
-        self._arrivals.notify()
+        self._arrived.notify()
 
     async def _work(self) -> None:
         slot = asyncio.current_task()
@@ -82,16 +82,16 @@ class BatchPool(Pool):
         def end() -> None:
             nonlocal over
             over = True
-            self._arrivals.notify()
+            self._arrived.notify()
 
         async with self._gathering:
-            await self._arrivals.until(lambda: bool(self._waiting))
+            await self._arrived.until(lambda: bool(self._waiting))
             age = self._clock.monotonic() - self._waiting[0][1]
             left = self._batch.linger_ms / 1000 - age
             if len(self._waiting) < size and left > 0:
                 timer = self._clock.call_later(left, end)
                 try:
-                    await self._arrivals.until(lambda: over or len(self._waiting) >= size)
+                    await self._arrived.until(lambda: over or len(self._waiting) >= size)
                 finally:
                     timer.cancel()
             found = [self._waiting.popleft()[0] for _ in range(min(size, len(self._waiting)))]

@@ -68,7 +68,7 @@ def decide(
     entry_id = delivery.id.encode()
     match outcome:
         case Returned(additions):
-            return Settlement(entry_id, How.ACK, additions=additions)
+            return Settlement(entry_id, How.ACK, 0, additions)
         case Raised(error) | TimedOut(error):
             return _failed(error, policy, delivery, now)
         case Undecodable(error):

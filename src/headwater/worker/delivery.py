@@ -28,7 +28,7 @@ class Delivery:
     def attempts(self) -> int:
         """Deliveries that count towards ``max_deliveries``, this one included: those that ended
         because their process died with other messages in it do not."""
-        return max(1, self.count - self._excused)
+        return max(1, self.count - self._excused) if self._excused else self.count
 
     def excuse(self, deliveries: int) -> None:
         """For the worker: so many of the deliveries do not count."""

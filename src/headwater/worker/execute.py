@@ -90,7 +90,7 @@ class Executor:
             timer = self.clock.call_later(
                 self.consumer.timeout_ms / 1000, lambda: work.stop(Stop.TIMEOUT)
             )
-        task = asyncio.current_task()
+        task = work.task or asyncio.current_task()
         assert task is not None, "a handler runs in a task"
         work.task = task
         try:

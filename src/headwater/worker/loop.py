@@ -19,7 +19,7 @@ from random import Random
 from headwater.errors import HeadwaterError
 from headwater.groups.claiming import Delivered
 from headwater.groups.operation import Refused
-from headwater.groups.poison import condemnation
+from headwater.groups.poison import NO_RECORD, condemnation
 from headwater.groups.settling import How, Outcome
 from headwater.messages import error_text
 from headwater.worker.batch_pool import BatchPool
@@ -302,7 +302,7 @@ class Loop:
         for owned in taken:
             if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
                 continue  # a stop handed it back meanwhile, or another has it
-            if owned.record.condemned:
+            if owned.record is not NO_RECORD and owned.record.condemned:
                 self._end(owned, Condemned(condemnation(owned.record)))
             elif owned.attempts > self.consumer.max_deliveries:
                 self._end(owned, Exhausted())
@@ -311,13 +311,13 @@ class Loop:
         if self.fetcher.stopping or self.fetcher.paused:
             self.in_flight.hand_back(fresh)
             return
-        suspects = [owned for owned in fresh if owned.record.suspect]
+        suspects = [o for o in fresh if o.record is not NO_RECORD and o.record.suspect]
         if suspects and not self.quarantine.leaves:
             self.in_flight.hand_back([owned for owned in fresh if not owned.record.suspect])
             await self.quarantine.handle(suspects)
             return
         for owned in fresh:
-            if not owned.record.suspect:
+            if not suspects or not owned.record.suspect:
                 self.pool.put(owned)
         if suspects:
             await self.quarantine.handle(suspects)

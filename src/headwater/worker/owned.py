@@ -62,6 +62,7 @@ class Owned:
         "delivered",
         "delivery",
         "ending",
+        "id",
         "record",
         "state",
         "stopped",
@@ -69,6 +70,7 @@ class Owned:
     )
 
     def __init__(self, delivered: Delivered, delivery: Delivery) -> None:
+        self.id = delivered.id
         self.delivered = delivered
         self.delivery = delivery
         self.record = NO_RECORD
@@ -87,10 +89,6 @@ class Owned:
     @property
     def lost(self) -> bool:
         return self.delivery.lost
-
-    @property
-    def id(self) -> bytes:
-        return self.delivered.id
 
     @property
     def count(self) -> int:

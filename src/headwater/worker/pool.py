@@ -8,6 +8,7 @@ Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's own task
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -58,7 +59,9 @@ class Pool:
         self._run = run
         self._idle = idle
         self._changes = changes
-        self._buffer: asyncio.Queue[Owned] = asyncio.Queue()
+        self._buffer: deque[Owned] = deque()
+        self._arrivals: deque[asyncio.Future[None]] = deque()
+        """Slots that wait for an entry."""
         self._slots: list[Slot] = []
         self.running: set[Owned] = set()
 
@@ -79,36 +82,57 @@ class Pool:
     @property
     def hungry(self) -> bool:
         """A slot has nothing to do and no entry waits for one."""
-        return self._buffer.empty() and len(self.running) < self._size
+        return not self._buffer and len(self.running) < self._size
 
     def put(self, owned: Owned) -> None:
         """Have an entry handled when its turn comes."""
-        self._buffer.put_nowait(owned)
+        self._buffer.append(owned)
+        self._wake()
 
     def empty(self) -> list[Owned]:
         """Take back all that was not begun."""
-        taken = []
-        while not self._buffer.empty():
-            owned = self._buffer.get_nowait()
-            if owned.state is State.BUFFERED:
-                taken.append(owned)
+        taken = [owned for owned in self._buffer if owned.state is State.BUFFERED]
+        self._buffer.clear()
         return taken
+
+    def _wake(self) -> None:
+        """Let one slot look at the buffer."""
+        while self._arrivals:
+            arrival = self._arrivals.popleft()
+            if not arrival.done():
+                arrival.set_result(None)
+                return
+
+    async def _arrival(self) -> None:
+        """Return when an entry waits in the buffer."""
+        while not self._buffer:
+            arrival = asyncio.get_running_loop().create_future()
+            self._arrivals.append(arrival)
+            try:
+                await arrival
+            except asyncio.CancelledError:
+                if self._buffer:
+                    self._wake()  # this one may have been woken for it
+                raise
 
     async def _work(self) -> None:
         turns = 0
         slot = asyncio.current_task()
         assert isinstance(slot, Slot), "start makes it"
         while not slot.dismissed:
-            if self._buffer.empty():
+            if not self._buffer:
                 self._idle()
-            owned = await self._buffer.get()
+                await self._arrival()
+            owned = self._buffer.popleft()
             if owned.state is not State.BUFFERED:
                 continue  # lost, or handed back, while it waited here
             owned.state = State.RUNNING
+            owned.task = slot
             self.running.add(owned)
             try:
                 await self._run(owned)
             finally:
+                owned.task = None
                 self.running.discard(owned)
                 self._changes.notify()
             turns += 1

@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol
 
 from headwater.groups.poison import (
@@ -130,6 +131,8 @@ class Quarantine:
         self._vain = 0
         self._drain_from = 0.0
         self._sweep_at = 0.0
+        self._settled: list[bytes] = []
+        """Settled messages whose records are to be dropped."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -157,11 +160,19 @@ class Quarantine:
 
     def settled(self, owned: Owned) -> None:
         """The message is settled for good: nothing more needs to be known of it."""
-        if owned.record == NO_RECORD:
+        if owned.record is NO_RECORD or owned.record == NO_RECORD:
             return
-        task = asyncio.ensure_future(self._in_flight.ask(lambda member: forget(member, [owned.id])))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._settled.append(owned.id)
+        if all(task.done() for task in self._tasks):
+            # One task for all: one for each would open a connection for each.
+            task = asyncio.ensure_future(self._forget())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _forget(self) -> None:
+        while self._settled:
+            ids, self._settled = self._settled, []
+            await self._in_flight.ask(partial(forget, ids=ids))
 
     async def forgotten(self) -> None:
         """Return when no record is on its way out."""

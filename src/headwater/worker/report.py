@@ -17,6 +17,7 @@ from headwater.worker.outcome import (
     Exhausted,
     HandlerOutcome,
     Raised,
+    Returned,
     TimedOut,
     Undecodable,
 )
@@ -28,6 +29,8 @@ def report(
     outcome: HandlerOutcome, settlement: Settlement, consumer: Consumer, delivery: Delivery
 ) -> None:
     """Log a failed delivery or a dead letter; an acknowledgement and a hand-back say nothing."""
+    if isinstance(outcome, Returned):
+        return
     match outcome:
         case Raised(error) | TimedOut(error):
             if settlement.how in {How.FAIL, How.SILENT}:

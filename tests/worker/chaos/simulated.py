@@ -59,6 +59,7 @@ KINDS: Final = {
     "dead": Kind(dead=True),
     "fail": Kind(runs=MOST_DELIVERIES, dead=True),
     "unreadable": Kind(runs=0, dead=True),
+    "kill": Kind(dead=True),
 }
 
 SCENARIOS: Final[dict[str, Sequence[str]]] = {
@@ -66,6 +67,7 @@ SCENARIOS: Final[dict[str, Sequence[str]]] = {
     "retries": ("fail once", "again", "yield"),
     "dead letters": ("dead", "unreadable", "fail", ""),
     "leases": ("slow", "slow", ""),
+    "poison": ("", "kill", "yield", "again"),
     "all": ("", "again", "slow", "unreadable", "fail once", "dead", "yield", "fail"),
 }
 
@@ -81,11 +83,13 @@ class Trial:
     ) -> None:
         self.scenario = scenario
         self.messages = SCENARIOS[scenario]
-        self.crashes = list(crashes)
+        self.crashes = crashes
+        self._planned = [*crashes]
         self.into = into
         self.power = power
         self.crashed = 0
-        """Crashes that came about; a step beyond the end of the scenario is none."""
+        """Crashes that came about, those by a message included; a step beyond the end of the scenario is
+        none."""
         self.runs: Counter[int] = Counter()
         self.steps = 0
         """Steps that the last worker took."""
@@ -149,6 +153,11 @@ class Trial:
                     raise ValueError("as it was told")
                 case "dead":
                     raise Dead("as it was told")
+                case "kill":
+                    loop = asyncio.get_running_loop()
+                    assert isinstance(loop, SteppingLoop), "a trial has a loop of its own"
+                    loop.kill()
+                    await asyncio.sleep(0)
             return Invoice(order.id)
 
         return handle
@@ -157,7 +166,7 @@ class Trial:
 
     def _start(self, t: AppTest, loop: SteppingLoop) -> None:
         """A worker process in the place of the one before."""
-        step = self.crashes[self.crashed] if self.crashed < len(self.crashes) else None
+        step = self._planned.pop(0) if self._planned else None
         loop.spawn(lambda: self._begin(t), crash_at=step, crashed=lambda: self._crash(t, loop))
 
     def _begin(self, t: AppTest) -> None:

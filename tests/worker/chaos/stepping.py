@@ -46,6 +46,11 @@ class SteppingLoop(asyncio.SelectorEventLoop):
         context.run(_PROCESS.set, self._living)
         context.run(begin)
 
+    def kill(self) -> None:
+        """Kill the living process now, from within: what runs must not go on."""
+        self._living += 1
+        self._outside.copy().run(super().call_soon, self._crashed)
+
     def disarm(self) -> None:
         """Let the living process live."""
         self._crash_at = None
@@ -65,8 +70,7 @@ class SteppingLoop(asyncio.SelectorEventLoop):
             if self.steps != self._crash_at:
                 callback(*args)
                 return
-            self._living += 1
-            self._outside.copy().run(super().call_soon, self._crashed)
+            self.kill()
         self._dropped.append((callback, args, context))
 
     def bury(self) -> None:

@@ -1,0 +1,71 @@
+"""The worker's section of docs/reference/performance.md, from the newest file of `make bench-worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import results
+from benchmarks.rows import OURS
+from benchmarks.show import figure, percent
+from benchmarks.worker.subjects import RAW
+
+DIRECTORY: Final = results.DIRECTORY / "worker"
+
+HEAD: Final = """\
+## Worker
+
+`{file}`, commit `{commit}`, {date}: 50,000 JSON messages of 75 B, a handler that only counts, one process, the
+server on the other core; median of {rounds} rounds, each beside a *raw loop* of the same round (redis-py, COUNT
+500, one XACK for what was read; for `into=` a pipelined MULTI of XADD and XACK). CPU is the processor time of the
+worker process for a message.
+
+| | messages/s | spread | CPU µs | of the raw loop | required | goal | |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def section(directory: Path = DIRECTORY) -> str:
+    """The section, empty while nothing was measured."""
+    newest = results.newest(directory) if directory.exists() else None
+    if newest is None:
+        return ""
+    report = results.read(newest)
+    head = HEAD.format(
+        file=newest.name,
+        commit=report["commit"][:12],
+        date=report["date"][:10],
+        rounds=report["rounds"],
+    )
+    return head + "".join(_lines(report["rows"]))
+
+
+def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        stores = row["stores"]
+        theirs = next((name for name in stores if name not in (OURS, RAW)), None)
+        if theirs is None:
+            yield _line(row, row["name"], OURS)
+        else:
+            yield _line({**row, "verdict": ""}, theirs, theirs)
+
+
+def _line(row: dict[str, Any], title: str, name: str) -> str:
+    one, raw = row["stores"].get(name), row["stores"].get(RAW)
+    if one is None:
+        return f"| {title} | not available | | | | | | |\n"
+    ratio = figure(one["median"] / raw["median"]) if raw else ""
+    target = row.get("target", {})
+    unit = "" if row["unit"] == "/s" else f" {row['unit']}"
+    cells = (
+        title,
+        figure(one["median"]) + unit,
+        percent(one["spread"]),
+        figure(one.get("cpu_us")),
+        ratio,
+        figure(target.get("required")),
+        figure(target.get("goal")),
+        row["verdict"],
+    )
+    return f"| {' | '.join(cells)} |\n"

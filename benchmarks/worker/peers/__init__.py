@@ -1,0 +1,1 @@
+"""A program for each peer. Each runs in an environment that has the peer and not Headwater."""

@@ -1,0 +1,77 @@
+"""Messages a second of one process with a no-op handler, as a ratio to the raw loop of the same round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from benchmarks.asked import Asked
+from benchmarks.rows import OURS, Row, Target
+from benchmarks.stores import OURS as HEADWATER
+from benchmarks.stores import REDIS, WITH_REDIS, Store
+from benchmarks.stores import measured as running
+from benchmarks.worker import subjects
+from benchmarks.worker.subjects import RAW, Failed, Peer, Sample
+
+SECTION: Final = "worker"
+
+
+class Subject(NamedTuple):
+    """A kind of consumer, and what is required of it on each store, as a ratio to the raw loop."""
+
+    kind: str
+    name: str
+    targets: dict[str, Target]
+
+
+PLAIN: Final = Target(0.6, 0.9)
+
+SUBJECTS: Final = (
+    Subject("plain", "plain handlers", {REDIS: PLAIN, HEADWATER: PLAIN}),
+    Subject("into", "into=", {REDIS: Target(0.9, 2.0), HEADWATER: Target(1.2, 2.0)}),
+)
+
+
+def rows(asked: Asked, messages: int) -> Iterator[Row]:
+    """Ours on both stores, then each peer beside ours and the raw loop on Redis."""
+    with running(WITH_REDIS) as stores:
+        for subject in SUBJECTS:
+            for store in stores:
+                name = f"{subject.name} on {store.name}"
+                if asked.wants(name):
+                    yield _row(asked, store, subject, name, messages)
+        for store in stores:
+            if store.name == REDIS:
+                for peer in subjects.PEERS:
+                    if asked.wants(peer.title):
+                        yield _peer_row(asked, store, peer, messages)
+
+
+def _row(asked: Asked, store: Store, subject: Subject, name: str, messages: int) -> Row:
+    target = subject.targets[store.name]
+    row = Row(SECTION, name, "/s", against=RAW, target=target)
+    for _ in range(asked.rounds):
+        _add(row, RAW, subjects.raw(store, messages, subject.kind))
+        _add(row, OURS, subjects.ours(store, messages, subject.kind))
+    return row
+
+
+def _peer_row(asked: Asked, store: Store, peer: Peer, messages: int) -> Row:
+    """Ours beside a peer, and what the peer is of the raw loop."""
+    row = Row(SECTION, f"beside {peer.title}", "/s", against=peer.title)
+    few = max(100, round(messages * peer.share))
+    try:
+        for _ in range(asked.rounds):
+            _add(row, RAW, subjects.raw(store, messages, "plain"))
+            _add(row, OURS, subjects.ours(store, messages, "plain"))
+            _add(row, peer.title, subjects.peer(store, few, peer))
+    except Failed as why:
+        row.note = f"{peer.title} not available: {why}"
+        return row
+    share = row.of(peer.title).median / row.of(RAW).median
+    row.note = f"{peer.title} is {share:.3f} of the raw loop; {', '.join(peer.requirements)}"
+    return row
+
+
+def _add(row: Row, name: str, sample: Sample) -> None:
+    row.of(name).add(sample.rate, cpu_us=sample.cpu_us)

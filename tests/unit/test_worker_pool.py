@@ -1,0 +1,94 @@
+"""Handler slots and the buffer that they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headwater.groups.claiming import Delivered
+from headwater.worker.delivery import Delivery
+from headwater.worker.owned import Owned, State
+from headwater.worker.pool import Pool
+from headwater.worker.signals import Changes
+
+
+def an_entry(number: int = 1) -> Owned:
+    entry_id = f"{number}-0"
+    delivery = Delivery(entry_id, stream="s", group="g", consumer="c", count=1, flat=[])
+    return Owned(Delivered(entry_id.encode(), [], 1, False, False), delivery)
+
+
+async def turns(count: int = 5) -> None:
+    """Let the slots do what they can."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def a_pool(
+    size: int, handled: list[bytes]
+) -> AsyncIterator[tuple[Pool, list[asyncio.Task[None]]]]:
+    """A pool whose slots wait, and their tasks."""
+
+    async def run(owned: Owned) -> None:
+        assert owned.task is asyncio.current_task()
+        handled.append(owned.id)
+
+    pool = Pool(size, run, lambda: None, Changes())
+    tasks = pool.start("test")
+    await turns()
+    try:
+        yield pool, tasks
+    finally:
+        pool.dismiss()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_entries_are_handled_in_the_order_in_which_they_came() -> None:
+    handled: list[bytes] = []
+    async with a_pool(3, handled) as (pool, _tasks):
+        for number in range(10):
+            pool.put(an_entry(number))
+        await turns(20)
+        assert handled == [f"{number}-0".encode() for number in range(10)]
+        assert pool.hungry
+
+
+async def test_an_entry_is_handled_although_the_slot_that_was_woken_for_it_is_cancelled() -> None:
+    handled: list[bytes] = []
+    async with a_pool(2, handled) as (pool, tasks):
+        # Given an entry for which the first slot is about to wake
+        pool.put(an_entry())
+        # When that slot is cancelled before it runs
+        tasks[0].cancel()
+        await turns()
+        # Then the other one handles the entry
+        assert handled == [b"1-0"]
+
+
+async def test_what_was_lost_while_it_waited_is_not_handled() -> None:
+    handled: list[bytes] = []
+    async with a_pool(1, handled) as (pool, _tasks):
+        lost, kept = an_entry(1), an_entry(2)
+        pool.put(lost)
+        pool.put(kept)
+        lost.state = State.SETTLING
+        await turns()
+        assert handled == [kept.id]
+        assert kept.task is None
+
+
+async def test_what_was_not_begun_can_be_taken_back() -> None:
+    handled: list[bytes] = []
+    async with a_pool(1, handled) as (pool, _tasks):
+        entries = [an_entry(number) for number in range(3)]
+        for owned in entries:
+            pool.put(owned)
+        entries[1].state = State.SETTLING
+        assert pool.empty() == [entries[0], entries[2]]
+        await turns()
+        assert handled == []
+        pool.put(an_entry(7))
+        await turns()
+        assert handled == [b"7-0"]

@@ -1,0 +1,46 @@
+"""A worker takes over what a dead one left, and does it over few connections."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.worker.apps import Order, Store, eventually, orders, working
+
+LEFT = 300
+
+
+async def test_a_worker_that_takes_over_many_entries_needs_no_connection_for_each(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given many entries that a consumer which fell silent owns
+    await store.look.xgroup_create("orders", "g", "0", mkstream=True)
+    for number in range(LEFT):
+        await store.look.xadd("orders", dict(orders.codec.encode(Order(number))))
+    await store.look.xreadgroup("g", "dead", {"orders": ">"}, count=LEFT)
+
+    # When a worker claims and settles them
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, group="g", claim_after="100ms", prefetch=LEFT)
+    async def handle(order: Order) -> None:
+        handled.append(order.id)
+
+    before = await _connections(store)
+    with caplog.at_level(logging.WARNING, "headwater.worker"):
+        async with working(app):
+            await eventually(store.settled)
+
+    # Then it has opened a few connections, and thinks of no outage
+    assert sorted(handled) == list(range(LEFT))
+    assert await _connections(store) - before < 20
+    assert not [one.message for one in caplog.records if "went away" in one.message]
+    assert not await store.look.exists("{orders}:hw:poison:g")
+
+
+async def _connections(store: Store) -> int:
+    info: Any = await store.look.info("stats")
+    return int(info["total_connections_received"])

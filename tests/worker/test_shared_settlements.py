@@ -1,0 +1,138 @@
+"""Settlements with results share a command, and each is judged as if it had one of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from headwater.groups.settling import SHARED_WORDS, Addition, How, Outcome, Settlement, settle
+from tests.worker.core import Core
+
+RESULTS = 40
+
+
+def claimed(core: Core, count: int = RESULTS) -> list[bytes]:
+    """Ids of entries that the member owns."""
+    for number in range(count):
+        core.client.xadd("s", {"n": number})
+    return [one.id for one in core.read(limit=count)]
+
+
+def with_result(entry_id: bytes, *, stream: str = "results", pairs: int = 1) -> Settlement:
+    fields = [(b"of", entry_id), *[(b"f", b"v")] * (pairs - 1)]
+    return Settlement(entry_id, How.ACK, additions=(Addition(stream, fields),))
+
+
+def settled(core: Core, settlements: list[Settlement]) -> list[Outcome]:
+    outcomes: list[Outcome] = core.do(settle(core.member, settlements))
+    return outcomes
+
+
+def results(core: Core) -> Counter[bytes]:
+    """How often each entry has a result."""
+    entries: Any = core.client.xrange("results")
+    return Counter(fields[b"of"] for _id, fields in entries)
+
+
+def calls(core: Core, command: str) -> int:
+    """How often a client has called it."""
+    found: Any = core.client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})
+    return int(found["calls"])
+
+
+def test_the_results_of_a_batch_are_published_by_one_command(core: Core) -> None:
+    ids = claimed(core)
+    command = "xsettle" if core.member.able.verbs else "evalsha"
+    settled(core, [with_result(ids[0])])  # the server knows the script from now on
+    before = calls(core, command)
+
+    outcomes = settled(core, [with_result(one) for one in ids[1:]])
+
+    assert calls(core, command) - before == 1
+    assert all(one.done and len(one.added) == 1 for one in outcomes)
+    assert results(core) == Counter(ids)
+    assert core.nothing_pending()
+
+
+def test_each_outcome_names_the_results_of_its_own_settlement(core: Core) -> None:
+    first, second, third = claimed(core, 3)
+    two = Settlement(second, How.ACK, additions=[*with_result(second).additions] * 2)
+
+    outcomes = settled(core, [with_result(first), two, with_result(third)])
+
+    entries: Any = core.client.xrange("results")
+    added = [entry_id for entry_id, _fields in entries]
+    assert [list(one.added) for one in outcomes] == [added[:1], added[1:3], added[3:]]
+
+
+def test_an_entry_that_is_lost_takes_no_other_result_with_it(core: Core) -> None:
+    # Given a batch of which another consumer has one entry meanwhile
+    ids = claimed(core, 5)
+    core.client.xclaim("s", "g", "other", 0, [ids[2]])
+
+    # When all are settled
+    outcomes = settled(core, [with_result(one) for one in ids])
+
+    # Then that one has no result, and each other has one
+    assert [one.done for one in outcomes] == [True, True, False, True, True]
+    assert results(core) == Counter(ids) - Counter([ids[2]])
+
+
+def test_a_result_that_is_refused_takes_no_other_with_it(core: Core) -> None:
+    ids = claimed(core, 4)
+    core.client.set("text", "no stream")
+    batch = [with_result(one) for one in ids]
+    batch[1] = with_result(ids[1], stream="text")
+
+    outcomes = settled(core, batch)
+
+    assert [one.done for one in outcomes] == [True, False, True, True]
+    assert outcomes[1].error is not None
+    assert outcomes[1].error.code == "WRONGTYPE"
+    assert results(core) == Counter(ids) - Counter([ids[1]])
+
+
+def test_a_batch_that_is_sent_twice_publishes_once(core: Core) -> None:
+    ids = claimed(core)
+    batch = [with_result(one) for one in ids]
+    settled(core, batch)
+
+    again = settled(core, batch)
+
+    assert not any(one.done for one in again)
+    assert results(core) == Counter(ids)
+
+
+@pytest.mark.parametrize("core", ["headwater"], indirect=True)
+def test_results_of_many_words_are_spread_over_several_commands(core: Core) -> None:
+    # Given results of which three fit into a command
+    ids = claimed(core, 7)
+    batch = [with_result(one, pairs=SHARED_WORDS // 6 - 10) for one in ids]
+    before = calls(core, "xsettle")
+
+    outcomes = settled(core, batch)
+
+    assert calls(core, "xsettle") - before == 3
+    assert all(one.done for one in outcomes)
+    assert len(results(core)) == 7
+
+
+def test_all_kinds_of_settlements_in_a_batch_are_carried_out(core: Core) -> None:
+    ids = claimed(core, 6)
+    batch = [
+        Settlement(ids[0], How.ACK),
+        with_result(ids[1]),
+        Settlement(ids[2], How.FAIL, 0),
+        with_result(ids[3]),
+        Settlement(ids[4], How.SILENT, 0),
+        Settlement(ids[5], How.ACK),
+    ]
+
+    outcomes = settled(core, batch)
+
+    assert all(one.done for one in outcomes)
+    assert results(core) == Counter([ids[1], ids[3]])
+    again = {one.id: one.delivery_count for one in core.read()}
+    assert again == {ids[2]: 2, ids[4]: 1}
