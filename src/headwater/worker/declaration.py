@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_type_hints
@@ -43,6 +43,9 @@ class ConsumerOptions(TypedDict, total=False):
     with the acknowledgement."""
     dead: str | None
     """The dead-letter stream; ``{stream}.dead``."""
+    order_by: Callable[[Any], Hashable] | None
+    """The key of a message. Messages of one key are handled one at a time, in the order of their ids;
+    one process at a time reads the stream for the group."""
 
 
 class BatchOptions(ConsumerOptions, total=False):
@@ -90,6 +93,7 @@ class Consumer:
     dead: str
     batch: BatchSize | None = None
     """Its handler gets batches."""
+    order_by: Callable[[Any], Hashable] | None = None
 
 
 def declare_batch(
@@ -102,6 +106,8 @@ def declare_batch(
 ) -> Consumer:
     """As `declare`, for a handler that gets batches."""
     _check_number("size", size)
+    if options.get("order_by") is not None:
+        raise DeclarationError("a batch has no order_by: its items are handled together")
     if size > MOST_IN_BATCH:
         raise DeclarationError(f"size={size} is more than {MOST_IN_BATCH:,}, the most of a batch")
     linger_ms = milliseconds(linger, what="linger", least_ms=0)
@@ -129,10 +135,16 @@ def declare(
     into: Stream[Any] | None = None,
     dead: str | None = None,
     batch: BatchSize | None = None,
+    order_by: Callable[[Any], Hashable] | None = None,
 ) -> Consumer:
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
     _check_streams(stream, into, dead)
     _check_group(group)
+    if order_by is not None and not callable(order_by):
+        raise DeclarationError(
+            f"order_by={order_by!r} must be a function of the message, as in "
+            "`lambda order: order.customer_id`"
+        )
     if retry is not None and not isinstance(retry, Backoff):
         raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
@@ -169,6 +181,7 @@ def declare(
         into=into,
         dead=dead or dead_letter_stream(stream.name),
         batch=batch,
+        order_by=order_by,
     )
 
 

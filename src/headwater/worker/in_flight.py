@@ -29,6 +29,7 @@ from headwater.worker.delivery import Delivery
 from headwater.worker.lease import renew_all
 from headwater.worker.link import Link
 from headwater.worker.owned import Owned, State, Stop
+from headwater.worker.reader_lease import ReaderLease
 from headwater.worker.sending import Sending
 from headwater.worker.settle import BATCH, Queued, Settler
 from headwater.worker.signals import Changes, ended
@@ -63,6 +64,10 @@ class InFlight:
         self.mark: bytes | None = None
         self.seen: bytes | None = None
         """The greatest id that was ever read as new."""
+        self.reading: ReaderLease | None = None
+        """Of an ordered consumer: whether this process is the one that reads."""
+        self.dropped: Callable[[Owned], None] = lambda _owned: None
+        """Called for each entry that is another's now."""
         self.settler = Settler(clock, self._send, self._done, most=most)
         self._settled = settled
         self._link = Link(
@@ -178,6 +183,7 @@ class InFlight:
         owned.delivery.mark_lost()
         owned.stop(Stop.LOST)
         owned.state = State.SETTLING  # a pool that finds it in its buffer passes over it
+        self.dropped(owned)
         self.changes.notify()
 
     # --- what is told -----------------------------------------------------------------------------

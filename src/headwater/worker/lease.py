@@ -23,6 +23,7 @@ from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.owned import Owned
+from headwater.worker.reader_lease import ReaderLease
 
 if TYPE_CHECKING:
     import redis
@@ -45,6 +46,8 @@ class LeaseTable(Protocol):
 
     owned: dict[bytes, Owned]
     member: Member | None
+    reading: ReaderLease | None
+    """Of an ordered consumer."""
 
     def lost(self, entries: Sequence[Owned]) -> None:
         """These were not owned any more when they were to be renewed."""
@@ -177,6 +180,11 @@ class ThreadRenewer:
         member = self._table.member
         entries = list(self._table.owned.values())
         began = self._clock.monotonic()
+        reading = self._table.reading
+        if member is not None and reading is not None and reading.held:
+            kept = run(client, reading.renew(member))
+            if not kept:
+                self._loop.call_soon_threadsafe(reading.lose)
         if member is not None and entries:
             lost = run(client, renew_all(member, entries))
             if lost:
@@ -243,9 +251,16 @@ class TaskRenewer:
                 member = self._table.member
                 entries = list(self._table.owned.values())
                 self.renewed_at = self._clock.monotonic()
-                if member is None or not entries:
+                reading = self._table.reading
+                if member is None or not (entries or reading):
                     continue
                 try:
+                    if (
+                        reading
+                        and reading.held
+                        and not await perform(client, reading.renew(member))
+                    ):
+                        reading.lose()
                     lost = await perform(client, renew_all(member, entries))
                 except Exception as error:
                     if remedy(error, Step.RENEW) is Remedy.END:

@@ -34,6 +34,7 @@ from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.losses import Losses
 from headwater.worker.noting import Noting
+from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.outcome import (
     Condemned,
     Exhausted,
@@ -120,6 +121,9 @@ class Loop:
             ended=self._broken,
         )
         self.losses = Losses(consumer.stream.name, consumer.group)
+        self.order = None if consumer.order_by is None else self._make_order()
+        if self.order is not None:
+            suspects = Suspects.HERE  # a suspect keeps its place
         self.fetcher = self._make_fetcher(connections, suspects)
         self._noting = Noting(
             clock=clock,
@@ -162,7 +166,25 @@ class Loop:
             suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
+            order=self.order,
         )
+
+    def _make_order(self) -> OrderedFetch:
+        order = OrderedFetch(
+            self.consumer,
+            clock=self._clock,
+            in_flight=self.in_flight,
+            changes=self._changes,
+            gone=self.losses.pending,
+            put=self.pool.put,
+            call_back=self._call_back,
+        )
+        self.in_flight.reading = order.lease
+        self.in_flight.dropped = order.ordering.away
+        return order
+
+    def _call_back(self, due: float) -> None:
+        self.fetcher.expect(due)
 
     def _make_quarantine(self, suspects: Suspects) -> Quarantine:
         return Quarantine(
@@ -238,6 +260,8 @@ class Loop:
                 losses=self.losses,
             )
             await stopping.run(grace, at_once)
+        if self.order is not None:
+            await self.order.release()
         await self.close()
 
     def abandon(self) -> None:
@@ -248,6 +272,8 @@ class Loop:
         self.in_flight.abandon()
         self.pool.dismiss()
         self._slow.close()
+        if self.order is not None:
+            self.order.close()
         for task in self._tasks:
             task.cancel()
         if self in self._lock.loops:
@@ -272,6 +298,8 @@ class Loop:
             self._reported = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
         taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
+        order = self.order
+        wrong = {one: error for one in taken if order and (error := order.ordering.arrived(one))}
         await self.quarantine.judge(taken)
         fresh = []
         for owned in taken:
@@ -281,9 +309,11 @@ class Loop:
                 self._end(owned, Condemned(condemnation(owned.record)))
             elif owned.attempts > self.consumer.max_deliveries:
                 self._end(owned, Exhausted())
+            elif owned in wrong:
+                self._end(owned, Raised(wrong[owned]))
             else:
                 fresh.append(owned)
-        if self.fetcher.stopping or self.fetcher.paused:
+        if self.fetcher.stopping or self.fetcher.paused or (order and not order.reads):
             self.in_flight.hand_back(fresh)
             return
         suspects = [owned for owned in fresh if owned.record.suspect]
@@ -291,7 +321,9 @@ class Loop:
             self.in_flight.hand_back([owned for owned in fresh if not owned.record.suspect])
             await self.quarantine.handle(suspects)
             return
-        for owned in fresh:
+        if order:
+            order.ordering.advance([owned.id for owned in fresh if not owned.record.suspect])
+        for owned in fresh if not order else ():
             if not owned.record.suspect:
                 self.pool.put(owned)
         if suspects:
@@ -336,6 +368,8 @@ class Loop:
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
         settlement = queued.settlement
+        if self.order is not None:
+            self.order.ordering.settled(queued, outcome)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:
