@@ -140,23 +140,11 @@ def declare(
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
     _check_streams(stream, into, dead)
     _check_group(group)
-    if order_by is not None and not callable(order_by):
-        raise DeclarationError(
-            f"order_by={order_by!r} must be a function of the message, as in "
-            "`lambda order: order.customer_id`"
-        )
+    _check_order(order_by)
     if retry is not None and not isinstance(retry, Backoff):
         raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
-    claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
-    lease_ms = max(1, claim_after_ms // 3)
-    if lease is not None:
-        lease_ms = milliseconds(lease, what="lease", least_ms=30)
-    if lease_ms >= claim_after_ms:
-        raise DeclarationError(
-            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
-            "was not renewed for that long"
-        )
+    claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
     concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries, batch)
     if timeout is not None and not bound.is_async:
@@ -193,6 +181,28 @@ def _check_group(group: Any) -> None:
             f"group={group!r}: names that begin with {RESERVED_PREFIX!r} are Headwater's own; use "
             "another name"
         )
+
+
+def _check_order(order_by: object) -> None:
+    if order_by is not None and not callable(order_by):
+        raise DeclarationError(
+            f"order_by={order_by!r} must be a function of the message, as in "
+            "`lambda order: order.customer_id`"
+        )
+
+
+def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple[int, int]:
+    """Both in milliseconds."""
+    claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
+    lease_ms = max(1, claim_after_ms // 3)
+    if lease is not None:
+        lease_ms = milliseconds(lease, what="lease", least_ms=30)
+    if lease_ms >= claim_after_ms:
+        raise DeclarationError(
+            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
+            "was not renewed for that long"
+        )
+    return claim_after_ms, lease_ms
 
 
 def _check_streams(stream: Any, into: Any, dead: Any) -> None:
