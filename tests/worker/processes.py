@@ -69,9 +69,9 @@ class WorkerProcess:
 
 
 @contextmanager
-def one_worker(url: str, **environment: str) -> Iterator[WorkerProcess]:
+def one_worker(url: str, *, target: str = SHOP, **environment: str) -> Iterator[WorkerProcess]:
     """A worker process without a supervisor."""
-    command = [sys.executable, "-m", "headwater.worker.process", SHOP]
+    command = [sys.executable, "-m", "headwater.worker.process", target]
     worker = WorkerProcess(command, url=url, environment=environment)
     try:
         yield worker

@@ -63,6 +63,11 @@ def reader_key(stream: str, group: str, consumer: str) -> str:
     return beside(stream, f":hw:reader:{group}:{consumer}")
 
 
+def group_reader_key(stream: str, group: str) -> str:
+    """Who reads for an ordered group, one process at a time: ``{orders}:hw:reader:billing``."""
+    return beside(stream, f":hw:reader:{group}")
+
+
 def due_key(stream: str, group: str) -> str:
     """The hash id → due time of parked entries that earlier versions wrote:
     ``{orders}:hw:due:billing``. Read while it exists."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_type_hints
@@ -44,6 +44,9 @@ class ConsumerOptions(TypedDict, total=False):
     with the acknowledgement."""
     dead: str | None
     """The dead-letter stream; ``{stream}.dead``."""
+    order_by: Callable[[Any], Hashable] | None
+    """The key of a message. Messages of one key are handled one at a time, in the order of their ids;
+    one process at a time reads the stream for the group."""
 
 
 class BatchOptions(ConsumerOptions, total=False):
@@ -94,6 +97,7 @@ class Consumer:
     """The handler's parameters that are dependencies."""
     batch: BatchSize | None = None
     """Its handler gets batches."""
+    order_by: Callable[[Any], Hashable] | None = None
 
 
 def declare_batch(
@@ -106,6 +110,8 @@ def declare_batch(
 ) -> Consumer:
     """As `declare`, for a handler that gets batches."""
     _check_number("size", size)
+    if options.get("order_by") is not None:
+        raise DeclarationError("a batch has no order_by: its items are handled together")
     if size > MOST_IN_BATCH:
         raise DeclarationError(f"size={size} is more than {MOST_IN_BATCH:,}, the most of a batch")
     linger_ms = milliseconds(linger, what="linger", least_ms=0)
@@ -133,22 +139,16 @@ def declare(
     into: Stream[Any] | None = None,
     dead: str | None = None,
     batch: BatchSize | None = None,
+    order_by: Callable[[Any], Hashable] | None = None,
 ) -> Consumer:
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
     _check_streams(stream, into, dead)
     _check_group(group)
+    _check_order(order_by)
     if retry is not None and not isinstance(retry, Backoff):
         raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
-    claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
-    lease_ms = max(1, claim_after_ms // 3)
-    if lease is not None:
-        lease_ms = milliseconds(lease, what="lease", least_ms=30)
-    if lease_ms >= claim_after_ms:
-        raise DeclarationError(
-            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
-            "was not renewed for that long"
-        )
+    claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
     concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries, batch)
     if timeout is not None and not bound.is_async:
@@ -174,6 +174,7 @@ def declare(
         dead=dead or dead_letter_stream(stream.name),
         needs=bound.needs,
         batch=batch,
+        order_by=order_by,
     )
 
 
@@ -195,6 +196,28 @@ def _check_group(group: Any) -> None:
             f"group={group!r}: names that begin with {RESERVED_PREFIX!r} are Headwater's own; use "
             "another name"
         )
+
+
+def _check_order(order_by: object) -> None:
+    if order_by is not None and not callable(order_by):
+        raise DeclarationError(
+            f"order_by={order_by!r} must be a function of the message, as in "
+            "`lambda order: order.customer_id`"
+        )
+
+
+def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple[int, int]:
+    """Both in milliseconds."""
+    claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
+    lease_ms = max(1, claim_after_ms // 3)
+    if lease is not None:
+        lease_ms = milliseconds(lease, what="lease", least_ms=30)
+    if lease_ms >= claim_after_ms:
+        raise DeclarationError(
+            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
+            "was not renewed for that long"
+        )
+    return claim_after_ms, lease_ms
 
 
 def _check_streams(stream: Any, into: Any, dead: Any) -> None:

@@ -38,6 +38,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.losses import Losses
+from headwater.worker.ordered_fetch import OrderedFetch, OrderedReader
 from headwater.worker.signals import Changes, cancelled
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ RECOVER_SECONDS = 5.0
 LOOK_SECONDS = 1.0
 """How often, at most, a read first asks whether entries were trimmed unread."""
 
-AnyReader = Reader | SuspectReader
+AnyReader = Reader | SuspectReader | OrderedReader
 
 Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
 
@@ -76,6 +77,7 @@ class Fetcher:
         suspects_only: bool,
         hungry: Callable[[], bool],
         accept: Accept,
+        order: OrderedFetch | None = None,
     ) -> None:
         self.consumer = consumer
         self.joined = False
@@ -97,6 +99,7 @@ class Fetcher:
         self._suspects_only = suspects_only
         self._hungry = hungry
         self._accept = accept
+        self._order = order
         self._able: Capabilities | None = None
         self._connection_id = 0
         self._look_at = 0.0
@@ -157,10 +160,15 @@ class Fetcher:
         await self._recover(client, member)
         assert self.reader is not None, "a member that was introduced has a reader"
         while not self._ends():
+            order = self._order
+            if order is not None and (not order.reads or self._clock.monotonic() >= order.note_at):
+                await order.prepare(client, member)
+                self._well()
+                continue
             limit = await self._room()
             if self._clock.monotonic() >= self._recover_at:
                 await self._recover(client, member)
-            elif limit:
+            elif limit or order is not None:
                 found = await self._read_once(client, self.reader, limit)
                 self._well()
                 await self._accept(found)
@@ -197,7 +205,9 @@ class Fetcher:
         session.member = member
         in_flight.session = session
         self._changes.notify()
-        if self.reader is None or able != self._able:
+        if self._order is not None:
+            self.reader, self._able = self._order.reader(member), able
+        elif self.reader is None or able != self._able:
             kind = SuspectReader if self._suspects_only else Reader
             self.reader, self._able = kind(member, gone=self._losses.pending), able
         return member
@@ -248,14 +258,15 @@ class Fetcher:
             if self.stopping:
                 return True
             free = self.consumer.prefetch - len(owned)
-            return not self.paused and (free >= enough or (free > 0 and self._hungry()))
+            urgent = self._order is not None and self._order.urgent
+            return not self.paused and (urgent or free >= enough or (free > 0 and self._hungry()))
 
         if not ready():
             self._waits = True
             await self._changes.until(ready)
             self._waits = False
             self._answered_at = self._clock.monotonic()
-        return 0 if self.stopping else self.consumer.prefetch - len(owned)
+        return 0 if self.stopping else max(0, self.consumer.prefetch - len(owned))
 
     async def quieten(self) -> None:
         """Return when no read is on its way, and what it brought has been accepted."""

@@ -29,6 +29,7 @@ from headwater.worker.delivery import Delivery
 from headwater.worker.lease import renew_all
 from headwater.worker.link import Link
 from headwater.worker.owned import Owned, State, Stop
+from headwater.worker.reader_lease import ReaderLease
 from headwater.worker.sending import Sending
 from headwater.worker.settle import BATCH, Queued, Settler
 from headwater.worker.signals import Changes, ended
@@ -64,6 +65,10 @@ class InFlight:
         self.counters = counters
         self.owned: dict[bytes, Owned] = {}
         self.session: Session | None = None
+        self.reading: ReaderLease | None = None
+        """Of an ordered consumer: whether this process is the one that reads."""
+        self.dropped: Callable[[Owned], None] = lambda _owned: None
+        """Called for each entry that is another's now."""
         self.settler = Settler(clock, self._send, self._done, most=most)
         self._settled = settled
         self._link = Link(
@@ -181,6 +186,7 @@ class InFlight:
         owned.delivery.mark_lost()
         owned.stop(Stop.LOST)
         owned.state = State.SETTLING  # a pool that finds it in its buffer passes over it
+        self.dropped(owned)
         self.changes.notify()
 
     # --- what is told -----------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from headwater.groups.troubles import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.owned import Owned
+from headwater.worker.reader_lease import ReaderLease
 
 if TYPE_CHECKING:
     import redis
@@ -40,6 +41,8 @@ class LeaseTable(Protocol):
     """Whose leases are kept."""
 
     owned: dict[bytes, Owned]
+    reading: ReaderLease | None
+    """Of an ordered consumer."""
 
     @property
     def member(self) -> Member | None:
@@ -145,6 +148,11 @@ class ThreadRenewer:
         member = self._table.member
         entries = list(self._table.owned.values())
         began = self._clock.monotonic()
+        reading = self._table.reading
+        if member is not None and reading is not None and reading.held:
+            kept = run(client, reading.renew(member))
+            if not kept:
+                self._loop.call_soon_threadsafe(reading.lose)
         if member is not None and entries:
             lost = run(client, renew_all(member, entries))
             if lost:
@@ -216,9 +224,16 @@ class TaskRenewer:
                 member = self._table.member
                 entries = list(self._table.owned.values())
                 self.renewed_at = self._clock.monotonic()
-                if member is None or not entries:
+                reading = self._table.reading
+                if member is None or not (entries or reading):
                     continue
                 try:
+                    if (
+                        reading
+                        and reading.held
+                        and not await perform(client, reading.renew(member))
+                    ):
+                        reading.lose()
                     lost = await perform(client, renew_all(member, entries))
                 except Exception as error:
                     if remedy(error, Step.RENEW) is Remedy.END:

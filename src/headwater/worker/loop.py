@@ -35,6 +35,7 @@ from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.noting import Noting
 from headwater.worker.observing import Observer
+from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.outcome import (
     Condemned,
     Exhausted,
@@ -118,6 +119,9 @@ class Loop:
         self._slow = SlowHandlers(consumer, clock=clock)
         self.pool = self._make_pool()
         self._renewer = self._make_renewer(name, connections)
+        self.order = None if consumer.order_by is None else self._make_order()
+        if self.order is not None:
+            suspects = Suspects.HERE  # a suspect keeps its place
         self.fetcher = self._make_fetcher(connections, suspects)
         self._noting = Noting(
             clock=clock,
@@ -172,7 +176,25 @@ class Loop:
             suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
+            order=self.order,
         )
+
+    def _make_order(self) -> OrderedFetch:
+        order = OrderedFetch(
+            self.consumer,
+            clock=self._clock,
+            in_flight=self.in_flight,
+            changes=self._changes,
+            gone=self.observer.losses.pending,
+            put=self.pool.put,
+            call_back=self._call_back,
+        )
+        self.in_flight.reading = order.lease
+        self.in_flight.dropped = order.ordering.away
+        return order
+
+    def _call_back(self, due: float) -> None:
+        self.fetcher.expect(due)
 
     def _make_quarantine(self, suspects: Suspects) -> Quarantine:
         return Quarantine(
@@ -262,6 +284,8 @@ class Loop:
                 losses=self.observer.losses,
             )
             await stopping.run(grace, at_once)
+        if self.order is not None:
+            await self.order.release()
         await self.close()
 
     def abandon(self) -> None:
@@ -272,6 +296,8 @@ class Loop:
         self.in_flight.abandon()
         self.pool.dismiss()
         self._slow.close()
+        if self.order is not None:
+            self.order.close()
         for task in self._tasks:
             task.cancel()
         if self in self._lock.loops:
@@ -297,6 +323,8 @@ class Loop:
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
         taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
         self.observer.received(taken)
+        order = self.order
+        wrong = {one: error for one in taken if order and (error := order.ordering.arrived(one))}
         await self.quarantine.judge(taken)
         fresh = []
         for owned in taken:
@@ -306,9 +334,11 @@ class Loop:
                 self._end(owned, Condemned(condemnation(owned.record)))
             elif owned.attempts > self.consumer.max_deliveries:
                 self._end(owned, Exhausted())
+            elif owned in wrong:
+                self._end(owned, Raised(wrong[owned]))
             else:
                 fresh.append(owned)
-        if self.fetcher.stopping or self.fetcher.paused:
+        if self.fetcher.stopping or self.fetcher.paused or (order and not order.reads):
             self.in_flight.hand_back(fresh)
             return
         suspects = [o for o in fresh if o.record is not NO_RECORD and o.record.suspect]
@@ -316,7 +346,9 @@ class Loop:
             self.in_flight.hand_back([owned for owned in fresh if not owned.record.suspect])
             await self.quarantine.handle(suspects)
             return
-        for owned in fresh:
+        if order:
+            order.ordering.advance([owned.id for owned in fresh if owned not in suspects])
+        for owned in fresh if not order else ():
             if not suspects or not owned.record.suspect:
                 self.pool.put(owned)
         if suspects:
@@ -363,6 +395,8 @@ class Loop:
         """A settlement's reply has come."""
         settlement = queued.settlement
         self.observer.settled(queued, outcome)
+        if self.order is not None:
+            self.order.ordering.settled(queued, outcome)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:

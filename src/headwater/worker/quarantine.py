@@ -192,7 +192,10 @@ class Quarantine:
         if self.leaves:
             self._leave(suspects)
             return
-        self._hand_back(others)
+        if self._consumer.order_by is None:
+            self._hand_back(others)
+        else:
+            self._in_flight.hand_back(others)  # for nobody else: they come next
         self._in_flight.hand_back(
             [owned for owned in self._in_flight.unbegun() if owned is not first]
         )

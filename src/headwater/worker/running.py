@@ -65,7 +65,13 @@ class Running:
         self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
-        self.loops = {consumer: self._loop(consumer) for consumer in consumers}
+        # Suspects of an ordered consumer run where it reads: they keep their place.
+        left_out = suspects is Suspects.ONLY
+        self.loops = {
+            consumer: self._loop(consumer)
+            for consumer in consumers
+            if not (left_out and consumer.order_by is not None)
+        }
         self.scheduler = Scheduler(
             # The quarantine process handles suspects only.
             [] if suspects is Suspects.ONLY else served_streams(consumers),

@@ -1,0 +1,238 @@
+"""What the one reader of an ordered group asks of the store: its key, and entries by their ids.
+
+Rule 1. The key `{stream}:hw:reader:<group>` names the reader and expires when it is not renewed. Only
+        the reader that it names reads and claims.
+Rule 2. Entries are claimed by id, never by age, so that the caller decides which of a key is next. From
+        a former reader they are claimed at once: it has lost the key.
+Rule 3. Reading and claiming are transactions that fail when the key has changed or expired since it
+        was looked at: a process that stood still in between gets nothing. They are plain commands,
+        equal on every server, and need one connection for all their steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
+
+from headwater.groups.claiming import Delivered, Gone, claim_interval_ms, drop_gone
+from headwater.groups.member import Member
+from headwater.groups.operation import (
+    Command,
+    GroupVanished,
+    Operation,
+    Refused,
+    accepted,
+    executed,
+    mapping,
+)
+from headwater.messages import PARKED_CONSUMER, delays_key, group_reader_key
+
+PAGE = 500
+"""Pending rows that are looked at, and entries that are claimed, with one step."""
+
+_PARKED = PARKED_CONSUMER.encode()
+
+
+class Claimed(NamedTuple):
+    """What came of claiming by ids."""
+
+    found: list[Delivered]
+    waiting: dict[bytes, int]
+    """Entries that are not due, and in how many milliseconds to ask again."""
+    settled: list[bytes]
+    """Entries that are no longer pending, or gone from the stream."""
+
+
+class NotTheReader(Exception):
+    """The key names another, or nobody. Nothing was done."""
+
+
+def take_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
+    """Become the reader if there is none. True also for who is the reader already."""
+    key = group_reader_key(member.stream, member.group)
+    replies = yield [["SET", key, member.consumer, "NX", "PX", ttl_ms], ["GET", key]]
+    accepted(replies[0])
+    return bool(accepted(replies[1]) == member.consumer.encode())
+
+
+def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
+    """Stay the reader for so long; False if the key is gone or names another.
+
+    Who has lost it may prolong it for another once, which does no harm.
+    """
+    key = group_reader_key(member.stream, member.group)
+    replies = yield [["MULTI"], ["GET", key], ["PEXPIRE", key, ttl_ms], ["EXEC"]]
+    name, _prolonged = [accepted(one) for one in executed(replies)]
+    return bool(name == member.consumer.encode())
+
+
+def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
+    """Let another be the reader at once. Only for who has renewed the key in time."""
+    key = group_reader_key(member.stream, member.group)
+    replies = yield [["GETDEL", key]]
+    name = accepted(replies[0])
+    if name is not None and name != member.consumer.encode():
+        yield [["SET", key, name, "NX", "PX", ttl_ms]]  # it was another's after all
+
+
+def pending_page(
+    member: Member, known: Container[bytes], *, start: bytes, gone: Gone
+) -> Operation[tuple[list[tuple[bytes, list[bytes]]], bytes | None]]:
+    """Pending entries from ``start`` on that are not ``known``, with their fields, in id order; and
+    where the next page starts, None after the last."""
+    replies = yield [["XPENDING", member.stream, member.group, start, b"+", PAGE]]
+    rows = accepted(replies[0])
+    ids = [row[0] for row in rows if row[0] not in known]
+    found: list[tuple[bytes, list[bytes]]] = []
+    if ids:
+        replies = yield [["XRANGE", member.stream, one, one] for one in ids]
+        entries = [accepted(reply) for reply in replies]
+        found = [(one, entry[0][1]) for one, entry in zip(ids, entries, strict=True) if entry]
+        lost = [one for one, entry in zip(ids, entries, strict=True) if not entry]
+        yield from drop_gone(member, lost, gone)
+    return found, (b"(" + rows[-1][0] if len(rows) == PAGE else None)
+
+
+def read_new(member: Member, *, limit: int) -> Operation[list[Delivered]]:
+    """Up to ``limit`` new entries that are there now. `NotTheReader` if the key is another's.
+
+    Nothing is read either if the key was renewed in between.
+    """
+    yield from _watch(member)
+    read: Command = ["XREADGROUP", "GROUP", member.group, member.consumer, "COUNT", limit]
+    replies = yield from _transaction([[*read, "STREAMS", member.stream, ">"]])
+    streams = None if replies is None else accepted(replies[0])
+    if not streams:
+        return []
+    entries = next(iter(streams.values())) if isinstance(streams, dict) else streams[0][1]
+    return [
+        Delivered(entry[0], entry[1], 1, False, False) for entry in entries if entry[1] is not None
+    ]
+
+
+def last_delivered(member: Member) -> Operation[bytes]:
+    """The last id that the group was given. `GroupVanished` when the group is gone."""
+    replies = yield [["XINFO", "GROUPS", member.stream]]
+    for one in map(mapping, accepted(replies[0])):
+        if one[b"name"] == member.group.encode():
+            found: bytes = one[b"last-delivered-id"]
+            return found
+    raise GroupVanished(f"NOGROUP no group {member.group!r} of {member.stream!r}", "NOGROUP")
+
+
+def wait_for_new(member: Member, seen: bytes, *, block_ms: int) -> Operation[None]:
+    """Wait until the stream has an entry beyond ``seen``. Nothing is delivered."""
+    replies = yield [["XREAD", "BLOCK", block_ms, "COUNT", 1, "STREAMS", member.stream, seen]]
+    accepted(replies[0])
+
+
+def claim(member: Member, ids: Sequence[bytes], *, gone: Gone) -> Operation[Claimed]:
+    """Claim those of these pending entries that are due, whoever owns them. `NotTheReader` if the key
+    is another's; nothing is claimed either if the key was renewed in between."""
+    yield from _watch(member)
+    rows, waiting, settled = yield from _look(member, ids)
+    claims: list[Command] = [
+        ["XCLAIM", member.stream, member.group, member.consumer, 0, row[0]] for row in rows
+    ]
+    parked = [row[0] for row in rows if row[1] == _PARKED]
+    if parked and not member.able.verbs:
+        claims.append(["ZREM", delays_key(member.stream, member.group), *parked])
+    answers = yield from _transaction(claims)
+    found: list[Delivered] = []
+    missed: list[bytes] = []
+    for row, answer in zip(rows, answers or (), strict=False):
+        entries = accepted(answer)
+        if entries and entries[0] is not None:
+            silent = row[1] not in (_PARKED, b"")
+            found.append(Delivered(row[0], entries[0][1], row[3] + 1, True, silent))
+        else:
+            missed.append(row[0])
+    settled += yield from _missed(member, missed, waiting, gone)
+    return Claimed(found, waiting, settled)
+
+
+def _watch(member: Member) -> Operation[None]:
+    """Begin what is to fail when the key changes."""
+    key = group_reader_key(member.stream, member.group)
+    replies = yield [["WATCH", key], ["GET", key]]
+    accepted(replies[0])
+    if accepted(replies[1]) != member.consumer.encode():
+        yield [["UNWATCH"]]
+        raise NotTheReader
+
+
+def _transaction(commands: Sequence[Command]) -> Operation[list[Any] | None]:
+    """The replies, errors included; None if the key has changed since `_watch`."""
+    if not commands:
+        yield [["UNWATCH"]]
+        return []
+    replies = yield [["MULTI"], *commands, ["EXEC"]]
+    return None if replies[-1] is None else executed(replies)
+
+
+def _look(
+    member: Member, ids: Sequence[bytes]
+) -> Operation[tuple[list[Any], dict[bytes, int], list[bytes]]]:
+    """Pending rows of entries that are due, when the others are, and those no longer pending."""
+    commands: list[Command] = [
+        ["XPENDING", member.stream, member.group, one, one, 1] for one in ids
+    ]
+    if member.able.verbs:
+        commands.append(["XDELAYED", member.stream, member.group, ids[0], ids[-1], PAGE])
+    else:
+        commands += [["ZMSCORE", delays_key(member.stream, member.group), *ids], ["TIME"]]
+    replies = yield commands
+    rows, settled, waiting = [], [], {}
+    due = _due(member, ids, replies[len(ids) :])
+    for one, reply in zip(ids, replies, strict=False):
+        row = next(iter(accepted(reply)), None)
+        if row is None:
+            settled.append(one)
+            continue
+        left = due(row)
+        if left > 0:
+            waiting[one] = left
+        else:
+            rows.append(row)
+    return rows, waiting, settled
+
+
+def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callable[[Any], int]:
+    """In how many milliseconds the entry of a pending row is due."""
+    if member.able.verbs:
+        # A server that has no XDELAYED passes over what is not due: see `_missed`.
+        delayed = [] if isinstance(replies[0], Refused) else replies[0]
+        times = {row[0]: int(row[1]) for row in delayed}
+        return lambda row: times.get(row[0], 0)
+    seconds, micros = accepted(replies[1])
+    now = int(seconds) * 1000 + int(micros) // 1000
+    scores = dict(zip(ids, accepted(replies[0]), strict=True))
+
+    def left(row: Any) -> int:
+        if row[1] != _PARKED:
+            return 0
+        score = scores[row[0]]
+        if score is None:
+            return max(0, member.claim_after_ms - int(row[2]))
+        return max(0, int(float(score)) - now)
+
+    return left
+
+
+def _missed(
+    member: Member, ids: Sequence[bytes], waiting: dict[bytes, int], gone: Gone
+) -> Operation[list[bytes]]:
+    """Of pending entries that a claim passed over those that are gone from the stream. The others
+    are not due, and go to ``waiting``."""
+    if not ids:
+        return []
+    replies = yield [["XRANGE", member.stream, one, one] for one in ids]
+    lost = []
+    for one, reply in zip(ids, replies, strict=True):
+        if accepted(reply):
+            waiting[one] = claim_interval_ms(member)
+        else:
+            lost.append(one)
+    if lost:
+        gone(lost)  # XCLAIM has dropped them
+    return lost

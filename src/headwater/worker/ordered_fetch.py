@@ -1,0 +1,263 @@
+"""Reads for an ordered consumer: takes over from the former reader, then new entries and those due.
+
+    key taken ──▶ every pending entry is noted ──▶ new entries are read, heads of lines are claimed
+        ▲                                                        │
+        └──────────────── key lost: forget, hand back ◀──────────┘
+
+Rule 1. Nothing new is read before every pending entry is noted: each may be first in its line.
+Rule 2. A read that waits in the store delivers nothing: a process that stands still, and loses the key
+        meanwhile, must not be given what the next reader then does not see. It waits for news, and
+        reads then.
+Rule 3. Only first entries of a line are claimed, in id order. The pending list is noted again from time
+        to time, for what others made pending: replayed dead letters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from headwater.groups.claiming import MAX_BLOCK_MS, Delivered, Gone, claim_interval_ms
+from headwater.groups.member import Member
+from headwater.groups.operation import Operation, Refused, perform
+from headwater.groups.ordered import (
+    PAGE,
+    Claimed,
+    NotTheReader,
+    claim,
+    last_delivered,
+    pending_page,
+    read_new,
+    release_reader_key,
+    take_reader_key,
+    wait_for_new,
+)
+from headwater.groups.troubles import lost_connection
+from headwater.worker.clocks import Timer, Timers, sleep
+from headwater.worker.declaration import Consumer
+from headwater.worker.in_flight import InFlight
+from headwater.worker.ordering import Ordering
+from headwater.worker.owned import Owned, State, Stop
+from headwater.worker.reader_lease import ReaderLease
+from headwater.worker.signals import Changes
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+log = logging.getLogger("headwater.worker")
+
+NOTE_SECONDS = 1.0
+"""How often the pending list is noted again, at most. It takes a twentieth of the time at most."""
+
+MARGIN = 0.1
+"""The last part of the key's life, in which it is not released: it may be another's by then."""
+
+
+class OrderedFetch:
+    """What one consumer needs to read in order. ``put`` gives an entry to the pool, ``call_back``
+    gets the time from which on a read that waits in the store is to return."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        clock: Timers,
+        in_flight: InFlight,
+        changes: Changes,
+        gone: Gone,
+        put: Callable[[Owned], None],
+        call_back: Callable[[float], None],
+    ) -> None:
+        self.consumer = consumer
+        self.clock = clock
+        self.lease = ReaderLease(consumer.claim_after_ms, clock=clock, lost=self._lost)
+        self.ordering = Ordering(consumer, clock=clock, put=put, expect=self._expect)
+        self.note_at = 0.0
+        self._in_flight = in_flight
+        self._changes = changes
+        self._gone = gone
+        self._call_back = call_back
+        self._noted = False
+        self._timer: Timer | None = None
+        self._timer_due = 0.0
+
+    @property
+    def reads(self) -> bool:
+        """Whether this process may read: it has the key, and knows what is pending."""
+        return self._noted and self.lease.held
+
+    @property
+    def urgent(self) -> bool:
+        """Something is to be done for which no room is needed."""
+        due = self.ordering.next_due
+        now = self.clock.monotonic()
+        return not self.reads or now >= self.note_at or (due is not None and due <= now)
+
+    def reader(self, member: Member) -> OrderedReader:
+        """Reads over one connection."""
+        return OrderedReader(member, self, gone=self._gone)
+
+    def _expect(self, due: float) -> None:
+        self._call_back(due)
+        if self._timer is not None and self._timer_due <= due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self.clock.call_later(max(0.0, due - self.clock.monotonic()), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        following = self.ordering.next_due
+        if following is not None and following > self.clock.monotonic():
+            self._expect(following)
+        self._changes.notify()
+
+    # --- the key ----------------------------------------------------------------------------------
+
+    async def prepare(self, client: redis.asyncio.Redis, member: Member) -> None:
+        """Become the reader, or wait a while for that; note what is pending."""
+        if not self.lease.held:
+            self._noted = False
+            began = self.clock.monotonic()
+            if not await perform(client, take_reader_key(member, ttl_ms=self.lease.ttl_ms)):
+                await sleep(self.clock, claim_interval_ms(member) / 1000)
+                return
+            self.lease.took(began)
+        if not self._noted:
+            # What was handed back is owned until the store has answered.
+            await self._changes.until(lambda: not self._in_flight.owned or not self.lease.held)
+            self.ordering.clear()
+        began = self.clock.monotonic()
+        await self._note(client, member)
+        now = self.clock.monotonic()
+        self.note_at = now + max(NOTE_SECONDS, 20 * (now - began))
+        if not self._noted and self.lease.held:
+            self._noted = True
+            log.info(
+                "%s is the reader of %s for group %s (pending entries: %d)",
+                member.consumer,
+                member.stream,
+                member.group,
+                len(self.ordering.entries),
+            )
+
+    async def _note(self, client: redis.asyncio.Redis, member: Member) -> None:
+        """Note every pending entry that is not known, then look whose turn it is."""
+        start: bytes | None = b"-"
+        noted: list[bytes] = []
+        while start is not None and self.lease.held:
+            page = pending_page(member, self.ordering.entries, start=start, gone=self._gone)
+            found, start = await perform(client, page)
+            for entry_id, fields in found:
+                self.ordering.noted(entry_id, fields)
+                noted.append(entry_id)
+        self.ordering.advance(noted)
+        self.ordering.wake()
+
+    def _lost(self) -> None:
+        """Another process reads now, or may: cancel what runs and hand back everything."""
+        log.warning(
+            "%s of %s: this process is no longer the reader of its group; its handlers are cancelled",
+            self.consumer.name,
+            self.consumer.stream.name,
+        )
+        self._noted = False
+        self.ordering.clear()
+        owned = [one for one in self._in_flight.owned.values() if one.state is not State.SETTLING]
+        for one in owned:
+            one.delivery.mark_lost()
+            one.stop(Stop.LOST)
+        self._in_flight.hand_back(owned)
+        self._call_back(self.clock.monotonic())
+        self._changes.notify()
+
+    async def release(self) -> None:
+        """Let another process read at once: this one has ended its work."""
+        left = self.lease.until - self.clock.monotonic()
+        held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
+        self.close()
+        member = self._in_flight.member
+        if not held or member is None:
+            return
+        try:
+            await asyncio.wait_for(
+                perform(
+                    self._in_flight.client, release_reader_key(member, ttl_ms=self.lease.ttl_ms)
+                ),
+                left,
+            )
+        except (Refused, TimeoutError) as error:
+            log.debug("the reader's key was not released, and expires by itself: %s", error)
+        except lost_connection() as error:
+            log.debug("the reader's key was not released, and expires by itself: %s", error)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self.lease.end()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class OrderedReader:
+    """Reads for one member, as `groups.claiming.Reader`; the lines say what is claimed."""
+
+    def __init__(self, member: Member, fetch: OrderedFetch, *, gone: Gone) -> None:
+        self.member = member
+        self._fetch = fetch
+        self._gone = gone
+        self._waits_until = 0.0
+
+    @property
+    def late(self) -> bool:
+        """Whether the read that is on its way waits for longer than it should."""
+        due = self._fetch.ordering.next_due
+        return not self._fetch.reads or (due is not None and due < self._waits_until)
+
+    def expect(self, due: float) -> None:
+        """Nothing to do: the lines know it."""
+
+    def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
+        """First entries of lines that are due; if there are none, up to ``limit`` new entries. With a
+        ``limit`` of 0 as many first entries as handlers may run."""
+        most = min(PAGE, max(limit, self._fetch.consumer.concurrency))
+        asked = self._fetch.ordering.due(most)
+        if asked:
+            return (yield from self._claim(asked))
+        if limit <= 0:
+            return []
+        try:
+            found = yield from read_new(self.member, limit=limit)
+        except NotTheReader:
+            self._fetch.lease.lose()
+            return []
+        wait = 0 if found else self._wait_ms(now)
+        if wait > 0:
+            self._waits_until = now + wait / 1000
+            seen = yield from last_delivered(self.member)
+            yield from wait_for_new(self.member, seen, block_ms=wait)
+        return found
+
+    def _claim(self, asked: Sequence[bytes]) -> Operation[list[Delivered]]:
+        answer = Claimed([], {}, [])  # if the connection breaks: ask again
+        try:
+            answer = yield from claim(self.member, asked, gone=self._gone)
+        except NotTheReader:
+            self._fetch.lease.lose()
+        finally:
+            self._fetch.ordering.claimed(asked, answer)
+        return answer.found
+
+    def _wait_ms(self, now: float) -> int:
+        """How long a read may wait in the store, in milliseconds."""
+        fetch = self._fetch
+        if not fetch.reads:
+            return 0
+        ends = [fetch.note_at]
+        due = fetch.ordering.next_due
+        if due is not None:
+            ends.append(due)
+        return min(MAX_BLOCK_MS, math.ceil((min(ends) - now) * 1000))

@@ -1,0 +1,211 @@
+"""Which entries of an ordered consumer may run: of each key the one with the smallest id.
+
+    arrived, noted ──▶ line of its key, in id order ──▶ the first, if it is here ──▶ pool
+                                                   └──▶ the first, if it is away ──▶ claimed when due
+
+Rule 1. A key's next entry starts when the store has answered the settlement of the one before.
+Rule 2. An entry that is away (it waits for a retry, was handed back, or a former reader owns it) keeps
+        its place: nothing of its key runs before it.
+Rule 3. An entry that turns out to be settled, or gone from the stream, gives up its place.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from bisect import insort
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from headwater.groups.ordered import Claimed
+from headwater.groups.settling import How, Outcome
+from headwater.model import StreamID
+from headwater.worker.clocks import Timers
+from headwater.worker.declaration import Consumer
+from headwater.worker.owned import Owned, State
+from headwater.worker.settle import Queued
+
+
+class _Entry:
+    """One unsettled entry. ``owned`` while it is here, else ``due`` says when to claim it."""
+
+    __slots__ = ("due", "given", "id", "key", "owned", "place", "wakes")
+
+    def __init__(self, id: bytes, key: Hashable) -> None:
+        self.id = id
+        self.key = key
+        self.place = StreamID.parse(id)
+        self.owned: Owned | None = None
+        self.given = False
+        """Its turn has come, and the pool has it."""
+        self.due = 0.0
+        self.wakes: float | None = None
+        """The time at which it is on the list of those that are claimed."""
+
+
+class _Alone:
+    """The key of an entry that has none: it cannot be decoded, or ``order_by`` raised."""
+
+
+class Ordering:
+    """The lines of one consumer's keys. ``put`` gives an entry to the pool; ``expect`` gets the time
+    at which the next entry that is away is to be claimed. Times are monotonic seconds."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        clock: Timers,
+        put: Callable[[Owned], None],
+        expect: Callable[[float], None],
+    ) -> None:
+        assert consumer.order_by is not None, "an ordered consumer has a key function"
+        self._consumer = consumer
+        self._order_by = consumer.order_by
+        self._clock = clock
+        self._put = put
+        self._expect = expect
+        self._number = itertools.count()
+        self.clear()
+
+    def clear(self) -> None:
+        """Know nothing: another process reads now."""
+        self.entries: dict[bytes, _Entry] = {}
+        self._lines: dict[Hashable, list[tuple[StreamID, _Entry]]] = {}
+        self._wakes: list[tuple[float, int, _Entry]] = []
+
+    # --- what happens to entries ------------------------------------------------------------------
+
+    def arrived(self, owned: Owned) -> BaseException | None:
+        """An entry is here. The error of ``order_by``, if it raised one: then it has no place."""
+        entry = self.entries.get(owned.id)
+        error = None
+        if entry is None or isinstance(entry.key, _Alone):
+            key, error = self._key(owned.delivered.fields)
+            entry = entry or self._add(owned.id, key)
+        entry.owned, entry.given = owned, False
+        return error
+
+    def noted(self, id: bytes, fields: list[bytes]) -> None:
+        """An entry is pending and away. It is to be claimed when its turn comes."""
+        if id not in self.entries:
+            key, _error = self._key(fields)
+            self._add(id, key)
+
+    def advance(self, ids: Sequence[bytes]) -> None:
+        """Look whose turn it is in the lines of these entries."""
+        for key in {entry.key for one in ids if (entry := self.entries.get(one)) is not None}:
+            self._advance(key)
+
+    def settled(self, queued: Queued, outcome: Outcome) -> None:
+        """A settlement's reply has come."""
+        if outcome.error is not None:
+            return  # it is settled otherwise
+        over = outcome.done and queued.settlement.how in (How.ACK, How.ACKDEL)
+        for owned in queued.entries:
+            if over or outcome.gone:
+                self.remove([owned.id])
+            else:
+                self.away(owned, delay_ms=queued.settlement.delay_ms if outcome.done else 0)
+
+    def away(self, owned: Owned, *, delay_ms: int = 0) -> None:
+        """An entry is here no more, and not settled as far as this process knows."""
+        entry = self.entries.get(owned.id)
+        if entry is None or entry.owned is not owned:
+            return
+        entry.owned = None
+        entry.due = self._clock.monotonic() + delay_ms / 1000
+        self._advance(entry.key)
+
+    def remove(self, ids: Sequence[bytes]) -> None:
+        """These are settled, or gone."""
+        for one in ids:
+            entry = self.entries.pop(one, None)
+            if entry is None:
+                continue
+            line = self._lines[entry.key]
+            line.remove((entry.place, entry))
+            if line:
+                self._advance(entry.key)
+            else:
+                del self._lines[entry.key]
+
+    # --- whose turn it is -------------------------------------------------------------------------
+
+    def due(self, limit: int) -> list[bytes]:
+        """Entries that are away, first of their key and due, in id order; each is told once, until
+        `claimed` says what came of it."""
+        now = self._clock.monotonic()
+        found: list[_Entry] = []
+        while self._wakes and self._wakes[0][0] <= now and len(found) < limit:
+            entry = self._pop()
+            if self._waits(entry) and entry.due <= now and entry not in found:
+                found.append(entry)
+        return [entry.id for entry in sorted(found, key=lambda one: one.place)]
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next entry that is away is to be claimed."""
+        while self._wakes and not self._waits(self._wakes[0][2]):
+            self._pop()
+        return self._wakes[0][0] if self._wakes else None
+
+    def wake(self) -> None:
+        """Have everything claimed that is away and first, and on no list: none is forgotten."""
+        for line in self._lines.values():
+            entry = line[0][1]
+            if entry.owned is None and entry.wakes is None:
+                self._advance(entry.key)
+
+    def _pop(self) -> _Entry:
+        _due, _number, entry = heapq.heappop(self._wakes)
+        entry.wakes = None
+        return entry
+
+    def claimed(self, asked: Sequence[bytes], answer: Claimed) -> None:
+        """What came of claiming entries that were due. What was found arrives by itself."""
+        self.remove(answer.settled)
+        now = self._clock.monotonic()
+        found = {one.id for one in answer.found}
+        for one in asked:
+            entry = self.entries.get(one)
+            if entry is not None and one not in found:
+                entry.due = now + answer.waiting.get(one, 0) / 1000
+                self._advance(entry.key)
+
+    def _waits(self, entry: _Entry) -> bool:
+        """Whether it is away and the first of its key."""
+        line = self._lines.get(entry.key)
+        return entry.owned is None and line is not None and line[0][1] is entry
+
+    def _advance(self, key: Hashable) -> None:
+        line = self._lines.get(key)
+        if not line:
+            return
+        entry = line[0][1]
+        owned = entry.owned
+        if owned is None:
+            if entry.wakes is None or entry.due < entry.wakes:
+                entry.wakes = entry.due
+                heapq.heappush(self._wakes, (entry.due, next(self._number), entry))
+                self._expect(entry.due)
+        elif not entry.given and owned.state is State.BUFFERED:
+            entry.given = True
+            self._put(owned)
+
+    def _add(self, id: bytes, key: Hashable) -> _Entry:
+        entry = self.entries[id] = _Entry(id, key)
+        insort(self._lines.setdefault(key, []), (entry.place, entry))
+        return entry
+
+    def _key(self, fields: list[bytes]) -> tuple[Hashable, BaseException | None]:
+        try:
+            message: Any = self._consumer.stream.codec.decode_flat(fields)
+        except BaseException:
+            return _Alone(), None  # the handler's execution says what is wrong with it
+        try:
+            key = self._order_by(message)
+            hash(key)
+        except BaseException as error:
+            return _Alone(), error
+        return key, None

@@ -1,0 +1,293 @@
+"""`order_by`: of one key one message at a time, in the order of their ids; keys do not wait for each
+other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+import pytest
+
+from headwater.errors import DeclarationError
+from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream
+from tests.worker.apps import Store, eventually, working
+
+
+class Step(msgspec.Struct):
+    key: str
+    number: int
+    do: str = ""
+
+
+steps: Stream[Step] = Stream("steps", Step)
+
+
+def by_key(step: Step) -> str:
+    return step.key
+
+
+def memory_app() -> App:
+    return App("headwater://memory", name="test")
+
+
+async def settled(store: Store) -> bool:
+    return await store.settled(stream="steps")
+
+
+class Seen:
+    """What a handler ran, by key; says when two of a key ran at a time."""
+
+    def __init__(self) -> None:
+        self.order: dict[str, list[int]] = defaultdict(list)
+        self.running: set[str] = set()
+        self.overlaps = 0
+        self.most = 0
+
+    def began(self, step: Step) -> None:
+        self.overlaps += step.key in self.running
+        self.running.add(step.key)
+        self.most = max(self.most, len(self.running))
+
+    def ended(self, step: Step, *, done: bool = True) -> None:
+        self.running.discard(step.key)
+        if done:
+            self.order[step.key].append(step.number)
+
+
+async def test_messages_of_a_key_are_handled_in_order_and_keys_at_a_time(store: Store) -> None:
+    # Given many keys, and a handler that takes longer for early messages
+    app, seen = store.app(), Seen()
+
+    @app.consumer(steps, group="g", order_by=by_key, concurrency=8, prefetch=64)
+    async def handle(step: Step) -> None:
+        seen.began(step)
+        await asyncio.sleep(0.002 * (5 - step.number))
+        seen.ended(step)
+
+    # When their messages come mixed
+    async with working(app):
+        await steps.send_many([Step(str(key), n) for n in range(5) for key in range(20)])
+        await eventually(lambda: settled(store))
+
+    # Then each key is in order, and several run at a time
+    assert seen.order == {str(key): list(range(5)) for key in range(20)}
+    assert seen.overlaps == 0
+    assert seen.most > 1
+
+
+async def test_a_message_that_waits_for_its_retry_holds_its_key_and_no_other(store: Store) -> None:
+    # Given a message that fails twice, with a delay
+    app, seen = store.app(), Seen()
+    retry = Backoff("50ms", jitter=0)
+
+    @app.consumer(steps, group="g", order_by=by_key, concurrency=4, retry=retry)
+    async def handle(step: Step, delivery: Delivery) -> None:
+        seen.began(step)
+        await asyncio.sleep(0)
+        failed = step.do == "fail" and delivery.count < 3
+        seen.ended(step, done=not failed)
+        if failed:
+            raise ValueError("not yet")
+        if step.key == "b":
+            b_done.set()
+
+    b_done = asyncio.Event()
+    async with working(app):
+        await steps.send_many([Step("a", 1, "fail"), Step("a", 2), Step("b", 1), Step("a", 3)])
+        # When another key's message is handled, this key still waits
+        await b_done.wait()
+        assert seen.order["a"] == []
+        await eventually(lambda: settled(store))
+    assert seen.order == {"a": [1, 2, 3], "b": [1]}
+
+
+async def test_a_key_goes_on_after_a_dead_letter(store: Store) -> None:
+    app, seen = store.app(), Seen()
+
+    @app.consumer(steps, group="g", order_by=by_key, retry=None, max_deliveries=2)
+    async def handle(step: Step) -> None:
+        if step.do == "dead":
+            raise Dead("unknown customer")
+        if step.do == "fail":
+            raise ValueError("always")
+        seen.ended(step)
+
+    await store.look.xadd("steps", {"key": "a", "number": "no number"})
+    async with working(app):
+        await steps.send_many([Step("a", 1, "dead"), Step("a", 2, "fail"), Step("a", 3)])
+        await eventually(lambda: settled(store))
+    assert seen.order == {"a": [3]}
+    assert len(await store.dead("steps")) == 3
+
+
+async def test_a_key_waits_for_the_settlement_of_the_message_before() -> None:
+    # Given results, of which each must be there before the next message begins
+    app = memory_app()
+    done: Stream[Step] = Stream("done", Step)
+    published: list[list[int]] = []
+
+    @app.consumer(steps, group="g", order_by=by_key, into=done)
+    async def handle(step: Step) -> Step:
+        published.append([one.number for one in t.results(done)])
+        return step
+
+    async with app.test() as t:
+        await t.send(steps, *(Step("a", number) for number in range(3)))
+        assert published == [[], [0], [0, 1]]
+
+
+async def parked(store: Store) -> bool:
+    rows = await store.pending(stream="steps")
+    return any(owner in ("", "hw.parked") for _id, owner, _idle, _count in rows)
+
+
+async def test_a_busy_key_holds_no_more_than_prefetch_and_the_retry_finds_room(
+    store: Store,
+) -> None:
+    # Given room for four entries, and a first message that waits for its retry
+    app, seen = store.app(), Seen()
+
+    @app.consumer(
+        steps, group="g", order_by=by_key, concurrency=2, prefetch=4, retry=Backoff("100ms")
+    )
+    async def handle(step: Step, delivery: Delivery) -> None:
+        if step.number == 0 and delivery.count == 1:
+            raise ValueError("not yet")
+        seen.ended(step)
+
+    async with working(app) as running:
+        (loop,) = running.loops.values()
+        # When more messages of its key come than there is room for
+        await steps.send_many([Step("a", number) for number in range(12)])
+        await eventually(lambda: len(loop.in_flight.owned) == 4)
+        await eventually(lambda: settled(store))
+    # Then they are handled in order nevertheless
+    assert seen.order == {"a": list(range(12))}
+
+
+async def test_a_message_that_was_deleted_while_it_waited_gives_up_its_place(store: Store) -> None:
+    app, seen = store.app(), Seen()
+
+    @app.consumer(steps, group="g", order_by=by_key, retry=Backoff("100ms", jitter=0))
+    async def handle(step: Step) -> None:
+        if step.number == 0:
+            raise ValueError("not yet")
+        seen.ended(step)
+
+    async with working(app):
+        first, *_ = await steps.send_many([Step("a", number) for number in range(3)])
+        await eventually(lambda: parked(store))
+        await store.look.xdel("steps", first)
+        await eventually(lambda: settled(store))
+    assert seen.order == {"a": [1, 2]}
+
+
+async def test_a_message_that_somebody_acknowledged_gives_up_its_place(store: Store) -> None:
+    app, seen = store.app(), Seen()
+
+    @app.consumer(steps, group="g", order_by=by_key, retry=Backoff("100ms", jitter=0))
+    async def handle(step: Step) -> None:
+        if step.number == 0:
+            raise ValueError("not yet")
+        seen.ended(step)
+
+    async with working(app):
+        first, *_ = await steps.send_many([Step("a", number) for number in range(3)])
+        await eventually(lambda: parked(store))
+        await store.look.xack("steps", "g", first)
+        await eventually(lambda: settled(store))
+    assert seen.order == {"a": [1, 2]}
+
+
+async def test_a_key_that_cannot_be_told_is_a_failed_delivery(store: Store) -> None:
+    app, handled = store.app(), []
+
+    def key(step: Step) -> Any:
+        return {"list": []}[step.key]  # not hashable, or KeyError
+
+    @app.consumer(steps, group="g", order_by=key, max_deliveries=2, retry=None)
+    async def handle(step: Step) -> None:
+        handled.append(step)
+
+    async with working(app):
+        await steps.send_many([Step("list", 1), Step("missing", 2)])
+        await eventually(lambda: settled(store))
+    errors = sorted(letter.error for letter in await store.dead("steps"))
+    assert errors[0].startswith("KeyError")
+    assert errors[1].startswith("TypeError: unhashable")
+    assert handled == []
+
+
+async def test_again_in_no_time_keeps_the_key(store: Store) -> None:
+    app, seen = store.app(), Seen()
+    times: list[Step] = []
+
+    @app.consumer(steps, group="g", order_by=by_key)
+    async def handle(step: Step) -> None:
+        if step.number == 0 and len(times) < 3:
+            times.append(step)
+            raise Again(after="0s", counted=False)
+        seen.ended(step)
+
+    async with working(app):
+        await steps.send_many([Step("a", number) for number in range(3)])
+        await eventually(lambda: settled(store))
+    assert seen.order == {"a": [0, 1, 2]}
+
+
+async def test_a_suspect_keeps_its_place_and_runs_alone() -> None:
+    # Given a first message whose process died twice
+    app, runs, alive = memory_app(), [], asyncio.Event()
+
+    @app.consumer(steps, group="g", order_by=by_key, claim_after="10s")
+    async def handle(step: Step) -> None:
+        runs.append(step.number)
+        if not alive.is_set():
+            await asyncio.Event().wait()
+
+    async with app.test() as t:
+        await t.send(steps, Step("a", 1), Step("a", 2), Step("a", 3))
+        t.crash(handle)
+        await t.advance("11s")
+        t.crash(handle)
+        assert runs == [1, 1]
+        alive.set()
+        # When it is claimed again, then it runs before the others of its key
+        await t.advance("60s")
+        assert runs == [1, 1, 1, 2, 3]
+        assert t.pending(handle) == {}
+
+
+async def test_suspects_of_many_keys_run_one_after_the_other_without_a_pause() -> None:
+    # Given a message of each of ten keys in a process that died twice
+    app, runs, alive = memory_app(), [], asyncio.Event()
+
+    @app.consumer(steps, group="g", order_by=by_key, claim_after="10s")
+    async def handle(step: Step) -> None:
+        runs.append(step.key)
+        if not alive.is_set():
+            await asyncio.Event().wait()
+
+    keys = [str(key) for key in range(10)]
+    async with app.test() as t:
+        await t.send(steps, *(Step(key, 1) for key in keys))
+        t.crash(handle)
+        await t.advance("11s")
+        t.crash(handle)
+        alive.set()
+        runs.clear()
+        # When the next process reads, then they do not wait for each other
+        await t.advance("11s")
+        assert runs == keys
+
+
+def test_what_cannot_be_an_order_is_refused() -> None:
+    async def handle(step: Step) -> None: ...
+    async def load(rows: Batch[Step]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="order_by='key' must be a function"):
+        memory_app().consumer(steps, group="g", order_by="key")(handle)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="a batch has no order_by"):
+        memory_app().batch(steps, group="g", order_by=by_key)(load)

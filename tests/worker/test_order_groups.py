@@ -1,0 +1,182 @@
+"""An ordered group's core: one reader at a time, which a store makes sure of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from headwater.groups.operation import Operation
+from headwater.groups.ordered import (
+    Claimed,
+    NotTheReader,
+    claim,
+    keep_reader_key,
+    last_delivered,
+    pending_page,
+    read_new,
+    release_reader_key,
+    take_reader_key,
+)
+from headwater.groups.settling import How
+from headwater.messages import group_reader_key
+from tests.worker.core import Core
+
+TTL_MS = 60_000
+KEY = group_reader_key("s", "g")
+
+
+@pytest.fixture
+def reader(core: Core) -> Core:
+    """The member that reads."""
+    assert core.do(take_reader_key(core.member, ttl_ms=TTL_MS))
+    return core
+
+
+def add(core: Core, count: int) -> list[bytes]:
+    added: list[Any] = [core.client.xadd("s", {"n": number}) for number in range(count)]
+    return added
+
+
+def read(core: Core, limit: int = 100) -> list[bytes]:
+    return [one.id for one in core.do(read_new(core.member, limit=limit))]
+
+
+def claimed(core: Core, *ids: bytes) -> Claimed:
+    answer: Claimed = core.do(claim(core.member, ids, gone=core.gone.extend))
+    return answer
+
+
+def between(operation: Operation[Any], meanwhile: Callable[[], object]) -> Operation[Any]:
+    """The operation, with something that happens before its transaction."""
+
+    def steps() -> Generator[Any, Any, Any]:
+        commands = next(operation)
+        while True:
+            if commands[0][0] == "MULTI":
+                meanwhile()
+            replies = yield commands
+            try:
+                commands = operation.send(replies)
+            except StopIteration as finished:
+                return finished.value
+
+    return steps()
+
+
+def test_one_member_at_a_time_has_the_key(reader: Core) -> None:
+    other = reader.beside("two")
+    assert not other.do(take_reader_key(other.member, ttl_ms=TTL_MS))
+    assert reader.do(take_reader_key(reader.member, ttl_ms=TTL_MS))
+    assert reader.do(keep_reader_key(reader.member, ttl_ms=TTL_MS))
+    assert not other.do(keep_reader_key(other.member, ttl_ms=TTL_MS))
+
+    reader.do(release_reader_key(reader.member, ttl_ms=TTL_MS))
+    assert other.do(take_reader_key(other.member, ttl_ms=TTL_MS))
+
+
+def test_a_key_that_is_anothers_survives_its_release(reader: Core) -> None:
+    other = reader.beside("two")
+    other.do(release_reader_key(other.member, ttl_ms=TTL_MS))
+    assert reader.client.get(KEY) == b"one"
+    assert 0 < reader.client.pttl(KEY) <= TTL_MS
+
+
+def test_who_has_no_key_reads_and_claims_nothing(reader: Core) -> None:
+    other = reader.beside("two")
+    (entry,) = add(reader, 1)
+    with pytest.raises(NotTheReader):
+        read(other)
+    assert read(reader) == [entry]
+    with pytest.raises(NotTheReader):
+        claimed(other, entry)
+    assert reader.pending(entry) == ("one", 1)
+
+
+@pytest.mark.parametrize("how", ["expires", "is another's"])
+def test_nothing_is_read_if_the_key_is_lost_just_before(reader: Core, how: str) -> None:
+    add(reader, 1)
+
+    def lose() -> None:
+        if how == "expires" and reader.advance is not None:
+            reader.advance(TTL_MS / 1000 + 1)
+        elif how == "expires":
+            reader.client.pexpire(KEY, 0)
+        else:
+            reader.client.set(KEY, "two")
+
+    assert reader.do(between(read_new(reader.member, limit=10), lose)) == []
+    assert reader.nothing_pending()
+
+
+def test_nothing_is_claimed_if_the_key_is_lost_just_before(reader: Core) -> None:
+    (entry,) = add(reader, 1)
+    former = reader.beside("former")
+    former.read()
+    answer = reader.do(
+        between(
+            claim(reader.member, [entry], gone=reader.gone.extend),
+            lambda: reader.client.set(KEY, "two"),
+        )
+    )
+    assert answer == ([], {}, [])
+    assert reader.pending(entry) == ("former", 1)
+
+
+def test_what_a_former_reader_owns_is_claimed_at_once_and_by_id(reader: Core) -> None:
+    first, second, third = add(reader, 3)
+    reader.beside("former").read()
+    answer = claimed(reader, first, third)
+    assert [(one.id, one.delivery_count, one.from_silent) for one in answer.found] == [
+        (first, 2, True),
+        (third, 2, True),
+    ]
+    assert reader.pending(second) == ("former", 1)
+
+
+def test_a_retry_is_claimed_when_it_is_due_and_not_before(reader: Core) -> None:
+    (entry,) = add(reader, 1)
+    read(reader)
+    reader.settle(entry, How.FAIL, delay_ms=50_000)
+    early = claimed(reader, entry)
+    assert (early.found, early.settled) == ([], [])
+    assert 0 < early.waiting[entry] <= 50_000
+
+
+def test_a_hand_back_is_claimed_at_once_with_the_count_it_had(reader: Core) -> None:
+    (entry,) = add(reader, 1)
+    read(reader)
+    reader.settle(entry, How.SILENT)
+    (found,) = claimed(reader, entry).found
+    assert (found.delivery_count, found.from_silent) == (1, False)
+
+
+def test_what_is_settled_or_gone_is_said(reader: Core) -> None:
+    settled, gone = add(reader, 2)
+    reader.beside("former").read()
+    reader.client.xack("s", "g", settled)
+    reader.client.xdel("s", gone)
+    answer = claimed(reader, settled, gone)
+    assert sorted(answer.settled) == [settled, gone]
+    assert reader.gone == [gone]
+    assert reader.nothing_pending()
+
+
+def test_all_that_is_pending_is_listed_in_pages(
+    reader: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.groups.ordered.PAGE", 2)
+    ids = add(reader, 5)
+    read(reader)
+    reader.client.xdel("s", ids[4])
+
+    start: bytes | None = b"-"
+    found: list[bytes] = []
+    while start is not None:
+        page = pending_page(reader.member, {ids[0]}, start=start, gone=reader.gone.extend)
+        entries, start = reader.do(page)
+        found += [entry_id for entry_id, _fields in entries]
+    assert found == ids[1:4]
+    assert reader.gone == [ids[4]]
+    assert reader.do(last_delivered(reader.member)) == ids[4]

@@ -1,0 +1,114 @@
+"""Order by key holds when the process that reads is killed, or stands still and goes on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+from collections import defaultdict
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from headwater.messages import group_reader_key
+from headwater.worker import Stream
+from tests.worker.apps import Store, elapsed, eventually
+from tests.worker.ordered_shop import Step, begun, done, steps
+from tests.worker.processes import WorkerProcess, one_worker
+
+SHOP = "tests.worker.ordered_shop:app"
+KEYS = 20
+NUMBERS = 40
+
+pytestmark = pytest.mark.slow
+
+
+async def send(store: Store, chance: random.Random) -> None:
+    """All steps, the keys mixed, of which some fail once."""
+    left = {str(key): 0 for key in range(KEYS)}
+    async with store.look.pipeline(transaction=False) as pipeline:
+        while left:
+            key = chance.choice(list(left))
+            step = Step(key, left[key], "fail" if chance.random() < 0.1 else "")
+            pipeline.xadd("steps", dict(steps.codec.encode(step)))
+            left[key] += 1
+            if left[key] == NUMBERS:
+                del left[key]
+        await pipeline.execute()
+
+
+async def numbers(store: Store, stream: Stream[Any]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for step in await store.results(stream):
+        found[step.key].append(step.number)
+    return found
+
+
+async def reader(store: Store, workers: list[WorkerProcess]) -> WorkerProcess:
+    """The worker that reads now."""
+
+    async def the_one() -> WorkerProcess | None:
+        name = await store.look.get(group_reader_key("steps", "g"))
+        found = [one for one in workers if name and f"-{one.pid}-".encode() in name]
+        return found[0] if found else None
+
+    worker: WorkerProcess = await eventually(the_one)
+    return worker
+
+
+async def settled(store: Store) -> bool:
+    return await store.settled(stream="steps")
+
+
+async def test_order_is_kept_when_readers_are_killed(store: Store) -> None:
+    # Given two processes
+    chance = random.Random(17)
+    await send(store, chance)
+    with ExitStack() as stack:
+        workers = [stack.enter_context(one_worker(store.url, target=SHOP)) for _ in range(2)]
+
+        # When the one that reads is killed, four times
+        for _kill in range(4):
+            victim = await reader(store, workers)
+            await eventually(elapsed(chance.uniform(0.1, 0.3)))
+            victim.signal(signal.SIGKILL)
+            victim.wait()
+            workers.remove(victim)
+            workers.append(stack.enter_context(one_worker(store.url, target=SHOP)))
+        await eventually(lambda: settled(store))
+
+    # Then each key was begun in order, only what was not settled again, and each has its results once
+    expected = {str(key): list(range(NUMBERS)) for key in range(KEYS)}
+    assert await numbers(store, done) == expected
+    for key, order in (await numbers(store, begun)).items():
+        steps_taken = {after - before for before, after in itertools.pairwise(order)}
+        assert steps_taken <= {0, 1}, (key, order)
+
+
+async def test_order_of_results_is_kept_when_a_reader_stands_still(store: Store) -> None:
+    chance = random.Random(18)
+    await send(store, chance)
+    with ExitStack() as stack:
+        workers = [stack.enter_context(one_worker(store.url, target=SHOP)) for _ in range(2)]
+        # When the reader stands still for longer than its key lives, and goes on beside the next
+        for _stop in range(3):
+            victim = await reader(store, workers)
+            await eventually(elapsed(chance.uniform(0.1, 0.3)))
+            victim.signal(signal.SIGSTOP)
+            await reader(store, [one for one in workers if one is not victim])
+            await eventually(elapsed(chance.uniform(0.0, 0.1)))
+            victim.signal(signal.SIGCONT)
+        await eventually(lambda: settled(store))
+    found = await numbers(store, done)
+    for key, order in found.items():
+        if order != list(range(NUMBERS)):
+            print(
+                key,
+                order,
+                [(r.number, r.by, r.count) for r in await store.results(begun) if r.key == key][
+                    :40
+                ],
+            )
+            print([(d.entry_id, d.error, d.fields) for d in await store.dead("steps")])
+    assert found == {str(key): list(range(NUMBERS)) for key in range(KEYS)}

@@ -1,0 +1,141 @@
+"""Who reads for an ordered group: one process at a time, and what the next one takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from headwater.messages import group_reader_key
+from headwater.worker import Backoff, Dead, Delivery
+from tests.worker.apps import Store, buried, eventually, killed, worker, working
+from tests.worker.test_order import Seen, Step, by_key, parked, settled, steps
+
+READER = group_reader_key("steps", "g")
+
+
+async def test_one_process_reads_and_another_goes_on_after_its_stop(store: Store) -> None:
+    # Given two processes
+    app, seen = store.app(), Seen()
+
+    @app.consumer(steps, group="g", order_by=by_key, claim_after="5s")
+    async def handle(step: Step) -> None:
+        seen.began(step)
+        await asyncio.sleep(0)
+        seen.ended(step)
+
+    async with working(app) as first:
+        reader = await eventually(lambda: store.look.get(READER))
+        (one,) = first.loops.values()
+        assert reader.decode() == one.consumer_name
+        async with working(app) as second:
+            (two,) = second.loops.values()
+            await steps.send_many([Step("a", number) for number in range(10)])
+            await eventually(lambda: settled(store))
+
+            # When the one that reads stops, then the other reads at once
+            await first.stop(5)
+            await steps.send_many([Step("a", number) for number in range(10, 20)])
+            await eventually(lambda: settled(store))
+            assert await store.look.get(READER) == two.consumer_name.encode()
+    assert await store.look.get(READER) is None
+    assert seen.order == {"a": list(range(20))}
+    assert seen.overlaps == 0
+
+
+async def test_the_next_reader_takes_over_in_order_what_a_killed_one_left(store: Store) -> None:
+    # Given a reader that dies with a running message, one that waits for its retry, and prefetched ones
+    app, dying = store.app(), asyncio.Event()
+    seen, hanging = Seen(), asyncio.Event()
+
+    @app.consumer(
+        steps,
+        group="g",
+        order_by=by_key,
+        claim_after="300ms",
+        lease="60ms",
+        retry=Backoff("700ms", jitter=0),
+        concurrency=4,
+    )
+    async def handle(step: Step) -> None:
+        if not dying.is_set():
+            if step.do == "hang":
+                hanging.set()
+                await asyncio.Event().wait()
+            raise ValueError("not yet")
+        seen.began(step)
+        await asyncio.sleep(0.001)
+        seen.ended(step)
+
+    first = worker(app)
+    first.start()
+    async with app:
+        await steps.send_many([Step("a", 0, "hang"), Step("b", 0)])
+        await steps.send_many([Step(key, number) for number in (1, 2, 3) for key in "ab"])
+        await hanging.wait()
+        await eventually(lambda: parked(store))
+
+        # When it dies, and new messages come
+        killed(first)
+        dying.set()
+        await steps.send_many([Step(key, number) for number in (4, 5) for key in "abc"])
+        async with working(app):
+            await eventually(lambda: settled(store))
+    await buried(first)
+
+    # Then every key is in order
+    assert seen.order == {"a": list(range(6)), "b": list(range(6)), "c": [4, 5]}
+    assert seen.overlaps == 0
+
+
+async def test_a_reader_that_loses_its_key_cancels_its_handlers_and_hands_back(
+    store: Store,
+) -> None:
+    # Given a reader with a running message
+    app, cancelled, runs = store.app(), asyncio.Event(), []
+
+    @app.consumer(steps, group="g", order_by=by_key, claim_after="300ms", lease="60ms")
+    async def handle(step: Step, delivery: Delivery) -> None:
+        runs.append((step.number, delivery.count))
+        if len(runs) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                assert delivery.lost
+                cancelled.set()
+
+    async with working(app):
+        await steps.send_many([Step("a", 1), Step("a", 2)])
+        await eventually(lambda: runs)
+        # When its key names another, then it cancels the handler and reads no more
+        await store.look.set(READER, "another", px=300)
+        await cancelled.wait()
+        await eventually(lambda: all_handed_back(store))
+        assert len(runs) == 1
+        # Until the key expires
+        await eventually(lambda: settled(store))
+    assert runs == [(1, 1), (1, 1), (2, 1)]
+
+
+async def all_handed_back(store: Store) -> bool:
+    rows = await store.pending(stream="steps")
+    return len(rows) == 2 and all(owner in ("", "hw.parked") for _id, owner, _idle, _count in rows)
+
+
+async def test_a_replayed_dead_letter_is_found(store: Store, run_headwater: Any) -> None:
+    app, seen, fixed = store.app(), Seen(), asyncio.Event()
+
+    @app.consumer(steps, group="g", order_by=by_key)
+    async def handle(step: Step) -> None:
+        if not fixed.is_set():
+            raise Dead("not now")
+        seen.ended(step)
+
+    async with working(app):
+        await steps.send(Step("a", 1))
+        letters = await eventually(lambda: store.dead("steps"))
+        fixed.set()
+        await asyncio.to_thread(
+            run_headwater, "dead", "replay", "steps", letters[0].id, "--url", store.url
+        )
+        await eventually(lambda: seen.order)
+    assert seen.order == {"a": [1]}
