@@ -8,12 +8,12 @@ Rule 3. In one batch each settlement stands alone: one that fails does not undo 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from headwater.groups.member import Member
-from headwater.groups.operation import Command, Operation, Refused, Word, accepted
+from headwater.groups.operation import Command, Operation, Refused, Word, accepted, executed
 from headwater.groups.scripts import RENEW, SETTLE
 from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
 
@@ -26,6 +26,9 @@ class How(StrEnum):
 
     ACK = "ACK"
     ACKDEL = "ACKDEL"
+    """Acknowledged and deleted, whichever group still needs it."""
+    ACKED = "ACKED"
+    """Acknowledged, and deleted as soon as every group has acknowledged it (`deleting`)."""
     SILENT = "SILENT"
     """Handed back unharmed: this delivery is not counted."""
     FAIL = "FAIL"
@@ -143,10 +146,17 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
         delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
         ids = [settlements[index].id for index in indexes]
         additions = [word for addition in first.additions for word in addition.to()]
-        commands.append([*head, first.how, *delay, "IDS", len(ids), *ids, *additions])
-    replies = yield commands
+        how = How.ACK if first.how is How.ACKED else first.how
+        command: Command = [*head, how, *delay, "IDS", len(ids), *ids, *additions]
+        if first.how is How.ACKED:
+            delete: Command = ["XDELEX", member.stream, "ACKED", "IDS", len(ids), *ids]
+            commands += [["MULTI"], command, delete, ["EXEC"]]
+        else:
+            commands.append(command)
+    replies = iter((yield commands))
     outcomes: list[Outcome] = [Outcome(done=False)] * len(settlements)
-    for indexes, reply in zip(alike.values(), replies, strict=True):
+    for indexes in alike.values():
+        reply = _settled(settlements[indexes[0]].how, replies)
         if isinstance(reply, Refused):
             if not settlements[indexes[0]].additions or reply.code == "NOGROUP":
                 raise reply
@@ -156,6 +166,16 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
         for index, flag in zip(indexes, flags, strict=True):
             outcomes[index] = Outcome(bool(flag), added)
     return outcomes
+
+
+def _settled(how: How, replies: Iterator[Any]) -> Any:
+    """XSETTLE's reply, or its error."""
+    if how is not How.ACKED:
+        return next(replies)
+    try:
+        return executed([next(replies) for _ in range(4)])[0]
+    except Refused as error:
+        return error
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:

@@ -49,6 +49,8 @@ class Policy(NamedTuple):
     dead: str
     """The stream of dead letters."""
     chance: Random
+    settled: How = How.ACK
+    """How an entry ends for good: acknowledged, or deleted too."""
 
     def delay_ms(self, error: BaseException, deliveries: int) -> int:
         """How long the entry waits after ``error``: what `Again` says, else the retry policy."""
@@ -67,7 +69,7 @@ def decide(
     entry_id = delivery.id.encode()
     match outcome:
         case Returned(additions):
-            return Settlement(entry_id, How.ACK, additions=additions)
+            return Settlement(entry_id, policy.settled, additions=additions)
         case Raised(error) | TimedOut(error):
             return _failed(error, policy, delivery, now)
         case Undecodable(error):
@@ -102,7 +104,7 @@ def _failed(error: BaseException, policy: Policy, delivery: Delivery, now: int) 
 def _dead(
     error: BaseException | str, policy: Policy, delivery: Delivery, now: int, *, deliveries: int
 ) -> Settlement:
-    return bury(
+    buried = bury(
         delivery,
         policy.dead,
         id=delivery.id.encode(),
@@ -111,3 +113,4 @@ def _dead(
         error=error,
         at_ms=now,
     )
+    return buried._replace(how=policy.settled)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict, get_type_hints
 
 from headwater.errors import DeclarationError
@@ -12,6 +12,7 @@ from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.durations import milliseconds
 from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
+from headwater.worker.starting import group_start
 from headwater.worker.stream import Stream
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
@@ -43,6 +44,11 @@ class ConsumerOptions(TypedDict, total=False):
     with the acknowledgement."""
     dead: str | None
     """The dead-letter stream; ``{stream}.dead``."""
+    start: str | datetime
+    """Where the group begins if it does not exist yet: ``"beginning"``; ``"new"``, with what is added
+    from then on; behind an entry's id; or with what was added at a time."""
+    delete: bool
+    """Delete an entry when this and every other group has acknowledged it; False."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,9 @@ class Consumer:
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
+    start: str
+    """The id behind which a new group begins; ``$`` for the last one there is."""
+    delete: bool
 
 
 def declare(
@@ -83,6 +92,8 @@ def declare(
     timeout: str | timedelta | None = None,
     into: Stream[Any] | None = None,
     dead: str | None = None,
+    start: str | datetime = "beginning",
+    delete: bool = False,
 ) -> Consumer:
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
     _check_streams(stream, into, dead)
@@ -122,6 +133,8 @@ def declare(
         timeout_ms=None if timeout is None else milliseconds(timeout, what="timeout"),
         into=into,
         dead=dead or dead_letter_stream(stream.name),
+        start=group_start(start),
+        delete=delete,
     )
 
 

@@ -20,6 +20,7 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, Reader, drop_gone, recover
 from headwater.groups.consumers import ConsumerInfo, strangers
+from headwater.groups.deleting import check_deleting
 from headwater.groups.member import Member, join
 from headwater.groups.operation import Refused, perform, single
 from headwater.groups.settling import one_step
@@ -180,10 +181,14 @@ class Fetcher:
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
         if not self.joined:
-            self._in_flight.mark = await perform(client, join(member))
+            mark = await perform(client, join(member, position=consumer.start))
+            if consumer.delete:
+                await perform(client, check_deleting(member))
+            others = await perform(client, strangers(member))
+            self._in_flight.mark = mark
             self.joined = True
             self._say_joined(member)
-            say_strangers(member, await perform(client, strangers(member)))
+            say_strangers(member, others)
         self._in_flight.member = member
         self._changes.notify()
         if self.reader is None or able != self._able:

@@ -66,6 +66,11 @@ def _why(error: BaseException | None) -> str:
     return f"with an error: {error_text(error)}"
 
 
+def _policy(consumer: Consumer, chance: Random) -> Policy:
+    settled = How.ACKED if consumer.delete else How.ACK
+    return Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance, settled)
+
+
 class Loop:
     """Runs one `Consumer` under the name ``consumer_name``. Made and used in one event loop.
 
@@ -104,7 +109,7 @@ class Loop:
             settled=self._settled,
         )
         self.executor = Executor(consumer, clock=clock)
-        self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
+        self._policy = _policy(consumer, chance)
         self.pool = Pool(consumer.concurrency, self._run, in_flight.settler.hurry, changes)
         renewer = ThreadRenewer if isinstance(clock, LoopClock) else TaskRenewer
         self._renewer = renewer(
@@ -319,7 +324,7 @@ class Loop:
             self._reports.settled()
         if outcome.error is not None:
             self._could_not_add(owned, settlement, outcome.error)
-        elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
+        elif outcome.done and settlement.how in (How.ACK, How.ACKED):
             self.quarantine.settled(owned)
         elif outcome.gone:
             self.losses.pending([owned.id])
