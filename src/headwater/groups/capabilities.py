@@ -30,6 +30,8 @@ class Capabilities:
     cluster: bool
     """A step may touch keys of one hash slot only."""
     server: str
+    deletes_acked: bool = False
+    """XDELEX ACKED: it deletes what every group has acknowledged."""
 
 
 def probe() -> Operation[Capabilities]:
@@ -38,7 +40,7 @@ def probe() -> Operation[Capabilities]:
     Raises `HeadwaterError` for a server that is too old.
     """
     replies = yield [
-        ["COMMAND", "INFO", "xsettle", "xrenew", "xretire"],
+        ["COMMAND", "INFO", "xsettle", "xrenew", "xretire", "xdelex"],
         ["INFO", "server"],
     ]
     known = [isinstance(one, list | tuple) for one in _list(replies[0])]
@@ -59,10 +61,11 @@ def probe() -> Operation[Capabilities]:
         f"redis {version or '(version unknown)'}",
     )
     return Capabilities(
-        verbs=len(known) == 3 and all(known),
+        verbs=len(known) == 4 and all(known[:3]),
         # Valkey calls it server_mode.
         cluster="cluster" in (info.get("redis_mode"), info.get("server_mode")),
         server=named,
+        deletes_acked=len(known) == 4 and known[3],
     )
 
 

@@ -7,20 +7,26 @@ Rule 2. Consumers whose names begin with ``hw.`` are Headwater's own places and 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.groups.member import Member, retire
 from headwater.groups.operation import Operation, Refused, accepted, mapping
-from headwater.messages import RESERVED_PREFIX
+from headwater.messages import RESERVED_PREFIX, reader_key
 
 UNSEEN_MS = 24 * 60 * 60 * 1000
 """An empty consumer that was not seen for so long is removed."""
 
 ACTIVE_MS = 60_000
 """A worker reads at least every few seconds; one that was not seen for so long is silent."""
+
+
+WORKER_NAME = re.compile(r".+-\d+-[0-9a-f]{8}")
+"""How Headwater's workers name their consumers: host, pid, and a word of this start."""
 
 
 class ConsumerState(StrEnum):
@@ -55,8 +61,13 @@ def consumers(
             f"there is no group {group!r} of a stream {stream!r}; `headwater pending {stream}` lists "
             "the groups of a stream"
         )
+    return _parsed(accepted(reply), unseen_ms)
+
+
+def _parsed(reply: Sequence[Any], unseen_ms: int) -> list[ConsumerInfo]:
+    """What XINFO CONSUMERS says, by name."""
     found = []
-    for row in accepted(reply):
+    for row in reply:
         about = mapping(row)
         name = about[b"name"].decode("utf-8", "backslashreplace")
         pending, idle = about[b"pending"], max(0, about[b"idle"])
@@ -71,6 +82,27 @@ def _state(name: str, pending: int, idle_ms: int, unseen_ms: int) -> ConsumerSta
     if not pending and idle_ms >= unseen_ms:
         return ConsumerState.EXPIRED
     return ConsumerState.ACTIVE if idle_ms < ACTIVE_MS else ConsumerState.SILENT
+
+
+def strangers(member: Member) -> Operation[list[ConsumerInfo]]:
+    """The consumers of the member's group that are not Headwater's, but for those that own nothing and
+    were not seen for a day. None to a user who may not ask."""
+    replies = yield [["XINFO", "CONSUMERS", member.stream, member.group]]
+    if isinstance(replies[0], Refused):
+        return []
+    others = [
+        one
+        for one in _parsed(replies[0], UNSEEN_MS)
+        if one.state not in (ConsumerState.INTERNAL, ConsumerState.EXPIRED)
+        and not WORKER_NAME.fullmatch(one.name)
+    ]
+    if not others:
+        return []
+    # A query of Spark keeps a lease of its name.
+    replies = yield [
+        ["EXISTS", reader_key(member.stream, member.group, one.name)] for one in others
+    ]
+    return [one for one, leased in zip(others, replies, strict=True) if leased == 0]
 
 
 def reap(member: Member, *, unseen_ms: int = UNSEEN_MS) -> Operation[list[str]]:

@@ -70,6 +70,15 @@ SETTLE = Script(
 -- Returns for each settlement {1, new id, …}; {0} if the caller does not own every entry of it; {2} if it
 -- was to come again but is gone from the stream; {-1, error} if an addition was refused.
 if ARGV[4] ~= '1' then delays = nil end
+local alone
+local function delete_acked(id)
+  if alone == nil then alone = #redis.call('XINFO', 'GROUPS', stream) == 1 end
+  if alone then
+    redis.call('XDEL', stream, id)
+  else
+    redis.pcall('XDELEX', stream, 'ACKED', 'IDS', 1, id)  -- unknown to older servers: it stays
+  end
+end
 local waiting = delays and redis.call('EXISTS', delays) == 1
 local outcomes, at = {}, 5
 while at <= #ARGV do
@@ -103,9 +112,10 @@ while at <= #ARGV do
   elseif owned then
     for _, row in ipairs(rows) do
       local id = row[1]
-      if how == 'ACK' or how == 'ACKDEL' then
+      if how == 'ACK' or how == 'ACKDEL' or how == 'ACKED' then
         redis.call('XACK', stream, group, id)
         if how == 'ACKDEL' then redis.call('XDEL', stream, id) end
+        if how == 'ACKED' then delete_acked(id) end
         if waiting then redis.call('ZREM', delays, id) end
       elseif not park(id, how == 'SILENT' and row[4] - 1 or row[4], delay) then
         outcome[1] = 2

@@ -42,10 +42,17 @@ class How(StrEnum):
 
     ACK = "ACK"
     ACKDEL = "ACKDEL"
+    """Acknowledged and deleted, whichever group still needs it."""
+    ACKED = "ACKED"
+    """Acknowledged, and deleted as soon as every group has acknowledged it (`deleting`)."""
     SILENT = "SILENT"
     """Handed back unharmed: this delivery is not counted."""
     FAIL = "FAIL"
     """To be tried again: this delivery counts."""
+
+
+FINAL = frozenset({How.ACK, How.ACKDEL, How.ACKED})
+"""The ends after which an entry does not come again."""
 
 
 class Addition(NamedTuple):
@@ -265,7 +272,8 @@ def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
         word for one in settlements for addition in one.additions for word in addition.to()
     ]
     who = [member.stream, member.group, member.consumer]
-    return ["XSETTLE", *who, first.how, *delay, "IDS", len(ids), *ids, *additions]
+    how = ["ACKDEL", "ACKED"] if first.how is How.ACKED else [first.how]
+    return ["XSETTLE", *who, *how, *delay, "IDS", len(ids), *ids, *additions]
 
 
 def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:

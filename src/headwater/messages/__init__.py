@@ -35,6 +35,7 @@ from headwater.messages.dead import (
     parse_dead_letter,
     trace_text,
 )
+from headwater.messages.faststream import FastStreamCodec, FastStreamJSONCodec
 from headwater.messages.fields import FieldsCodec, PydanticFieldsCodec
 from headwater.messages.keys import (
     PARKED_CONSUMER,
@@ -54,8 +55,9 @@ from headwater.messages.keys import (
     poison_key,
     reader_key,
 )
+from headwater.messages.packed import BytesCodec, MsgpackCodec, PydanticMsgpackCodec
 
-CODECS = ("fields", "json")
+CODECS = ("fields", "json", "msgpack", "bytes", "faststream", "faststream-json")
 
 
 def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
@@ -65,9 +67,19 @@ def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
     """
     if codec not in CODECS:
         raise DeclarationError(f"unknown codec {codec!r}: choose one of {', '.join(CODECS)}")
-    if codec == "json":
-        return PydanticJSONCodec(kind) if is_pydantic(kind) else JSONCodec(kind)
-    return PydanticFieldsCodec(kind) if is_pydantic(kind) else FieldsCodec(kind)
+    of_pydantic = is_pydantic(kind)
+    match codec:
+        case "json":
+            return PydanticJSONCodec(kind) if of_pydantic else JSONCodec(kind)
+        case "msgpack":
+            return PydanticMsgpackCodec(kind) if of_pydantic else MsgpackCodec(kind)
+        case "bytes":
+            return BytesCodec(kind)
+        case "faststream":
+            return FastStreamCodec(kind)
+        case "faststream-json":
+            return FastStreamJSONCodec(kind)
+    return PydanticFieldsCodec(kind) if of_pydantic else FieldsCodec(kind)
 
 
 _codec_of: Callable[[Any, str], MessageCodec] = lru_cache(maxsize=256)(codec_for)

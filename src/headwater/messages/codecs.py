@@ -145,14 +145,14 @@ class PydanticJSONCodec(MessageCodec):
             raise DecodeError(pydantic_words(error)) from None
 
 
-def data_field(flat: Sequence[bytes]) -> bytes:
+def data_field(flat: Sequence[bytes], *, codec: str = "json", document: str = "JSON") -> bytes:
     """The value of ``data``, the last one if it is repeated."""
     for index in range(len(flat) - 2, -1, -2):
         if flat[index] == DATA_FIELD:
             return flat[index + 1]
     raise DecodeError(
-        "field 'data' is missing: codec json expects one JSON document there; the entry has the "
-        f"fields {names(flat)}"
+        f"field 'data' is missing: codec {codec} expects one {document} document there; the entry has "
+        f"the fields {names(flat)}"
     )
 
 

@@ -50,6 +50,8 @@ class Policy(NamedTuple):
     dead: str
     """The stream of dead letters. Without one, what would be a dead letter is acknowledged."""
     chance: Random
+    settled: How = How.ACK
+    """How an entry ends for good: acknowledged, or deleted too."""
 
     def delay_ms(self, error: BaseException, deliveries: int) -> int:
         """How long the entry waits after ``error``: what `Again` says, else the retry policy."""
@@ -68,7 +70,7 @@ def decide(
     entry_id = delivery.id.encode()
     match outcome:
         case Returned(additions):
-            return Settlement(entry_id, How.ACK, 0, additions)
+            return Settlement(entry_id, policy.settled, 0, additions)
         case Raised(error) | TimedOut(error):
             return _failed(error, policy, delivery, now)
         case Undecodable(error):
@@ -104,8 +106,8 @@ def _dead(
     error: BaseException | str, policy: Policy, delivery: Delivery, now: int, *, deliveries: int
 ) -> Settlement:
     if not policy.dead:
-        return Settlement(delivery.id.encode(), How.ACK)
-    return bury(
+        return Settlement(delivery.id.encode(), policy.settled)
+    buried = bury(
         delivery,
         policy.dead,
         id=delivery.id.encode(),
@@ -114,3 +116,4 @@ def _dead(
         error=error,
         at_ms=now,
     )
+    return buried._replace(how=policy.settled)

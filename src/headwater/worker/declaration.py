@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_type_hints
 
 from headwater.errors import DeclarationError
@@ -13,6 +13,7 @@ from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
 from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
+from headwater.worker.starting import group_start
 from headwater.worker.stream import Stream
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
@@ -47,6 +48,11 @@ class ConsumerOptions(TypedDict, total=False):
     order_by: Callable[[Any], Hashable] | None
     """The key of a message. Messages of one key are handled one at a time, in the order of their ids;
     one process at a time reads the stream for the group."""
+    start: str | datetime
+    """Where the group begins if it does not exist yet: ``"beginning"``; ``"new"``, with what is added
+    from then on; behind an entry's id; or with what was added at a time."""
+    delete: bool
+    """Delete an entry when this and every other group has acknowledged it; False."""
 
 
 class BatchOptions(ConsumerOptions, total=False):
@@ -93,6 +99,9 @@ class Consumer:
     into: Stream[Any] | None
     dead: str
     """The dead-letter stream; empty for a consumer of dead letters, which makes none."""
+    start: str
+    """The id behind which a new group begins; ``$`` for the last one there is."""
+    delete: bool
     needs: Mapping[str, Dependency] = field(default_factory=dict, compare=False)
     """The handler's parameters that are dependencies."""
     batch: BatchSize | None = None
@@ -140,6 +149,8 @@ def declare(
     dead: str | None = None,
     batch: BatchSize | None = None,
     order_by: Callable[[Any], Hashable] | None = None,
+    start: str | datetime = "beginning",
+    delete: bool = False,
 ) -> Consumer:
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
     _check_streams(stream, into, dead)
@@ -172,6 +183,8 @@ def declare(
         timeout_ms=None if timeout is None else milliseconds(timeout, what="timeout"),
         into=into,
         dead=dead or dead_letter_stream(stream.name),
+        start=group_start(start),
+        delete=delete,
         needs=bound.needs,
         batch=batch,
         order_by=order_by,

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, Reader, drop_gone, recover
+from headwater.groups.consumers import ConsumerInfo, strangers
+from headwater.groups.deleting import check_deleting
 from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform, single
 from headwater.groups.session import Session
@@ -51,6 +53,9 @@ RECOVER_SECONDS = 5.0
 
 LOOK_SECONDS = 1.0
 """How often, at most, a read first asks whether entries were trimmed unread."""
+
+NAMED = 5
+"""Other consumers of the group that the log names at most."""
 
 AnyReader = Reader | SuspectReader | OrderedReader
 
@@ -199,9 +204,13 @@ class Fetcher:
         in_flight = self._in_flight
         session = in_flight.session or Session(member, unsettled=in_flight.unsettled)
         if not self.joined:
-            await perform(client, session.join())
+            await perform(client, session.join(position=consumer.start))
+            if consumer.delete:
+                await perform(client, check_deleting(member))
+            others = await perform(client, strangers(member))
             self.joined = True
             self._say_joined(member)
+            say_strangers(member, others)
         session.member = member
         in_flight.session = session
         self._changes.notify()
@@ -305,6 +314,24 @@ class Fetcher:
             possible = False  # and so will the read be
         await asyncio.sleep(0.002)  # for the network, which knows no other clock
         return possible
+
+
+def say_strangers(member: Member, others: Sequence[ConsumerInfo]) -> None:
+    """Warn of the other consumers of the group, by name."""
+    if not others:
+        return
+    log.warning(
+        "group %s of %s has consumers that are not Headwater's: %s%s. They may handle retries before "
+        "these are due, and take over what workers handle. Stop them, or give them a group of their own; "
+        "what they own is claimed after claim_after.",
+        member.group,
+        member.stream,
+        ", ".join(
+            f"{one.name} (seen {one.idle_ms / 1000:.0f} s ago, {one.pending} pending)"
+            for one in others[:NAMED]
+        ),
+        f", and {len(others) - NAMED} more" if len(others) > NAMED else "",
+    )
 
 
 async def _close(client: redis.asyncio.Redis) -> None:

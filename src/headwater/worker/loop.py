@@ -20,7 +20,7 @@ from headwater.errors import HeadwaterError
 from headwater.groups.claiming import Delivered
 from headwater.groups.operation import Refused
 from headwater.groups.poison import NO_RECORD, condemnation
-from headwater.groups.settling import How, Outcome
+from headwater.groups.settling import FINAL, How, Outcome
 from headwater.messages import error_text
 from headwater.worker.batch_pool import BatchPool
 from headwater.worker.batching import BatchHandler
@@ -71,6 +71,11 @@ def _why(error: BaseException | None) -> str:
     return f"with an error: {error_text(error)}"
 
 
+def _policy(consumer: Consumer, chance: Random) -> Policy:
+    settled = How.ACKED if consumer.delete else How.ACK
+    return Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance, settled)
+
+
 class Loop:
     """Runs one `Consumer` under the name ``consumer_name``. Made and used in one event loop.
 
@@ -115,7 +120,7 @@ class Loop:
         )
         self.observer = observer
         self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
-        self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
+        self._policy = _policy(consumer, chance)
         self._slow = SlowHandlers(consumer, clock=clock)
         self.pool = self._make_pool()
         self._renewer = self._make_renewer(name, connections)
@@ -401,7 +406,7 @@ class Loop:
             self._reports.settled()
         if outcome.error is not None:
             self._could_not_add(queued, outcome.error)
-        elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
+        elif outcome.done and settlement.how in FINAL:
             for owned in queued.entries:
                 self.quarantine.settled(owned)
         elif outcome.gone:

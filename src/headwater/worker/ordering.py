@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from headwater.groups.ordered import Claimed
-from headwater.groups.settling import How, Outcome
+from headwater.groups.settling import FINAL, Outcome
 from headwater.model import StreamID
 from headwater.worker.clocks import Timers
 from headwater.worker.declaration import Consumer
@@ -101,7 +101,7 @@ class Ordering:
         """A settlement's reply has come."""
         if outcome.error is not None:
             return  # it is settled otherwise
-        over = outcome.done and queued.settlement.how in (How.ACK, How.ACKDEL)
+        over = outcome.done and queued.settlement.how in FINAL
         for owned in queued.entries:
             if over or outcome.gone:
                 self.remove([owned.id])

@@ -42,7 +42,8 @@ class Stream(Generic[M]):
     """A stream of messages of one type.
 
     ``type`` is a msgspec Struct, a dataclass, a TypedDict or a pydantic model; ``codec`` says how
-    it is written ("fields" or "json", see `headwater.messages`). With ``maxlen`` every addition
+    it is written: "fields", "json", "msgpack", "faststream", or "bytes" for messages that are the fields
+    themselves (see `headwater.messages`). With ``maxlen`` every addition
     trims the stream to about so many entries, handled or not. ``dedupe_window`` is how long a
     ``dedupe`` key of `send` is remembered, from 10 seconds to a day, at most 10,000 keys where the
     server has idempotent producers; all apps must declare the same.

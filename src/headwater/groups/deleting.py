@@ -1,0 +1,30 @@
+"""Deleting entries that every group of their stream has acknowledged: ``delete=True`` of a consumer.
+
+Rule 1. An entry is deleted with its acknowledgement, in one step, and only when no group of the stream
+        has it pending or has yet to read it. The last group that acknowledges it deletes it.
+Rule 2. A server without XDELEX (Redis before 8.2, Valkey) cannot tell that of other groups: there an
+        entry is deleted only while its stream has no other group.
+"""
+
+from __future__ import annotations
+
+from headwater.errors import DeclarationError
+from headwater.groups.member import Member
+from headwater.groups.operation import Operation, Refused, mapping
+
+
+def check_deleting(member: Member) -> Operation[None]:
+    """`DeclarationError` where the entries of the member's stream could never be deleted."""
+    if member.able.deletes_acked:
+        return
+    replies = yield [["XINFO", "GROUPS", member.stream]]
+    if isinstance(replies[0], Refused):
+        return
+    names = [mapping(one)[b"name"].decode("utf-8", "backslashreplace") for one in replies[0]]
+    others = [name for name in names if name != member.group]
+    if others:
+        raise DeclarationError(
+            f"delete=True: stream {member.stream!r} has the groups {', '.join(others)} besides "
+            f"{member.group!r}, and {member.able.server} cannot tell whether these have acknowledged an "
+            "entry. Use Redis 8.2 or Headwater, or trim the stream by maxlen= instead."
+        )

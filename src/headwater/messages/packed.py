@@ -1,0 +1,150 @@
+"""Codecs msgpack, one packed document, and bytes, the fields as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from headwater.errors import DeclarationError, DecodeError, EncodeError
+from headwater.messages.codecs import (
+    DATA_FIELD,
+    MessageCodec,
+    Pairs,
+    data_field,
+    pydantic_words,
+    shown,
+    type_name,
+)
+from headwater.messages.keys import RESERVED_PREFIX
+
+
+class MsgpackCodec(MessageCodec):
+    """One field, ``data``, with a MessagePack document.
+
+    >>> codec = MsgpackCodec(dict[str, int])
+    >>> codec.encode({"id": 17})
+    [(b'data', b'\\x81\\xa2id\\x11')]
+    >>> codec.decode([(b"data", b"\\x81\\xa2id\\x11")])
+    {'id': 17}
+    """
+
+    name = "msgpack"
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(kind)
+        self._encoder = msgspec.msgpack.Encoder()
+        try:
+            self._decoder = msgspec.msgpack.Decoder(kind, strict=False)
+        except (TypeError, ValueError, NameError) as error:
+            raise DeclarationError(
+                f"{type_name(kind)} cannot be a message type: {error}. Use a msgspec Struct, a "
+                "dataclass, a TypedDict or a pydantic model."
+            ) from error
+
+    def encode(self, message: Any) -> Pairs:
+        try:
+            return [(DATA_FIELD, self._encoder.encode(message))]
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise EncodeError(
+                f"{shown(message)} cannot be written as MessagePack: {error}"
+            ) from error
+
+    def decode_flat(self, flat: Sequence[bytes]) -> Any:
+        data = data_field(flat, codec="msgpack", document="MessagePack")
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            words = str(error).replace("`", "")
+            raise DecodeError(
+                f"field 'data' = {shown(data)} is no {type_name(self.kind)}: {words}"
+            ) from None
+
+
+class PydanticMsgpackCodec(MessageCodec):
+    """Codec msgpack for a pydantic model, by its aliases."""
+
+    name = "msgpack"
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(kind)
+        from pydantic_core import to_jsonable_python
+
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=to_jsonable_python)
+
+    def encode(self, message: Any) -> Pairs:
+        try:
+            return [(DATA_FIELD, self._encoder.encode(message.model_dump(by_alias=True)))]
+        except (AttributeError, TypeError, ValueError) as error:
+            raise EncodeError(
+                f"{shown(message)} cannot be written as MessagePack: {error}"
+            ) from error
+
+    def decode_flat(self, flat: Sequence[bytes]) -> Any:
+        from pydantic import ValidationError
+
+        data = data_field(flat, codec="msgpack", document="MessagePack")
+        try:
+            return self.kind.model_validate(msgspec.msgpack.decode(data))
+        except ValidationError as error:
+            raise DecodeError(pydantic_words(error)) from None
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise DecodeError(
+                f"field 'data' = {shown(data)} is no MessagePack document "
+                f"({type_name(self.kind)} expected): {error}"
+            ) from None
+
+
+class BytesCodec(MessageCodec):
+    """The fields as they are: a dict, where the last of a repeated name counts, or a list of pairs.
+
+    >>> BytesCodec(dict[bytes, bytes]).decode([(b"a", b"1"), (b"b", b"2")])
+    {b'a': b'1', b'b': b'2'}
+    >>> BytesCodec(list[tuple[bytes, bytes]]).encode([(b"a", b"1"), (b"a", b"2")])
+    [(b'a', b'1'), (b'a', b'2')]
+    """
+
+    name = "bytes"
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(kind)
+        self._make = _container(kind)
+
+    def encode(self, message: Any) -> Pairs:
+        try:
+            found = message.items() if isinstance(message, Mapping) else message
+            pairs = [(name, value) for name, value in found]
+        except (TypeError, ValueError) as error:
+            raise EncodeError(
+                f"{shown(message)} is neither a mapping nor a list of pairs: {error}"
+            ) from error
+        if not pairs:
+            raise EncodeError("a message without a field cannot be added: an entry needs one")
+        for part in (part for pair in pairs for part in pair):
+            if not isinstance(part, bytes):
+                raise EncodeError(
+                    f"{shown(part)} is a {type_name(type(part))}: codec bytes takes bytes only"
+                )
+        for name, _value in pairs:
+            if name.startswith(RESERVED_PREFIX.encode()):
+                raise EncodeError(
+                    f"field {shown(name)}: names that begin with {RESERVED_PREFIX!r} are Headwater's own"
+                )
+        return pairs
+
+    def decode_flat(self, flat: Sequence[bytes]) -> Any:
+        return self._make(list(zip(flat[::2], flat[1::2], strict=False)))
+
+
+def _container(kind: Any) -> Callable[[Pairs], Any]:
+    """What makes a message out of pairs."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is dict or (origin is dict and arguments == (bytes, bytes)):
+        return dict
+    if kind is list or (origin is list and arguments == (tuple[bytes, bytes],)):
+        return list
+    raise DeclarationError(
+        f"codec='bytes' gives the fields as they are, not a {type_name(kind)}: declare "
+        "dict[bytes, bytes], or list[tuple[bytes, bytes]] where names may be repeated"
+    )

@@ -1,0 +1,188 @@
+"""Where a new group begins, and entries that are deleted when they are done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from headwater.errors import DeclarationError
+from headwater.groups.dead_letters import page
+from headwater.groups.operation import perform
+from headwater.groups.replay import ReplayResult, replay
+from headwater.messages import dead_letter_stream
+from headwater.worker import App, Dead
+from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, worker, working
+from tests.worker.outages import PEERS
+
+SERVERS = ("headwater", *PEERS)
+
+DELETE_FOR_ALL = ("headwater", "redis-8.2")
+"""Servers that know when every group has acknowledged an entry."""
+
+
+@pytest.fixture(params=SERVERS)
+async def store(
+    request: pytest.FixtureRequest, store_url: Callable[[str], str]
+) -> AsyncIterator[Store]:
+    """An empty store, each in turn."""
+    url = store_url(request.param)
+    async with redis.asyncio.Redis.from_url(url) as look:
+        yield Store(request.param, url, look)
+
+
+def billing(store: Store, **options: Any) -> tuple[App, list[int]]:
+    """An app with a consumer of orders, and the ids of the orders that it handled."""
+    app = store.app()
+    handled: list[int] = []
+
+    @app.consumer(orders, **{"group": "g", **options})
+    async def bill(order: Order) -> None:
+        if order.id < 0:
+            raise Dead("no such order")
+        handled.append(order.id)
+
+    return app, handled
+
+
+# --- start ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("beginning", [1, 2, 3, 9]),
+        ("new", [9]),
+        ("2000-0", [3, 9]),
+        (datetime.fromtimestamp(2, UTC), [2, 3, 9]),
+        (datetime.fromtimestamp(0, UTC), [1, 2, 3, 9]),
+    ],
+)
+async def test_a_new_group_begins_where_it_is_told(
+    store: Store, start: Any, expected: list[int]
+) -> None:
+    for number in (1, 2, 3):
+        await store.look.xadd("orders", {"id": number}, id=f"{number}000-0")
+    app, handled = billing(store, start=start)
+    async with working(app) as running:
+        (loop,) = running.loops.values()
+        await eventually(lambda: loop.fetcher.joined)
+        await app.send(orders, Order(9))
+        await eventually(lambda: 9 in handled)
+        await eventually(store.settled)
+    assert handled == expected
+
+
+async def test_a_group_that_exists_goes_on_where_it_was(store: Store) -> None:
+    await store.look.xadd("orders", {"id": 1})
+    await store.look.xgroup_create("orders", "g", "0")
+    app, handled = billing(store, start="new")
+    async with working(app):
+        await eventually(lambda: handled == [1])
+
+
+@pytest.mark.parametrize("start", ["old", "", "17", datetime(2026, 1, 1), 17, None])  # noqa: DTZ001
+def test_a_start_that_is_none_is_refused_when_declared(start: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"start="):
+        App("redis://localhost:1").consumer(orders, group="g", start=start)(lambda order: None)
+
+
+# --- delete ---------------------------------------------------------------------------------------
+
+
+async def test_what_is_handled_is_deleted_and_no_loss_is_reported(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, handled = billing(store, delete=True)
+    async with working(app):
+        await app.send_many(orders, [Order(n) for n in (1, 2, -3, 4)])
+        await eventually(lambda: len(handled) == 3)
+        await eventually(store.settled)
+    assert await store.look.xlen("orders") == 0
+    (letter,) = await store.dead()
+    assert letter.fields == [(b"id", b"-3")]
+    assert "lost" not in caplog.text
+
+
+async def test_an_entry_that_comes_again_is_not_deleted_before(store: Store) -> None:
+    app = store.app()
+    counts = []
+
+    @app.consumer(orders, group="g", delete=True, retry=None, into=invoices)
+    async def bill(order: Order) -> Invoice:
+        counts.append(await store.look.xlen("orders"))
+        if len(counts) < 3:
+            raise ValueError("again")
+        return Invoice(order.id)
+
+    async with working(app):
+        await app.send(orders, Order(1))
+        await eventually(store.settled)
+    assert counts == [1, 1, 1]
+    assert await store.look.xlen("orders") == 0
+    assert await store.results() == [Invoice(1)]
+
+
+@pytest.mark.parametrize("store", DELETE_FOR_ALL, indirect=True)
+async def test_an_entry_is_deleted_by_the_last_group_that_acknowledges_it(store: Store) -> None:
+    # Given two groups that delete, of which one holds what it reads
+    app, handled = billing(store, delete=True)
+    go_on = asyncio.Event()
+
+    @app.consumer(orders, group="other", delete=True)
+    async def wait(order: Order) -> None:
+        await go_on.wait()
+
+    async with working(app):
+        await app.send_many(orders, [Order(1), Order(2)])
+        await eventually(store.settled)
+
+        # Then the first one deletes nothing, and the second one does when it acknowledges
+        assert await store.look.xlen("orders") == 2
+        go_on.set()
+        await eventually(lambda: store.settled("other"))
+    assert handled == [1, 2]
+    assert await store.look.xlen("orders") == 0
+
+
+@pytest.mark.parametrize("store", ["redis-7.0", "valkey-9.1"], indirect=True)
+async def test_deleting_under_a_second_group_is_refused_where_it_cannot_be_told(
+    store: Store,
+) -> None:
+    await store.look.xgroup_create("orders", "audit", "0", mkstream=True)
+    app, _handled = billing(store, delete=True)
+    running = worker(app)
+    running.start()
+    with pytest.raises(DeclarationError, match="has the groups audit besides 'g'"):
+        await running.until_stopped()
+    await running.stop(0)
+
+
+@pytest.mark.parametrize("store", ["redis-7.0", "valkey-9.1"], indirect=True)
+async def test_a_group_that_comes_later_loses_no_entry(store: Store) -> None:
+    app, handled = billing(store, delete=True)
+    async with working(app):
+        await app.send(orders, Order(1))
+        await eventually(lambda: handled == [1])
+        await eventually(store.settled)
+        await store.look.xgroup_create("orders", "audit", "0")
+        await app.send(orders, Order(2))
+        await eventually(lambda: handled == [1, 2])
+        await eventually(store.settled)
+    assert await store.look.xlen("orders") == 1
+
+
+async def test_a_deleted_dead_letter_can_be_replayed(store: Store) -> None:
+    app, _handled = billing(store, delete=True)
+    async with working(app):
+        await app.send(orders, Order(-3))
+        await eventually(store.dead)
+        dead = dead_letter_stream("orders")
+        async with store.look.client() as one:
+            letters = await perform(one, page(dead))
+            (outcome,) = await perform(one, replay(dead, letters))
+    assert outcome.how is ReplayResult.ADDED
