@@ -33,7 +33,7 @@ COMMANDS: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=str)
+@pytest.mark.parametrize("command", COMMANDS, ids=[str(n) for n in range(len(COMMANDS))])
 @pytest.mark.parametrize("options", [{}, {"encoding": "latin-1"}], ids=["utf-8", "latin-1"])
 def test_the_bytes_of_a_command_are_those_of_redis_py(
     command: tuple[Any, ...], options: dict[str, Any]
