@@ -1,8 +1,8 @@
-"""One consumer in one process: what is read is handled, what is handled is settled.
+"""One consumer in one process: its parts, its start and its end.
 
-    store ──▶ Fetcher ──▶ accept ──▶ Pool ──▶ execute ──▶ decide ──▶ InFlight, Settler ──▶ store
-                 ▲                                                        │
-                 └───────────────────── room ◀────────────────────────────┘
+    store ──▶ Fetcher ──▶ Flow: accept, Pool, execute, decide ──▶ InFlight, Settler ──▶ store
+                 ▲                                                      │
+                 └───────────────────── room ◀──────────────────────────┘
 
 Rule 1. It never owns more than ``prefetch`` entries.
 Rule 2. It never looks alive and does nothing: a task of it that ends unasked is its end, with an
@@ -12,52 +12,28 @@ Rule 2. It never looks alive and does nothing: a task of it that ends unasked is
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 
 from headwater.errors import HeadwaterError
-from headwater.groups.claiming import Delivered
-from headwater.groups.operation import Refused
-from headwater.groups.poison import NO_RECORD, condemnation
-from headwater.groups.settling import FINAL, How, Outcome
 from headwater.messages import error_text
-from headwater.worker.batch_pool import BatchPool
-from headwater.worker.batching import BatchHandler
 from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
-from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
 from headwater.worker.dependencies import Values
-from headwater.worker.execute import Executor
 from headwater.worker.fetch import Fetcher
-from headwater.worker.in_flight import InFlight
+from headwater.worker.flow import Flow
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.noting import Noting
 from headwater.worker.observing import Observer
 from headwater.worker.ordered_fetch import OrderedFetch
-from headwater.worker.outcome import (
-    Condemned,
-    Exhausted,
-    HandlerOutcome,
-    Raised,
-    Returned,
-    Stopped,
-    Unrecorded,
-)
-from headwater.worker.owned import Owned, State
-from headwater.worker.pool import Pool
+from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
-from headwater.worker.report import report
 from headwater.worker.reports import Reports
-from headwater.worker.settle import BATCH, Queued
 from headwater.worker.signals import Changes, ended
-from headwater.worker.slow import SlowHandlers
 from headwater.worker.statistics import Progress
 from headwater.worker.stopping import Stopping
-
-log = logging.getLogger("headwater.worker")
 
 
 class TaskEnded(Exception):
@@ -69,11 +45,6 @@ def _why(error: BaseException | None) -> str:
     if error is None:
         return "although nothing asked it to"
     return f"with an error: {error_text(error)}"
-
-
-def _policy(consumer: Consumer, chance: Random) -> Policy:
-    settled = How.ACKED if consumer.delete else How.ACK
-    return Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance, settled)
 
 
 class Loop:
@@ -102,27 +73,24 @@ class Loop:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock = clock
         self._lock = lock
-        self._observe = observe
         self._reports = reports
-        self._abandoned = self._reported = False
+        self._abandoned = False
         self._changes = changes = Changes()
         name = f"{consumer.stream.name}/{consumer.group}"
-        self.in_flight = in_flight = InFlight(
-            name,
-            stream=consumer.stream.name,
-            lease_ms=consumer.lease_ms,
-            clock=clock,
+        self.flow = flow = Flow(
+            consumer,
+            name=name,
             connections=connections,
+            clock=clock,
             changes=changes,
-            counters=observer.counters,
-            settled=self._settled,
-            most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
+            chance=chance,
+            reports=reports,
+            observer=observer,
+            values=values,
+            observe=observe,
         )
         self.observer = observer
-        self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
-        self._policy = _policy(consumer, chance)
-        self._slow = SlowHandlers(consumer, clock=clock)
-        self.pool = self._make_pool()
+        self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
         if self.order is not None:
@@ -130,32 +98,14 @@ class Loop:
         self.fetcher = self._make_fetcher(connections, suspects)
         self._noting = Noting(
             clock=clock,
-            client=in_flight.client,
-            member=lambda: in_flight.member,
+            client=flow.in_flight.client,
+            member=lambda: flow.in_flight.member,
             changes=changes,
         )
         self.quarantine = self._make_quarantine(suspects)
+        flow.connect(self.fetcher, self.quarantine, self.order)
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
-
-    def _make_pool(self) -> Pool:
-        size, hurry = self.consumer.concurrency, self.in_flight.settler.hurry
-        if self.consumer.batch is None:
-            return Pool(size, self._run, hurry, self._changes)
-        handler = BatchHandler(
-            self.consumer,
-            executor=self.executor,
-            in_flight=self.in_flight,
-            policy=self._policy,
-            clock=self._clock,
-            slow=self._slow,
-            observer=self.observer,
-            end=self._end,
-            observe=self._observe,
-        )
-        return BatchPool(
-            size, handler.run, hurry, self._changes, batch=self.consumer.batch, clock=self._clock
-        )
 
     def _make_renewer(self, name: str, connections: Connections) -> ThreadRenewer | TaskRenewer:
         renewer = ThreadRenewer if isinstance(self._clock, LoopClock) else TaskRenewer
@@ -180,7 +130,7 @@ class Loop:
             losses=self.observer.losses,
             suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
-            accept=self._accept,
+            accept=self.flow.accept,
             order=self.order,
         )
 
@@ -269,7 +219,7 @@ class Loop:
             oldest_handler_age=max(0.0, now - min(began, default=now)),
             running=len(began),
             owned=len(self.in_flight.owned),
-            joined=self._reported,
+            joined=self.flow.joined,
         )
 
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:
@@ -283,8 +233,8 @@ class Loop:
                 in_flight=self.in_flight,
                 pool=self.pool,
                 fetcher=self.fetcher,
-                accept=self._accept,
-                end=self._end,
+                accept=self.flow.accept,
+                end=self.flow.end,
                 forgotten=self.quarantine.forgotten,
                 losses=self.observer.losses,
             )
@@ -300,7 +250,7 @@ class Loop:
         self.quarantine.abandon()
         self.in_flight.abandon()
         self.pool.dismiss()
-        self._slow.close()
+        self.flow.slow.close()
         if self.order is not None:
             self.order.close()
         for task in self._tasks:
@@ -318,48 +268,7 @@ class Loop:
         self.executor.close()
         self.failed.cancel()
 
-    # --- what was read ----------------------------------------------------------------------------
-
-    async def _accept(self, found: Sequence[Delivered]) -> None:
-        """Hold what was read and pass it on: to the handlers, the dead letters, the quarantine, or
-        back."""
-        if not self._reported:
-            self._reported = True
-            self._reports.joined(self.consumer.stream.name, self.consumer.group)
-        taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
-        self.observer.received(taken)
-        order = self.order
-        wrong = {one: error for one in taken if order and (error := order.ordering.arrived(one))}
-        await self.quarantine.judge(taken)
-        fresh = []
-        for owned in taken:
-            if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
-                continue  # a stop handed it back meanwhile, or another has it
-            if owned.record is not NO_RECORD and owned.record.condemned:
-                self._end(owned, Condemned(condemnation(owned.record)))
-            elif owned.attempts > self.consumer.max_deliveries:
-                self._end(owned, Exhausted())
-            elif owned in wrong:
-                self._end(owned, Raised(wrong[owned]))
-            else:
-                fresh.append(owned)
-        if self.fetcher.stopping or self.fetcher.paused or (order and not order.reads):
-            self.in_flight.hand_back(fresh)
-            return
-        suspects = [o for o in fresh if o.record is not NO_RECORD and o.record.suspect]
-        if suspects and not self.quarantine.leaves:
-            self.in_flight.hand_back([owned for owned in fresh if not owned.record.suspect])
-            await self.quarantine.handle(suspects)
-            return
-        if order:
-            order.ordering.advance([owned.id for owned in fresh if owned not in suspects])
-        for owned in fresh if not order else ():
-            if not suspects or not owned.record.suspect:
-                self.pool.put(owned)
-        if suspects:
-            await self.quarantine.handle(suspects)
-        if found and not fresh:
-            self.in_flight.settler.hurry()
+    # --- for another consumer's suspect -------------------------------------------------------------
 
     async def pause(self) -> None:
         """For another consumer's suspect: own nothing, run nothing. See `Quarantine`."""
@@ -373,58 +282,3 @@ class Loop:
         """Read again."""
         self.fetcher.paused = False
         self._changes.notify()
-
-    # --- handling and settling --------------------------------------------------------------------
-
-    async def _run(self, owned: Owned) -> None:
-        """What a slot of the pool does with one entry."""
-        if self._observe is not None:
-            self._observe(owned)
-        self._slow.began(owned)
-        outcome = await self.executor.run(owned)
-        self._slow.ended(owned, returned=isinstance(outcome, Returned))
-        self._end(owned, outcome)
-
-    def _end(self, owned: Owned, outcome: HandlerOutcome) -> None:
-        """Settle the delivery as its outcome and the consumer's policy say."""
-        settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
-        if settlement is None or not self.in_flight.owns(owned):
-            return
-        self.observer.ends(owned, outcome, settlement)
-        self.in_flight.settle(owned, settlement)
-        if isinstance(outcome, Stopped):
-            owned.delivery.mark_lost()  # for a handler that goes on in its thread
-        report(outcome, settlement, self.consumer, owned.delivery)
-
-    def _settled(self, queued: Queued, outcome: Outcome) -> None:
-        """A settlement's reply has come."""
-        settlement = queued.settlement
-        self.observer.settled(queued, outcome)
-        if self.order is not None:
-            self.order.ordering.settled(queued, outcome)
-        if outcome.done and settlement.how != How.SILENT:
-            self._reports.settled()
-        if outcome.error is not None:
-            self._could_not_add(queued, outcome.error)
-        elif outcome.done and settlement.how in FINAL:
-            for owned in queued.entries:
-                self.quarantine.settled(owned)
-        elif outcome.gone:
-            self.observer.losses.pending([queued.owned.id])
-        elif outcome.done:
-            self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
-
-    def _could_not_add(self, queued: Queued, error: Refused) -> None:
-        """A result, or a dead letter, that its stream does not take."""
-        where = queued.settlement.additions[0].stream
-        log.error(
-            "%s of %s%s: %s does not take what is added to it: %s",
-            queued.owned.delivery.id,
-            queued.owned.delivery.stream,
-            f" and {len(queued.others)} more" if queued.others else "",
-            where,
-            error,
-        )
-        refused_record = where == self.consumer.dead
-        for owned in queued.entries:
-            self._end(owned, Unrecorded(error) if refused_record else Raised(error))

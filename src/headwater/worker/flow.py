@@ -1,0 +1,221 @@
+"""What one consumer does with the entries that it read: handle them, settle them, count them.
+
+fetcher ──▶ accept ──▶ Pool ──▶ run: execute ──▶ end: decide ──▶ InFlight ──▶ settled
+               └─▶ dead letters, quarantine, back to the group
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from random import Random
+
+from headwater.groups.claiming import Delivered
+from headwater.groups.operation import Refused
+from headwater.groups.poison import NO_RECORD, condemnation
+from headwater.groups.settling import FINAL, How, Outcome
+from headwater.worker.batch_pool import BatchPool
+from headwater.worker.batching import BatchHandler
+from headwater.worker.clocks import Timers
+from headwater.worker.connections import Connections
+from headwater.worker.decide import Policy, decide
+from headwater.worker.declaration import Consumer
+from headwater.worker.dependencies import Values
+from headwater.worker.execute import Executor
+from headwater.worker.fetch import Fetcher
+from headwater.worker.in_flight import InFlight
+from headwater.worker.observing import Observer
+from headwater.worker.ordered_fetch import OrderedFetch
+from headwater.worker.outcome import (
+    Condemned,
+    Exhausted,
+    HandlerOutcome,
+    Raised,
+    Returned,
+    Stopped,
+    Unrecorded,
+)
+from headwater.worker.owned import Owned, State
+from headwater.worker.pool import Pool
+from headwater.worker.quarantine import Quarantine
+from headwater.worker.report import report
+from headwater.worker.reports import Reports
+from headwater.worker.settle import BATCH, Queued
+from headwater.worker.signals import Changes
+from headwater.worker.slow import SlowHandlers
+
+log = logging.getLogger("headwater.worker")
+
+
+def _policy(consumer: Consumer, chance: Random) -> Policy:
+    settled = How.ACKED if consumer.delete else How.ACK
+    return Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance, settled)
+
+
+class Flow:
+    """The stages of one consumer between the read and the settlement. `connect` comes before the first
+    entry."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        name: str,
+        connections: Connections,
+        clock: Timers,
+        changes: Changes,
+        chance: Random,
+        reports: Reports,
+        observer: Observer,
+        values: Values,
+        observe: Callable[[Owned], None] | None,
+    ) -> None:
+        self.consumer = consumer
+        self.joined = False
+        """Whether the supervisor knows that this consumer has joined its group."""
+        self.observer = observer
+        self.in_flight = InFlight(
+            name,
+            stream=consumer.stream.name,
+            lease_ms=consumer.lease_ms,
+            clock=clock,
+            connections=connections,
+            changes=changes,
+            counters=observer.counters,
+            settled=self._settled,
+            most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
+        )
+        self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
+        self.slow = SlowHandlers(consumer, clock=clock)
+        self._clock = clock
+        self._changes = changes
+        self._reports = reports
+        self._observe = observe
+        self._policy = _policy(consumer, chance)
+        self.pool = self._make_pool()
+        self.fetcher: Fetcher
+        self.quarantine: Quarantine
+        self.order: OrderedFetch | None = None
+
+    def connect(self, fetcher: Fetcher, quarantine: Quarantine, order: OrderedFetch | None) -> None:
+        """Name the parts that this one is connected with."""
+        self.fetcher = fetcher
+        self.quarantine = quarantine
+        self.order = order
+
+    def _make_pool(self) -> Pool:
+        size, hurry = self.consumer.concurrency, self.in_flight.settler.hurry
+        if self.consumer.batch is None:
+            return Pool(size, self._run, hurry, self._changes)
+        handler = BatchHandler(
+            self.consumer,
+            executor=self.executor,
+            in_flight=self.in_flight,
+            policy=self._policy,
+            clock=self._clock,
+            slow=self.slow,
+            observer=self.observer,
+            end=self.end,
+            observe=self._observe,
+        )
+        return BatchPool(
+            size, handler.run, hurry, self._changes, batch=self.consumer.batch, clock=self._clock
+        )
+
+    # --- what was read ----------------------------------------------------------------------------
+
+    async def accept(self, found: Sequence[Delivered]) -> None:
+        """Hold what was read and pass it on: to the handlers, the dead letters, the quarantine, or
+        back."""
+        if not self.joined:
+            self.joined = True
+            self._reports.joined(self.consumer.stream.name, self.consumer.group)
+        taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
+        self.observer.received(taken)
+        order = self.order
+        wrong = {one: error for one in taken if order and (error := order.ordering.arrived(one))}
+        await self.quarantine.judge(taken)
+        fresh = []
+        for owned in taken:
+            if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
+                continue  # a stop handed it back meanwhile, or another has it
+            if owned.record is not NO_RECORD and owned.record.condemned:
+                self.end(owned, Condemned(condemnation(owned.record)))
+            elif owned.attempts > self.consumer.max_deliveries:
+                self.end(owned, Exhausted())
+            elif owned in wrong:
+                self.end(owned, Raised(wrong[owned]))
+            else:
+                fresh.append(owned)
+        if self.fetcher.stopping or self.fetcher.paused or (order and not order.reads):
+            self.in_flight.hand_back(fresh)
+            return
+        suspects = [o for o in fresh if o.record is not NO_RECORD and o.record.suspect]
+        if suspects and not self.quarantine.leaves:
+            self.in_flight.hand_back([owned for owned in fresh if not owned.record.suspect])
+            await self.quarantine.handle(suspects)
+            return
+        if order:
+            order.ordering.advance([owned.id for owned in fresh if owned not in suspects])
+        for owned in fresh if not order else ():
+            if not suspects or not owned.record.suspect:
+                self.pool.put(owned)
+        if suspects:
+            await self.quarantine.handle(suspects)
+        if found and not fresh:
+            self.in_flight.settler.hurry()
+
+    # --- handling and settling --------------------------------------------------------------------
+
+    async def _run(self, owned: Owned) -> None:
+        """What a slot of the pool does with one entry."""
+        if self._observe is not None:
+            self._observe(owned)
+        self.slow.began(owned)
+        outcome = await self.executor.run(owned)
+        self.slow.ended(owned, returned=isinstance(outcome, Returned))
+        self.end(owned, outcome)
+
+    def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
+        """Settle the delivery as its outcome and the consumer's policy say."""
+        settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
+        if settlement is None or not self.in_flight.owns(owned):
+            return
+        self.observer.ends(owned, outcome, settlement)
+        self.in_flight.settle(owned, settlement)
+        if isinstance(outcome, Stopped):
+            owned.delivery.mark_lost()  # for a handler that goes on in its thread
+        report(outcome, settlement, self.consumer, owned.delivery)
+
+    def _settled(self, queued: Queued, outcome: Outcome) -> None:
+        """A settlement's reply has come."""
+        settlement = queued.settlement
+        self.observer.settled(queued, outcome)
+        if self.order is not None:
+            self.order.ordering.settled(queued, outcome)
+        if outcome.done and settlement.how != How.SILENT:
+            self._reports.settled()
+        if outcome.error is not None:
+            self._could_not_add(queued, outcome.error)
+        elif outcome.done and settlement.how in FINAL:
+            for owned in queued.entries:
+                self.quarantine.settled(owned)
+        elif outcome.gone:
+            self.observer.losses.pending([queued.owned.id])
+        elif outcome.done:
+            self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
+
+    def _could_not_add(self, queued: Queued, error: Refused) -> None:
+        """A result, or a dead letter, that its stream does not take."""
+        where = queued.settlement.additions[0].stream
+        log.error(
+            "%s of %s%s: %s does not take what is added to it: %s",
+            queued.owned.delivery.id,
+            queued.owned.delivery.stream,
+            f" and {len(queued.others)} more" if queued.others else "",
+            where,
+            error,
+        )
+        refused_record = where == self.consumer.dead
+        for owned in queued.entries:
+            self.end(owned, Unrecorded(error) if refused_record else Raised(error))
