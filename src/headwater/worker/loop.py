@@ -32,7 +32,6 @@ from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.noting import Noting
-from headwater.worker.observing import Observer
 from headwater.worker.outcome import (
     Condemned,
     Exhausted,
@@ -51,8 +50,9 @@ from headwater.worker.reports import Reports
 from headwater.worker.settle import Queued
 from headwater.worker.signals import Changes, ended
 from headwater.worker.slow import SlowHandlers
-from headwater.worker.statistics import Progress
+from headwater.worker.statistics import ConsumerProgress
 from headwater.worker.stopping import Stopping
+from headwater.worker.telemetry import Telemetry
 
 log = logging.getLogger("headwater.worker")
 
@@ -85,7 +85,7 @@ class Loop:
         suspects: Suspects,
         chance: Random,
         reports: Reports,
-        observer: Observer,
+        telemetry: Telemetry,
         values: Values,
         observe: Callable[[Owned], None] | None = None,
     ) -> None:
@@ -105,11 +105,11 @@ class Loop:
             clock=clock,
             connections=connections,
             changes=changes,
-            counters=observer.counters,
+            counters=telemetry.counters,
             settled=self._settled,
         )
-        self.observer = observer
-        self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
+        self.telemetry = telemetry
+        self.executor = Executor(consumer, clock=clock, chain=telemetry.chain, values=values)
         self._policy = Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance)
         self.pool = Pool(consumer.concurrency, self._run, in_flight.settler.hurry, changes)
         self._renewer = self._make_renewer(name, connections)
@@ -145,7 +145,7 @@ class Loop:
             in_flight=self.in_flight,
             renewer=self._renewer,
             changes=self._changes,
-            losses=self.observer.losses,
+            losses=self.telemetry.losses,
             suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
             accept=self._accept,
@@ -208,11 +208,11 @@ class Loop:
         self.failed.set_exception(error)
         self.failed.exception()  # asked for here, so that a loop that closes first says nothing
 
-    def progress(self) -> Progress:
+    def progress(self) -> ConsumerProgress:
         """When the parts of this consumer last did a round."""
         now = self._clock.monotonic()
         began = [owned.began for owned in list(self.pool.running)]
-        return Progress(
+        return ConsumerProgress(
             reader_age=self.fetcher.age(now),
             settler_age=self.in_flight.settler.age(now),
             renewer_age=max(0.0, now - self._renewer.renewed_at),
@@ -236,7 +236,7 @@ class Loop:
                 accept=self._accept,
                 end=self._end,
                 forgotten=self.quarantine.forgotten,
-                losses=self.observer.losses,
+                losses=self.telemetry.losses,
             )
             await stopping.run(grace, at_once)
         await self.close()
@@ -273,7 +273,7 @@ class Loop:
             self._reported = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
         taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
-        self.observer.received(taken)
+        self.telemetry.received(taken)
         await self.quarantine.judge(taken)
         fresh = []
         for owned in taken:
@@ -330,7 +330,7 @@ class Loop:
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):
             return
-        self.observer.ends(owned, outcome, settlement)
+        self.telemetry.ends(owned, outcome, settlement)
         self.in_flight.settle(owned, settlement)
         if isinstance(outcome, Stopped):
             owned.delivery.mark_lost()  # for a handler that goes on in its thread
@@ -339,7 +339,7 @@ class Loop:
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
         owned, settlement = queued
-        self.observer.settled(owned, settlement, outcome)
+        self.telemetry.settled(owned, settlement, outcome)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:
@@ -347,7 +347,7 @@ class Loop:
         elif outcome.done and settlement.how in (How.ACK, How.ACKDEL):
             self.quarantine.settled(owned)
         elif outcome.gone:
-            self.observer.losses.pending([owned.id])
+            self.telemetry.losses.pending([owned.id])
         elif outcome.done:
             self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 

@@ -19,10 +19,10 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop
-from headwater.worker.observing import Observer
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
+from headwater.worker.telemetry import Telemetry
 
 log = logging.getLogger("headwater.worker")
 
@@ -77,7 +77,7 @@ class Running:
             suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
-            observer=Observer(
+            telemetry=Telemetry(
                 consumer.stream.name,
                 consumer.group,
                 self._extensions.counters(consumer),

@@ -12,7 +12,7 @@ from headwater.worker.owned import Owned
 from headwater.worker.statistics import Counters
 
 
-class Observer:
+class Telemetry:
     """Follows one consumer of one process."""
 
     def __init__(self, stream: str, group: str, counters: Counters, chain: Chain) -> None:
