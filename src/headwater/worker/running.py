@@ -18,7 +18,7 @@ from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import Lifespan
-from headwater.worker.loop import Loop
+from headwater.worker.loop import Loop, TaskEnded
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
@@ -131,6 +131,9 @@ class Running:
         wanted = asyncio.ensure_future(self._wanted.wait())
         failures = [loop.failed for loop in self.loops.values()]
         ends: list[asyncio.Future[Any]] = [wanted, *failures]
+        lifespan = self._lifespan.task
+        if lifespan is not None:
+            ends.append(lifespan)
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -138,6 +141,8 @@ class Running:
         for failure in failures:
             if failure.done() and not failure.cancelled():
                 failure.result()
+        if lifespan is not None and lifespan.done():
+            raise TaskEnded(f"{lifespan.get_name()} ended although nothing asked it to")
 
     async def stop(self, grace: float) -> None:
         """End all consumers in peace, see `Loop.stop`; then do what the app does at its stop."""
