@@ -18,7 +18,7 @@ from headwater.errors import HeadwaterError
 from headwater.worker import health
 from headwater.worker.health import Health, WorkerHealth, judged
 from headwater.worker.reports import Life, Reports
-from headwater.worker.statistics import ConsumerStatistics, Counters, Progress
+from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
 from tests.worker import shop
 from tests.worker.apps import eventually
 from tests.worker.processes import WorkerProcess, supervised, workers_of
@@ -137,7 +137,7 @@ def life() -> Any:
 
 def report(life: Life, *, late: list[str], joined: bool = True) -> None:
     reports = Reports(life.writer)
-    progress = Progress(0.5, 0, 1.5, 3600, 1, 1, joined)
+    progress = ConsumerProgress(0.5, 0, 1.5, 3600, 1, 1, joined)
     reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
     life.close_writer()
     assert life.read() is False
@@ -169,7 +169,7 @@ def test_a_worker_that_waits_for_its_store_is_not_well(life: Life) -> None:
 def test_a_report_fits_into_one_piece_of_the_pipe_whatever_the_names_are(life: Life) -> None:
     reports = Reports(life.writer)
     name = "\N{PILE OF POO}" * 10_000
-    progress = Progress(1e9, 1e9, 1e9, 1e9, 10**6, 10**6)
+    progress = ConsumerProgress(1e9, 1e9, 1e9, 1e9, 10**6, 10**6)
     late = ["reader", "settler", "lease renewer"]
     reports.progress(0, ConsumerStatistics(name, name, name, Counters(), progress, late))
     os.write(life.writer, b'not ours\n["progress"]\n[]\n17\n')

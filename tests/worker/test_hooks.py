@@ -11,6 +11,7 @@ import pytest
 from headwater.errors import DeclarationError
 from headwater.worker import App, Use
 from headwater.worker.lifespan import StartFailed
+from headwater.worker.loop import TaskEnded
 from tests.worker.apps import Order, Store, eventually, orders
 from tests.worker.runs import run
 
@@ -164,6 +165,25 @@ async def test_hooks_run_also_when_a_consumer_ends_with_an_error() -> None:
     with pytest.raises(Exception, match=r"settler of .*bill ended although nothing asked it to"):
         await app.run()
     assert said[-1] == "bye"
+
+
+async def test_a_worker_whose_dependencies_were_closed_under_it_ends_with_an_error(
+    store: Store,
+) -> None:
+    # Given a handler that cancels the task that keeps the dependencies open
+    app = store.app()
+
+    @app.consumer(orders, group="g")
+    async def bill(order: Order, db: Db) -> None:
+        for task in asyncio.all_tasks():
+            if task.get_name() == "headwater lifespan":
+                task.cancel()
+
+    async with app:
+        await app.send(orders, Order(1))
+    with pytest.raises(TaskEnded, match="headwater lifespan ended although nothing asked it to"):
+        await app.run()
+    assert said == ["open", "close"]
 
 
 def test_a_hook_that_cannot_be_called_is_refused() -> None:

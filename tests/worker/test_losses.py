@@ -32,7 +32,7 @@ async def test_pending_entries_that_were_deleted_are_a_warning_with_numbers(
     # When a worker claims
     async with working(app) as running:
         (loop,) = running.loops.values()
-        await eventually(lambda: loop.observer.counters.gone_pending == 2)
+        await eventually(lambda: loop.telemetry.counters.gone_pending == 2)
         await eventually(store.settled)
 
     # Then it handles what is there, and says what is not
@@ -70,7 +70,7 @@ async def test_entries_that_were_trimmed_unread_are_a_warning_with_numbers(
         (loop,) = running.loops.values()
 
     # Then the five that nobody read are counted, and the rest is handled
-    assert loop.observer.counters.gone_unread == 5
+    assert loop.telemetry.counters.gone_unread == 5
     assert sorted(handled) == [7, 8, 9]
     assert "5 entries of orders lost: trimmed or deleted before group g read them" in caplog.text
 
@@ -91,5 +91,5 @@ async def test_a_retry_whose_entry_was_trimmed_meanwhile_is_a_warning(
     async with working(app) as running:
         (loop,) = running.loops.values()
         await orders.send(Order(17))
-        await eventually(lambda: loop.observer.counters.gone_pending == 1)
+        await eventually(lambda: loop.telemetry.counters.gone_pending == 1)
     assert "1 entry of orders lost" in caplog.text

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headwater.worker import Again, App, Backoff, Dead, Delivery
-from headwater.worker.statistics import ConsumerStatistics, Counters, Progress
+from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
 from tests.worker.apps import (
     Invoice,
     Order,
@@ -31,7 +31,7 @@ def of(app: App) -> ConsumerStatistics:
     return consumer
 
 
-def progress(app: App) -> Progress:
+def progress(app: App) -> ConsumerProgress:
     found = of(app).progress
     assert found is not None
     return found
@@ -195,7 +195,7 @@ async def test_a_store_that_answers_nothing_shows_in_the_ages(store: Store) -> N
 
 
 def test_a_part_that_is_overdue_is_named() -> None:
-    on_time = Progress(0, 0, 0, 3600, 1, 1)
+    on_time = ConsumerProgress(0, 0, 0, 3600, 1, 1)
     assert on_time.late(10_000) == []
     late = on_time._replace(reader_age=17.0, settler_age=18.0, renewer_age=19.0)
     assert late.late(10_000) == ["reader", "settler", "lease renewer"]

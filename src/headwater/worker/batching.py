@@ -19,11 +19,11 @@ from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
 from headwater.worker.execute import Executor
 from headwater.worker.in_flight import InFlight
-from headwater.worker.observing import Observer
 from headwater.worker.outcome import HandlerOutcome, Returned, Stopped
 from headwater.worker.owned import Owned
 from headwater.worker.report import Ended, report_batch
 from headwater.worker.slow import SlowHandlers
+from headwater.worker.telemetry import Telemetry
 
 log = logging.getLogger("headwater.worker")
 
@@ -51,7 +51,7 @@ class BatchHandler:
         policy: Policy,
         clock: Timers,
         slow: SlowHandlers,
-        observer: Observer,
+        telemetry: Telemetry,
         end: Callable[[Owned, HandlerOutcome], None],
         observe: Callable[[Owned], None] | None,
     ) -> None:
@@ -61,7 +61,7 @@ class BatchHandler:
         self._policy = policy
         self._clock = clock
         self._slow = slow
-        self._observer = observer
+        self._telemetry = telemetry
         self._end = end
         self._observe = observe
 
@@ -96,7 +96,7 @@ class BatchHandler:
             settlement = decide(one, policy, owned.delivery, now)
             if settlement is None:
                 continue
-            self._observer.ends(owned, one, settlement)
+            self._telemetry.ends(owned, one, settlement)
             if results and isinstance(one, Returned):
                 together.append((owned, settlement))
                 continue

@@ -11,7 +11,7 @@ from headwater.groups.settling import Addition
 from headwater.worker.declaration import Consumer
 from headwater.worker.lifespan import Hooks
 from headwater.worker.middleware import Chain, Middleware
-from headwater.worker.statistics import ConsumerStatistics, Counters, Progress
+from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
 
 
 class Extensions:
@@ -34,7 +34,9 @@ class Extensions:
         """What is counted for this consumer."""
         return self._counters.setdefault((consumer.stream.name, consumer.group), Counters())
 
-    def statistics(self, consumer: Consumer, progress: Progress | None) -> ConsumerStatistics:
+    def statistics(
+        self, consumer: Consumer, progress: ConsumerProgress | None
+    ) -> ConsumerStatistics:
         """A copy of what was counted."""
         return ConsumerStatistics(
             consumer.name,

@@ -24,7 +24,6 @@ from headwater.worker.dependencies import Values
 from headwater.worker.execute import Executor
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
-from headwater.worker.observing import Observer
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.outcome import (
     Condemned,
@@ -43,6 +42,7 @@ from headwater.worker.reports import Reports
 from headwater.worker.settle import BATCH, Queued
 from headwater.worker.signals import Changes
 from headwater.worker.slow import SlowHandlers
+from headwater.worker.telemetry import Telemetry
 
 log = logging.getLogger("headwater.worker")
 
@@ -66,14 +66,14 @@ class Flow:
         changes: Changes,
         chance: Random,
         reports: Reports,
-        observer: Observer,
+        telemetry: Telemetry,
         values: Values,
         observe: Callable[[Owned], None] | None,
     ) -> None:
         self.consumer = consumer
         self.joined = False
         """Whether the supervisor knows that this consumer has joined its group."""
-        self.observer = observer
+        self.telemetry = telemetry
         self.in_flight = InFlight(
             name,
             stream=consumer.stream.name,
@@ -81,11 +81,11 @@ class Flow:
             clock=clock,
             connections=connections,
             changes=changes,
-            counters=observer.counters,
+            counters=telemetry.counters,
             settled=self._settled,
             most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
         )
-        self.executor = Executor(consumer, clock=clock, chain=observer.chain, values=values)
+        self.executor = Executor(consumer, clock=clock, chain=telemetry.chain, values=values)
         self.slow = SlowHandlers(consumer, clock=clock)
         self._clock = clock
         self._changes = changes
@@ -114,7 +114,7 @@ class Flow:
             policy=self._policy,
             clock=self._clock,
             slow=self.slow,
-            observer=self.observer,
+            telemetry=self.telemetry,
             end=self.end,
             observe=self._observe,
         )
@@ -131,7 +131,7 @@ class Flow:
             self.joined = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
         taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
-        self.observer.received(taken)
+        self.telemetry.received(taken)
         order = self.order
         wrong = {one: error for one in taken if order and (error := order.ordering.arrived(one))}
         await self.quarantine.judge(taken)
@@ -181,7 +181,7 @@ class Flow:
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):
             return
-        self.observer.ends(owned, outcome, settlement)
+        self.telemetry.ends(owned, outcome, settlement)
         self.in_flight.settle(owned, settlement)
         if isinstance(outcome, Stopped):
             owned.delivery.mark_lost()  # for a handler that goes on in its thread
@@ -190,7 +190,7 @@ class Flow:
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
         """A settlement's reply has come."""
         settlement = queued.settlement
-        self.observer.settled(queued, outcome)
+        self.telemetry.settled(queued, outcome)
         if self.order is not None:
             self.order.ordering.settled(queued, outcome)
         if outcome.done and settlement.how != How.SILENT:
@@ -201,7 +201,7 @@ class Flow:
             for owned in queued.entries:
                 self.quarantine.settled(owned)
         elif outcome.gone:
-            self.observer.losses.pending([queued.owned.id])
+            self.telemetry.losses.pending([queued.owned.id])
         elif outcome.done:
             self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 

@@ -139,7 +139,8 @@ class Lifespan:
         self._give(needs, given or {})
         self._needs = [one for one in all_of(needs, self.values) if one.scope == "process"]
         self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        """Keeps all of it open, from `open` to `close`."""
 
     def _give(self, needs: Sequence[Dependency], given: Mapping[Any, Any]) -> None:
         """Take what a test gives instead of opening it."""
@@ -155,7 +156,7 @@ class Lifespan:
         if not self._needs and not self._hooks.on_start and not self._hooks.on_stop:
             return
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = task = asyncio.create_task(self._live(opened), name="headwater lifespan")
+        self.task = task = asyncio.create_task(self._live(opened), name="headwater lifespan")
         try:
             await asyncio.wait([opened, task], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -165,13 +166,13 @@ class Lifespan:
                 log.error("the start was broken off: %s", error)  # noqa: TRY400  # not this one
             raise
         if task.done():
-            self._task = None
+            self.task = None
             task.result()
 
     async def close(self, at_once: asyncio.Event) -> None:
         """Run what the app does at its stop, and close the dependencies, within
         `CLOSING_SECONDS`; sooner when ``at_once`` is set."""
-        task, self._task = self._task, None
+        task, self.task = self.task, None
         if task is None:
             return
         self._closing.set()

@@ -25,15 +25,15 @@ from headwater.worker.fetch import Fetcher
 from headwater.worker.flow import Flow
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.noting import Noting
-from headwater.worker.observing import Observer
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
 from headwater.worker.reports import Reports
 from headwater.worker.signals import Changes, ended
-from headwater.worker.statistics import Progress
+from headwater.worker.statistics import ConsumerProgress
 from headwater.worker.stopping import Stopping
+from headwater.worker.telemetry import Telemetry
 
 
 class TaskEnded(Exception):
@@ -64,7 +64,7 @@ class Loop:
         suspects: Suspects,
         chance: Random,
         reports: Reports,
-        observer: Observer,
+        telemetry: Telemetry,
         values: Values,
         observe: Callable[[Owned], None] | None = None,
     ) -> None:
@@ -85,11 +85,11 @@ class Loop:
             changes=changes,
             chance=chance,
             reports=reports,
-            observer=observer,
+            telemetry=telemetry,
             values=values,
             observe=observe,
         )
-        self.observer = observer
+        self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
@@ -127,7 +127,7 @@ class Loop:
             in_flight=self.in_flight,
             renewer=self._renewer,
             changes=self._changes,
-            losses=self.observer.losses,
+            losses=self.telemetry.losses,
             suspects_only=suspects is Suspects.ONLY,
             hungry=lambda: self.pool.hungry,
             accept=self.flow.accept,
@@ -140,7 +140,7 @@ class Loop:
             clock=self._clock,
             in_flight=self.in_flight,
             changes=self._changes,
-            gone=self.observer.losses.pending,
+            gone=self.telemetry.losses.pending,
             put=self.pool.put,
             call_back=self._call_back,
         )
@@ -208,11 +208,11 @@ class Loop:
         self.failed.set_exception(error)
         self.failed.exception()  # asked for here, so that a loop that closes first says nothing
 
-    def progress(self) -> Progress:
+    def progress(self) -> ConsumerProgress:
         """When the parts of this consumer last did a round."""
         now = self._clock.monotonic()
         began = [owned.began for owned in list(self.pool.running)]
-        return Progress(
+        return ConsumerProgress(
             reader_age=self.fetcher.age(now),
             settler_age=self.in_flight.settler.age(now),
             renewer_age=max(0.0, now - self._renewer.renewed_at),
@@ -236,7 +236,7 @@ class Loop:
                 accept=self.flow.accept,
                 end=self.flow.end,
                 forgotten=self.quarantine.forgotten,
-                losses=self.observer.losses,
+                losses=self.telemetry.losses,
             )
             await stopping.run(grace, at_once)
         if self.order is not None:

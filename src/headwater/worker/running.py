@@ -18,12 +18,12 @@ from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import Lifespan
-from headwater.worker.loop import Loop
-from headwater.worker.observing import Observer
+from headwater.worker.loop import Loop, TaskEnded
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.reports import Reports
 from headwater.worker.scheduler import Scheduler, served_streams
+from headwater.worker.telemetry import Telemetry
 
 log = logging.getLogger("headwater.worker")
 
@@ -91,7 +91,7 @@ class Running:
             suspects=self._suspects,
             chance=self._chance,
             reports=self._reports,
-            observer=Observer(
+            telemetry=Telemetry(
                 consumer.stream.name,
                 consumer.group,
                 self._extensions.counters(consumer),
@@ -146,6 +146,9 @@ class Running:
         wanted = asyncio.ensure_future(self._wanted.wait())
         failures = self.failures()
         ends: list[asyncio.Future[Any]] = [wanted, *failures]
+        lifespan = self._lifespan.task
+        if lifespan is not None:
+            ends.append(lifespan)
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -153,6 +156,8 @@ class Running:
         for failure in failures:
             if failure.done() and not failure.cancelled():
                 failure.result()
+        if lifespan is not None and lifespan.done():
+            raise TaskEnded(f"{lifespan.get_name()} ended although nothing asked it to")
 
     def failures(self) -> list[asyncio.Future[None]]:
         """What gets the errors that no waiting mends."""

@@ -59,7 +59,7 @@ class Counters:
             self.handed_back += 1
 
 
-class Progress(NamedTuple):
+class ConsumerProgress(NamedTuple):
     """When the parts of one consumer last did a round. Ages in seconds; 0 for a part that has nothing
     to do, such as a reader that owns all it may."""
 
@@ -98,7 +98,7 @@ class ConsumerStatistics(NamedTuple):
     group: str
     counters: Counters
     """A copy."""
-    progress: Progress | None
+    progress: ConsumerProgress | None
     """None while it does not work."""
     late: Sequence[str]
     """Parts of the worker that are overdue: the reader, the settler, the lease renewer."""

@@ -13,7 +13,7 @@ from headwater.worker.settle import Queued
 from headwater.worker.statistics import Counters
 
 
-class Observer:
+class Telemetry:
     """Follows one consumer of one process."""
 
     def __init__(self, stream: str, group: str, counters: Counters, chain: Chain) -> None:

@@ -1,0 +1,139 @@
+"""Whatever fails, hangs, is cancelled or crashes: what was opened is closed, and each message ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from random import Random
+from typing import Annotated, Any
+
+import pytest
+
+from headwater.worker import Again, App, Backoff, Delivery, Ending, Middleware, Use
+from tests.worker.apps import Order, orders
+
+TRIALS = 3
+
+
+class Trial:
+    """The chance of a trial, and what it has opened and closed."""
+
+    chance = Random()
+    opened = closed = 0
+
+    async def stumble(self) -> None:
+        """Wait a few turns of the event loop, and sometimes fail."""
+        for _ in range(self.chance.randrange(3)):
+            await asyncio.sleep(0)
+        if self.chance.random() < 0.1:
+            raise ConnectionError("as chance has it")
+
+
+trial = Trial()
+
+
+async def pool() -> AsyncIterator[str]:
+    await trial.stumble()
+    trial.opened += 1
+    try:
+        yield "pool"
+        await trial.stumble()
+    finally:
+        trial.closed += 1
+
+
+def settings() -> Iterator[str]:
+    trial.opened += 1
+    try:
+        yield "settings"
+    finally:
+        trial.closed += 1
+
+
+class Suppressing:
+    """A manager that sometimes suppresses the error of the handler, and sometimes does not close."""
+
+    async def __aenter__(self) -> str:
+        await trial.stumble()
+        trial.opened += 1
+        return "suppressing"
+
+    async def __aexit__(self, *error: object) -> bool:
+        trial.closed += 1
+        await trial.stumble()
+        return trial.chance.random() < 0.3
+
+
+async def session(
+    pool: Annotated[str, Use(pool, scope="delivery")], settings: Annotated[str, Use(settings)]
+) -> AsyncIterator[str]:
+    trial.opened += 1
+    try:
+        yield "session"
+    finally:
+        trial.closed += 1
+
+
+class Stumbling(Middleware):
+    def receive(self, delivery: Delivery) -> None:
+        if trial.chance.random() < 0.1:
+            raise SystemExit(3)
+
+    async def handle(
+        self, delivery: Delivery, message: Any, call_next: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        await trial.stumble()
+        result = await call_next()
+        await trial.stumble()
+        return result
+
+    def after_settle(self, delivery: Delivery, ending: Ending) -> None:
+        if trial.chance.random() < 0.1:
+            raise ValueError("as chance has it")
+
+
+async def handle(
+    order: Order,
+    one: Annotated[str, Use(session, scope="delivery")],
+    two: Annotated[str, Use(Suppressing, scope="delivery")],
+    three: Annotated[str, Use(settings)],
+) -> None:
+    fate = trial.chance.randrange(6)
+    if fate == 0:
+        await asyncio.Event().wait()
+    elif fate == 1:
+        raise Again("1s")
+    elif fate == 2:
+        raise asyncio.CancelledError
+    elif fate == 3:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+    await trial.stumble()
+
+
+@pytest.mark.slice
+@pytest.mark.parametrize("number", range(TRIALS))
+async def test_what_was_opened_is_closed_and_every_message_ends(number: int) -> None:
+    seed = Random().randrange(10**9)
+    print(f"seed {seed}")
+    trial.chance, trial.opened, trial.closed = Random(seed), 0, 0
+    logging.getLogger("headwater.worker").setLevel(logging.CRITICAL)
+    app = App("headwater://memory", middleware=[Stumbling()])
+    retry = Backoff("100ms", ceiling="1s")
+    options: dict[str, Any] = {"timeout": "5s", "retry": retry, "max_deliveries": 50}
+    app.consumer(orders, group="g", concurrency=3, **options)(handle)
+    try:
+        async with app.test() as t:
+            for first in range(0, 20, 4):
+                await t.send(orders, *(Order(first + n) for n in range(4)))
+                if trial.chance.random() < 0.5:
+                    t.crash(handle)
+                await t.advance(f"{trial.chance.randrange(1, 3000)}ms")
+            if trial.chance.random() < 0.7:
+                await t.advance("5m")
+                assert t.pending(handle) == {}
+    finally:
+        logging.getLogger("headwater.worker").setLevel(logging.NOTSET)
+    assert trial.opened == trial.closed > 0
