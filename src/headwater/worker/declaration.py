@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict, get_type_hints
 
 from headwater.errors import DeclarationError
+from headwater.groups.poison import MAX_CRASHES
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.durations import milliseconds
 from headwater.worker.handlers import Call, bind
@@ -35,8 +36,10 @@ class ConsumerOptions(TypedDict, total=False):
     retry: Backoff | None
     """How long an entry waits after its handler raised; None for no time at all."""
     max_deliveries: int
-    """An entry that was delivered so often is a dead letter; 5. A crash counts if the entry ran
-    alone in its process."""
+    """An entry that was delivered so often is a dead letter; 5. A delivery that ended because its
+    process died does not count."""
+    max_crashes: int
+    """An entry that killed so many processes in which it ran alone is a dead letter; 2."""
     timeout: str | timedelta | None
     """A handler that runs longer is cancelled, as if it had raised TimeoutError."""
     into: Stream[Any] | None
@@ -70,6 +73,7 @@ class Consumer:
     prefetch: int
     retry: Backoff | None
     max_deliveries: int
+    max_crashes: int
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
@@ -89,6 +93,7 @@ def declare(
     prefetch: int | None = None,
     retry: Backoff | None = DEFAULT_RETRY,
     max_deliveries: int = 5,
+    max_crashes: int = MAX_CRASHES,
     timeout: str | timedelta | None = None,
     into: Stream[Any] | None = None,
     dead: str | None = None,
@@ -101,17 +106,10 @@ def declare(
     if retry is not None and not isinstance(retry, Backoff):
         raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
     bound = bind(handler, stream.type, has_results=into is not None)
-    claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
-    lease_ms = max(1, claim_after_ms // 3)
-    if lease is not None:
-        lease_ms = milliseconds(lease, what="lease", least_ms=30)
-    if lease_ms >= claim_after_ms:
-        raise DeclarationError(
-            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
-            "was not renewed for that long"
-        )
+    claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
-    concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries)
+    _check_number("max_crashes", max_crashes)
+    concurrency, prefetch = _bounds(concurrency, prefetch)
     if timeout is not None and not bound.is_async:
         raise DeclarationError(
             f"timeout={timeout!r}: handler {bound.name} is not `async def`, so it runs in a thread, "
@@ -130,12 +128,27 @@ def declare(
         prefetch=prefetch,
         retry=retry,
         max_deliveries=max_deliveries,
+        max_crashes=max_crashes,
         timeout_ms=None if timeout is None else milliseconds(timeout, what="timeout"),
         into=into,
         dead=dead or dead_letter_stream(stream.name),
         start=group_start(start),
         delete=delete,
     )
+
+
+def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple[int, int]:
+    """``claim_after`` and ``lease`` in milliseconds."""
+    claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
+    lease_ms = max(1, claim_after_ms // 3)
+    if lease is not None:
+        lease_ms = milliseconds(lease, what="lease", least_ms=30)
+    if lease_ms >= claim_after_ms:
+        raise DeclarationError(
+            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
+            "was not renewed for that long"
+        )
+    return claim_after_ms, lease_ms
 
 
 def _check_group(group: Any) -> None:
@@ -166,18 +179,10 @@ def _check_streams(stream: Any, into: Any, dead: Any) -> None:
             )
 
 
-def _bounds(concurrency: int | None, prefetch: int | None, max_deliveries: int) -> tuple[int, int]:
+def _bounds(concurrency: int | None, prefetch: int | None) -> tuple[int, int]:
     for name, given in (("concurrency", concurrency), ("prefetch", prefetch)):
         if given is not None:
             _check_number(name, given)
-    if max_deliveries == 1:
-        # A crash is the only delivery of every owned entry: one at a time.
-        if (prefetch or 1) > 1 or (concurrency or 1) > 1:
-            raise DeclarationError(
-                "max_deliveries=1 allows no second attempt, so a crash must not take a neighbour "
-                "with it: prefetch and concurrency are 1 then; leave them out"
-            )
-        return 1, 1
     if concurrency is None:
         concurrency = min(16, prefetch or 16)
     if prefetch is None:

@@ -261,7 +261,7 @@ class Loop:
         for owned in taken:
             if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
                 continue  # a stop handed it back meanwhile, or another has it
-            if owned.record.condemned:
+            if owned.record.condemned(self.consumer.max_crashes):
                 self._end(owned, Condemned(condemnation(owned.record)))
             elif owned.attempts > self.consumer.max_deliveries:
                 self._end(owned, Exhausted())
