@@ -32,7 +32,7 @@ async def test_what_kills_its_worker_every_time_is_a_dead_letter_too() -> None:
         assert t.deliveries(bill) == [1, 2, 3, 4]
         (letter,) = t.dead(orders)
     assert letter.deliveries == 4
-    assert letter.error.startswith("Crashes: 2 processes died while they ran it alone")
+    assert letter.error.startswith("Crashes: 2 processes died while running it alone")
 
 
 async def test_a_poison_message_takes_no_neighbour_with_it() -> None:

@@ -44,7 +44,7 @@ def test_only_a_death_alone_counts_against_a_message(
 def test_two_excused_deaths_make_a_suspect_and_two_alone_a_dead_letter(
     record: Record, suspect: bool, condemned: bool
 ) -> None:
-    assert (record.suspect, record.condemned) == (suspect, condemned)
+    assert (record.suspect, record.condemned()) == (suspect, condemned)
 
 
 def test_a_suspect_that_outlives_its_quarantine_counts_an_attempt_if_it_dies_later() -> None:

@@ -85,7 +85,7 @@ def test_defaults() -> None:
         ({"prefetch": True}, "prefetch=True must be a whole number"),
         ({"concurrency": 8, "prefetch": 4}, "prefetch=4 is less than concurrency=8"),
         ({"max_deliveries": 0}, "max_deliveries=0 must be a whole number from 1 on"),
-        ({"max_deliveries": 1, "prefetch": 2}, "max_deliveries=1 allows no second attempt"),
+        ({"max_crashes": 0}, "max_crashes=0 must be a whole number from 1 on"),
         ({"retry": "1s"}, "retry='1s' must be a Backoff"),
         ({"into": "invoices"}, "into='invoices' is no Stream"),
         ({"group": ""}, "group='' must be the name of the consumer group"),
@@ -103,9 +103,9 @@ def test_options_that_are_wrong_are_refused(options: dict[str, Any], complaint: 
         declared(handle, **options)
 
 
-def test_max_deliveries_1_implies_prefetch_1() -> None:
+def test_a_single_delivery_limits_nothing_else() -> None:
     consumer = declared(handle, max_deliveries=1)
-    assert (consumer.concurrency, consumer.prefetch) == (1, 1)
+    assert (consumer.concurrency, consumer.prefetch) == (16, 64)
 
 
 def test_a_thread_has_no_timeout() -> None:

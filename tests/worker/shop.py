@@ -47,6 +47,7 @@ invoices: Stream[Invoice] = Stream("invoices", Invoice)
     concurrency=4,
     prefetch=32,
     max_deliveries=int(os.environ.get("SHOP_MAX_DELIVERIES", "1000")),
+    max_crashes=int(os.environ.get("SHOP_MAX_CRASHES", "2")),
     retry=Backoff("10ms", ceiling="100ms"),
     into=invoices,
 )

@@ -105,7 +105,7 @@ async def test_what_died_alone_twice_is_a_dead_letter(store: Store) -> None:
         await eventually(lambda: _forgotten(store))
     assert sorted(handled) == [0, 2]
     assert letter.deliveries == 4
-    assert "Crashes: 2 processes died while they ran it alone" in letter.error
+    assert "Crashes: 2 processes died while running it alone" in letter.error
 
 
 async def _forgotten(store: Store) -> bool:

@@ -44,7 +44,8 @@ def test_each_silent_claim_is_excused_until_it_ran_alone(core: Core) -> None:
         other, third = claimed_by(core, name, third)
         suspect = judge(other, [third])[entry_id]
     assert suspect == Record(excused=2, crashes=2)
-    assert suspect.condemned
+    assert suspect.condemned()
+    assert not suspect.condemned(3)
 
 
 def test_a_retry_and_a_hand_back_leave_no_record(core: Core) -> None:

@@ -112,9 +112,33 @@ async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store
     results = await _results(store)
     assert (b"id", b"10") in letter.fields
     assert letter.deliveries == 4
-    assert letter.error.startswith("Crashes: 2 processes died while they ran it alone")
+    assert letter.error.startswith("Crashes: 2 processes died while running it alone")
     assert sorted(one.order for one in results) == [n for n in range(24) if n != 10]
     assert said.count("the quarantine process was ended by SIGKILL; again in 0.5 s") == 2
+
+
+async def test_with_a_single_delivery_and_crash_a_kill_loses_no_neighbour(store: Store) -> None:
+    # Given an entry that kills whoever runs it, among neighbours that may be delivered once
+    with supervised(
+        store.url,
+        "--workers",
+        "1",
+        SHOP_CLAIM_AFTER="300ms",
+        SHOP_MAX_DELIVERIES="1",
+        SHOP_MAX_CRASHES="1",
+    ):
+        await _send(
+            store,
+            *(shop.Order(number, do="kill" if number == 10 else "yield") for number in range(24)),
+        )
+        await eventually(store.settled)
+
+    # Then it is a dead letter after the first crash alone, and every neighbour is handled
+    (letter,) = await store.dead()
+    assert (b"id", b"10") in letter.fields
+    assert letter.error.startswith("Crashes: 1 process died while running it alone")
+    results = await _results(store)
+    assert sorted(one.order for one in results) == [n for n in range(24) if n != 10]
 
 
 async def test_a_suspect_that_hangs_holds_up_no_worker(store: Store) -> None:

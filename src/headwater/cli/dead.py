@@ -7,7 +7,7 @@ headwater dead replay orders 1526569498055-0
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,7 +30,12 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of d
 All = Annotated[bool, typer.Option("--all", help="Every dead letter there is.")]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="KEY", help="The dead-letter stream. [default: {STREAM}.dead]"),
+    typer.Option(
+        "--from",
+        metavar="KEY",
+        help="The dead-letter stream. Of one that several streams share, only the letters of STREAM are "
+        "meant. [default: {STREAM}.dead]",
+    ),
 ]
 
 
@@ -52,7 +57,13 @@ def list_letters(
     from headwater.groups.dead_letters import page
 
     where = _source(stream, source)
-    letters = ask(url, page(where, after=after, count=count))
+    letters: list[DeadLetter] = []
+    while found := ask(url, page(where, after=after, count=count)):
+        letters += _of(stream, found)
+        if len(letters) >= count or len(found) < count:
+            break
+        after = found[-1].id
+    letters = letters[:count]
     if not letters:
         _say_none(url, stream, where)
     for letter in letters:
@@ -185,11 +196,16 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
         _say_none(url, stream, where)
     while letters := ask(url, page(where, after=after)):
         wanted = [letter for letter in letters if _order(letter.id) <= _order(last)]
-        if wanted:
-            yield wanted
+        if mine := _of(stream, wanted):
+            yield mine
         if len(wanted) < len(letters):
             return
         after = letters[-1].id
+
+
+def _of(stream: str, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+    """Those of this stream, where several share a dead-letter stream."""
+    return [letter for letter in letters if letter.stream in ("", stream)]
 
 
 def _order(entry_id: str) -> tuple[int, int]:

@@ -3,7 +3,7 @@
     claimed from a silent owner ──▶ did it run alone there? ──no──▶ excused + 1
                                               │                     twice: a suspect, which runs alone
                                              yes
-                                              └──▶ crashes + 1; at MAX_CRASHES a dead letter
+                                              └──▶ crashes + 1; at max_crashes a dead letter
 
 Rule 1. A delivery that ended because its process died is nobody's fault yet: it is excused, and does
         not count as an attempt.
@@ -30,7 +30,8 @@ SUSPECT_FROM = 2
 """Excused deliveries that make a message a suspect. One is no sign: every neighbour has it too."""
 
 MAX_CRASHES = 2
-"""Deaths alone that make a message a dead letter. One may be chance: a deployment, the system."""
+"""Deaths alone that make a message a dead letter, unless its consumer declares another number. One may
+be chance: a deployment, the system."""
 
 
 class Record(NamedTuple):
@@ -50,10 +51,9 @@ class Record(NamedTuple):
         """It runs alone."""
         return self.excused >= SUSPECT_FROM or self.crashes > 0
 
-    @property
-    def condemned(self) -> bool:
+    def condemned(self, max_crashes: int = MAX_CRASHES) -> bool:
         """It does not run again."""
-        return self.crashes >= MAX_CRASHES
+        return self.crashes >= max_crashes
 
     @classmethod
     def parse(cls, value: bytes | None) -> Record:
@@ -105,9 +105,10 @@ def outlived(record: Record) -> Record:
 
 def condemnation(record: Record) -> str:
     """Why a condemned message is a dead letter."""
+    died = "1 process" if record.crashes == 1 else f"{record.crashes} processes"
     return (
-        f"Crashes: {record.crashes} processes died while they ran it alone, and {record.excused} "
-        "while they ran it with others"
+        f"Crashes: {died} died while running it alone, and {record.excused} while running it with "
+        "others"
     )
 
 
@@ -115,7 +116,11 @@ def condemnation(record: Record) -> str:
 
 
 def judged(
-    member: Member, claimed: Sequence[Delivered], *, leave: bool
+    member: Member,
+    claimed: Sequence[Delivered],
+    *,
+    leave: bool,
+    max_crashes: int = MAX_CRASHES,
 ) -> Operation[dict[bytes, Record]]:
     """Judge what was claimed and write down what changed; the records that are not empty.
 
@@ -134,7 +139,7 @@ def judged(
     for one, value in zip(claimed, replies[0], strict=True):
         before = Record.parse(value)
         after = judge(before, count=one.delivery_count, from_silent=one.from_silent)
-        if after.suspect and not after.condemned:
+        if after.suspect and not after.condemned(max_crashes):
             after = after._replace(left=int(leave))
         if after != NO_RECORD:
             found[one.id] = after

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_type_hints
 
 from headwater.errors import DeclarationError
+from headwater.groups.poison import MAX_CRASHES
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
@@ -36,8 +37,10 @@ class ConsumerOptions(TypedDict, total=False):
     retry: Backoff | None
     """How long an entry waits after its handler raised; None for no time at all."""
     max_deliveries: int
-    """An entry that was delivered so often is a dead letter; 5. A crash counts if the entry ran
-    alone in its process."""
+    """An entry that was delivered so often is a dead letter; 5. A delivery that ended because its
+    process died does not count."""
+    max_crashes: int
+    """An entry that killed so many processes in which it ran alone is a dead letter; 2."""
     timeout: str | timedelta | None
     """A handler that runs longer is cancelled, as if it had raised TimeoutError."""
     into: Stream[Any] | None
@@ -95,6 +98,7 @@ class Consumer:
     prefetch: int
     retry: Backoff | None
     max_deliveries: int
+    max_crashes: int
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
@@ -123,6 +127,11 @@ def declare_batch(
         raise DeclarationError("a batch has no order_by: its items are handled together")
     if size > MOST_IN_BATCH:
         raise DeclarationError(f"size={size} is more than {MOST_IN_BATCH:,}, the most of a batch")
+    if size > 1 and options.get("max_deliveries") == 1:
+        raise DeclarationError(
+            "max_deliveries=1 allows no second attempt, and one error would make dead letters of a "
+            "whole batch: use size=1, or @app.consumer"
+        )
     linger_ms = milliseconds(linger, what="linger", least_ms=0)
     consumer = declare(handler, stream, batch=BatchSize(size, linger_ms), **options)
     if linger_ms >= consumer.claim_after_ms:
@@ -144,6 +153,7 @@ def declare(
     prefetch: int | None = None,
     retry: Backoff | None = DEFAULT_RETRY,
     max_deliveries: int = 5,
+    max_crashes: int = MAX_CRASHES,
     timeout: str | timedelta | None = None,
     into: Stream[Any] | None = None,
     dead: str | None = None,
@@ -161,7 +171,8 @@ def declare(
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
     claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
-    concurrency, prefetch = _bounds(concurrency, prefetch, max_deliveries, batch)
+    _check_number("max_crashes", max_crashes)
+    concurrency, prefetch = _bounds(concurrency, prefetch, batch)
     if timeout is not None and not bound.is_async:
         raise DeclarationError(
             f"timeout={timeout!r}: handler {bound.name} is not `async def`, so it runs in a thread, "
@@ -180,6 +191,7 @@ def declare(
         prefetch=prefetch,
         retry=retry,
         max_deliveries=max_deliveries,
+        max_crashes=max_crashes,
         timeout_ms=None if timeout is None else milliseconds(timeout, what="timeout"),
         into=into,
         dead=dead or dead_letter_stream(stream.name),
@@ -192,11 +204,8 @@ def declare(
 
 
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
-    """The same consumer, handling so many entries at a time. One that may have a single entry
-    (``max_deliveries=1``) stays as it is."""
+    """The same consumer, handling so many entries, or batches, at a time."""
     _check_number("concurrency", concurrency)
-    if consumer.max_deliveries == 1:
-        return consumer
     prefetch = max(concurrency, consumer.prefetch * concurrency // consumer.concurrency)
     return replace(consumer, concurrency=concurrency, prefetch=prefetch)
 
@@ -252,21 +261,13 @@ def _check_streams(stream: Any, into: Any, dead: Any) -> None:
 
 
 def _bounds(
-    concurrency: int | None, prefetch: int | None, max_deliveries: int, batch: BatchSize | None
+    concurrency: int | None, prefetch: int | None, batch: BatchSize | None
 ) -> tuple[int, int]:
     for name, given in (("concurrency", concurrency), ("prefetch", prefetch)):
         if given is not None:
             _check_number(name, given)
     if batch is not None and batch.size > 1:
-        return _batch_bounds(concurrency or 1, prefetch, max_deliveries, batch.size)
-    if max_deliveries == 1:
-        # A crash is the only delivery of every owned entry: one at a time.
-        if (prefetch or 1) > 1 or (concurrency or 1) > 1:
-            raise DeclarationError(
-                "max_deliveries=1 allows no second attempt, so a crash must not take a neighbour "
-                "with it: prefetch and concurrency are 1 then; leave them out"
-            )
-        return 1, 1
+        return _batch_bounds(concurrency or 1, prefetch, batch.size)
     if concurrency is None:
         concurrency = min(16, prefetch or 16)
     if prefetch is None:
@@ -279,14 +280,7 @@ def _bounds(
     return concurrency, prefetch
 
 
-def _batch_bounds(
-    concurrency: int, prefetch: int | None, max_deliveries: int, size: int
-) -> tuple[int, int]:
-    if max_deliveries == 1:
-        raise DeclarationError(
-            "max_deliveries=1 allows no second attempt, so an error or a crash must not take a "
-            "neighbour with it: use size=1, or @app.consumer"
-        )
+def _batch_bounds(concurrency: int, prefetch: int | None, size: int) -> tuple[int, int]:
     if prefetch is None:
         prefetch = (concurrency + 1) * size
     if prefetch < concurrency * size:

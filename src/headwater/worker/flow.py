@@ -135,11 +135,12 @@ class Flow:
         order = self.order
         wrong = {one: error for one in taken if order and (error := order.ordering.arrived(one))}
         await self.quarantine.judge(taken)
+        limit = self.consumer.max_crashes
         fresh = []
         for owned in taken:
             if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
                 continue  # a stop handed it back meanwhile, or another has it
-            if owned.record is not NO_RECORD and owned.record.condemned:
+            if owned.record is not NO_RECORD and owned.record.condemned(limit):
                 self.end(owned, Condemned(condemnation(owned.record)))
             elif owned.attempts > self.consumer.max_deliveries:
                 self.end(owned, Exhausted())

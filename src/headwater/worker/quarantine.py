@@ -147,9 +147,13 @@ class Quarantine:
         claimed = [owned for owned in entries if owned.delivered.claimed]
         if not claimed:
             return
-        leave = self._suspects is Suspects.ELSEWHERE
         records: dict[bytes, Record] = await self._in_flight.ask(
-            lambda member: judged(member, [owned.delivered for owned in claimed], leave=leave)
+            lambda member: judged(
+                member,
+                [owned.delivered for owned in claimed],
+                leave=self._suspects is Suspects.ELSEWHERE,
+                max_crashes=self._consumer.max_crashes,
+            )
         )
         for owned in claimed:
             owned.record = records.get(owned.id, NO_RECORD)

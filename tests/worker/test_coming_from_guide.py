@@ -1,0 +1,54 @@
+"""The guide for those who come from other libraries: its programs run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import App
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "coming-from.md").read_text(
+    encoding="utf-8"
+)
+
+
+@pytest.fixture
+def names() -> dict[str, Any]:
+    """What the programs of the guide define, together."""
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert len(blocks) == 3
+    found: dict[str, Any] = {}
+    exec("\n".join(blocks), found)
+    return found
+
+
+def test_its_tests_pass(names: dict[str, Any]) -> None:
+    tests = [name for name in names if name.startswith("test_")]
+    assert tests
+    for name in tests:
+        asyncio.run(names[name]())
+
+
+async def test_its_handler_puts_off_and_gives_up_as_it_says(names: dict[str, Any]) -> None:
+    app: App = names["app"]
+    tries = 0
+
+    def deliver(to: str, text: str) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 12:
+            raise names["Busy"]
+
+    names["deliver"] = deliver
+    async with app.test() as t:
+        await t.send(names["mails"], names["Mail"]("nobody", "x"))
+        (letter,) = t.dead(names["mails"])
+        assert "'nobody' is no address" in letter.error
+        await t.send(names["mails"], names["Mail"]("bob@example.org", "x"))
+        await t.advance("11m")
+        assert tries == 12
+        assert t.results(names["sent"]) == [names["Sent"]("bob@example.org")]

@@ -1,0 +1,100 @@
+"""The guide to production: its programs run, and its rights suffice."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from headwater.worker import App, Backoff, Dead
+from tests import peers
+from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
+from tests.worker.outages import PEERS
+
+GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"
+TEXT = (GUIDES / "production.md").read_text(encoding="utf-8")
+
+
+def test_the_programs_of_the_guide_run(store_url: Callable[[str], str]) -> None:
+    url = store_url("headwater")
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert len(blocks) == 3
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks).replace("redis://localhost:6379", url), names)
+
+    asyncio.run(names["order"](17))
+    asyncio.run(names["order"](17))
+    asyncio.run(names["test_a_negative_total_is_a_dead_letter"]())
+
+    with redis.Redis.from_url(url) as client:
+        assert client.xlen("orders") == 1
+
+
+def test_the_commands_of_the_guide_exist(run_headwater: Callable[..., str]) -> None:
+    commands = set(re.findall(r"headwater (serve|work|dead \w+|pending|consumers \w+)", TEXT))
+    assert {"work", "serve", "pending", "dead list", "consumers list"} <= commands
+    for command in commands:
+        run_headwater(*command.split(), "--help")
+    helped = run_headwater("work", "--help")
+    for option in set(re.findall(r"headwater work shop:app (.*)", TEXT)):
+        for word in re.findall(r"--[a-z-]+", option):
+            assert word in helped
+
+
+@pytest.mark.parametrize("name", PEERS)
+async def test_a_worker_with_the_rights_of_the_guide_is_refused_nothing(
+    peer: Callable[..., peers.Peer], name: str
+) -> None:
+    # Given a user as the guide makes one
+    server = peer(name)
+    (line,) = re.findall(r"^ACL SETUSER .*$", TEXT, re.MULTILINE)
+    async with redis.asyncio.Redis.from_url(server.url) as look:
+        await look.execute_command(*line.split())
+        store = Store(name, server.url.replace("redis://", "redis://shop:secret@"), look)
+
+        # When its worker bills, fails, retries, gives up, deletes, and publishes in every way
+        app = store.app()
+
+        @app.consumer(
+            orders,
+            group="billing",
+            into=invoices,
+            delete=True,
+            claim_after="200ms",
+            retry=Backoff("1ms", ceiling="10ms"),
+            max_deliveries=2,
+        )
+        async def bill(order: Order) -> Invoice:
+            if order.id == 2:
+                raise ValueError("no price")
+            if order.id == 3:
+                raise Dead("never")
+            return Invoice(order.id)
+
+        async with working(app):
+            await app.send_many(orders, [Order(1), Order(2), Order(3)])
+            await app.send(orders, Order(4), dedupe="four")
+            scheduled = await app.send(orders, Order(6), after="1h")
+            await app.send(orders, Order(5), after="1ms")
+            assert await scheduled.cancel()
+            await eventually(lambda: _billed(store, {1, 4, 5}))
+            await eventually(lambda: store.settled("billing"))
+
+        # Then the server has refused nothing
+        refused = [entry["object"] for entry in await look.acl_log()]
+    assert refused == []
+
+
+async def _billed(store: Store, numbers: set[int]) -> bool:
+    return {one.order for one in await store.results()} == numbers
+
+
+def test_an_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "HEADWATER_URL=rediss://shop:secret@store.internal:6379" in TEXT
+    monkeypatch.setenv("HEADWATER_URL", "rediss://shop:secret@store.internal:6379")
+    assert App().url == "rediss://shop:secret@store.internal:6379"
