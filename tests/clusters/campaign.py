@@ -42,6 +42,10 @@ async def play(cluster: Cluster, seed: int) -> str:
             done.append(name)
             await asyncio.sleep(chance.uniform(0, 0.5))  # a change may come at any moment
             if name == "kill":
+                # Without a replica that is up to date there would be no new primary.
+                await asyncio.to_thread(
+                    clusters.until, cluster.healthy, "every shard has its replica"
+                )
                 await kill(cluster)
             elif name == "hand over":
                 await hand_over(cluster)

@@ -20,9 +20,10 @@ near: Stream[Invoice] = Stream("{orders}.invoices", Invoice)
 far: Stream[Invoice] = Stream("invoices", Invoice)
 """In another slot than ``orders``."""
 
-BATCH = 20
+BATCHES = {None: 60, 1: 20}
+"""Messages sent at a time, without and with waiting for a replica."""
 PAUSE_SECONDS = 0.015
-"""Between two batches: more than 1,000 messages a second."""
+"""Between two batches."""
 
 
 @dataclass
@@ -46,8 +47,8 @@ class Flow:
     async def publish(self) -> None:
         """Send until cancelled; what was refused, or is unknown, is not sent again."""
         while True:
-            numbers = range(self.number, self.number + BATCH)
-            self.number += BATCH
+            numbers = range(self.number, self.number + BATCHES[self.wait])
+            self.number += BATCHES[self.wait]
             if self.wait is None:
                 await self._try(numbers)
             else:

@@ -8,7 +8,8 @@ import pytest
 
 from headwater.client.aio import connect
 from tests.clusters.clusters import Cluster
-from tests.worker.apps import Store, eventually
+from tests.clusters.test_cluster_changes import hand_over
+from tests.worker.apps import Store
 from tests.worker.kills import Campaign
 
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
@@ -22,10 +23,8 @@ async def test_killed_workers_lose_nothing_while_a_shard_is_handed_over(cluster:
         running = asyncio.create_task(Campaign(store, points=30, seed=20261123).run())
 
         # When their stream is handed to another node meanwhile, and then its slot moves
-        owner = cluster.owner("orders")
         await asyncio.sleep(2)  # somewhere between the kills
-        await asyncio.to_thread(cluster.replica("orders").ask, "CLUSTER", "FAILOVER")
-        await eventually(lambda: cluster.owner("orders") is not owner)
+        await hand_over(cluster)
         await asyncio.to_thread(cluster.move, "orders")
 
         # Then every message has its result. Its stream is in another slot: some may have two
