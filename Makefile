@@ -31,7 +31,7 @@ help:
 	@echo "make connections  10,000 idle and 10,000 blocked connections, beside Redis 8.2"
 	@echo "make check    format, rules, types, rooms, tidiness"
 	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
-	@echo "make chaos-worker  2,000 kills of workers, 200 of servers, 30,000 simulated crashes, two hours"
+	@echo "make chaos-worker  2,000 kills of workers, 200 of servers, 30,000 simulated crashes, over an hour"
 	@echo "make bench    beside real Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
 	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, half a minute; fails when dearer"
 	@echo "make bench-compare REF=HEAD~3  this commit beside another: instructions (valgrind) and time, 10 minutes"

@@ -45,6 +45,9 @@ def test_a_repeated_run_needs_something_that_hit_its_first_process_meanwhile() -
         reasons, unexplained = repeated(runs, [event])
         assert (reasons[event.kind], unexplained) == (1, [])
 
+    # And so does that process 2 stood still: it runs late what it had buffered
+    assert repeated(runs, [Event("SIGSTOP", 2, 9.0, 11.9)])[1] == []
+
     # And neither another process's death, nor one after the second run, nor nothing
     for events in ([Event("SIGKILL", 2, 11.0, 11.1)], [Event("SIGKILL", 1, 13.0, 13.1)], []):
         reasons, unexplained = repeated(runs, events)

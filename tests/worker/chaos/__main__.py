@@ -13,12 +13,14 @@ being written down: ``--only processes --store redis-8.2 --seed 17``.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import logging
 import math
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from tests import campaigns
@@ -39,6 +41,9 @@ TRIALS: Final = 50
 PLAN: Final = Plan(kills=40, pauses=10, cuts=10, server_kills=4, segfaults=2, messages=20_200)
 """One of these: together 2,000 kills, 500 pauses, 500 cuts, 200 kills of the server, 100 messages that
 segfault, over 1,000,000 messages."""
+
+KEPT: Final = Path("artifacts", "chaos-worker")
+"""Where failed trials leave what their workers said."""
 
 SHORTEST: Final = Plan(kills=2, pauses=1, cuts=1, server_kills=1, segfaults=1, messages=1_000)
 
@@ -112,7 +117,14 @@ def run_trial(part: str, store: str, seed: int, plan: Plan, ref: str) -> tuple[V
     kind = "supervised" if trial.supervised else "plain"
     print(f"{part} on {store}, seed {seed}, {kind}, {seconds:.0f} s: {counts}; repeats: {repeats}")
     for text in verdict.failures:
-        print(f"    {text}", flush=True)
+        print(f"    {text}")
+    if verdict.failures:
+        kept = KEPT / f"{part}-{store}-{seed}.log"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        events = "\n".join(map(str, sorted(trial.events, key=lambda event: event.began)))
+        clock = f"monotonic 0 is {dt.datetime.now(dt.UTC) - dt.timedelta(seconds=time.monotonic())}"
+        kept.write_text("\n".join([*verdict.failures, clock, events, *trial.log]))
+        print(f"    what the workers said: {kept}")
     sys.stdout.flush()
     return verdict, seconds
 

@@ -22,6 +22,9 @@ FLOW: Final = "tests.worker.chaos.flow:app"
 
 POLL_SECONDS: Final = 0.02
 
+KEPT: Final = 200_000
+"""Characters of what a process said that are kept, the last ones."""
+
 
 class Crew:
     """``size`` workers on the store at ``url``, replaced when they die."""
@@ -34,10 +37,14 @@ class Crew:
         self.events: list[Event] = []
         self.deaths: list[str] = []
         """Ends of processes that nobody asked for and no message explains."""
+        self.log: list[str] = []
+        """What processes that ended said."""
         self.segfaults = 0
         """Processes that a message killed."""
         self.stopped: set[int] = set()
         self._killed: set[int] = set()
+        self._behind: dict[Proxy, list[int]] = {}
+        """Every process that a proxy has had."""
         self._workers: list[tuple[WorkerProcess, Proxy]] = []
         self._stack = AsyncExitStack()
         self._watcher: asyncio.Task[None] | None = None
@@ -52,14 +59,20 @@ class Crew:
         if self._watcher is not None:
             self._watcher.cancel()
         for worker, _proxy in self._workers:
-            worker.end()
+            self._end(worker)
         await self._stack.aclose()
+
+    def _end(self, worker: WorkerProcess) -> None:
+        self.log.append(f"--- process {worker.pid}\n{worker.said()[-KEPT:]}")
+        worker.end()
 
     async def _add(self, before: Proxy | None = None) -> None:
         found = before
         if found is None:
             found = await self._stack.enter_async_context(proxy(self.url))
-        self._workers.append((self._launch(found.url), found))
+        worker = self._launch(found.url)
+        self._workers.append((worker, found))
+        self._behind.setdefault(found, []).append(worker.pid)
 
     def _launch(self, url: str) -> WorkerProcess:
         words = ["headwater.worker.process", FLOW]
@@ -103,7 +116,7 @@ class Crew:
                     self.deaths.append(
                         f"a worker ended with status {status}: {worker.said()[-800:]}"
                     )
-                worker.end()
+                self._end(worker)
                 await self._add(behind)
             await asyncio.sleep(POLL_SECONDS)
 
@@ -143,11 +156,9 @@ class Crew:
 
     async def disturb(self, pid: int, how: str, seconds: float) -> None:
         """Cut its connections, or let them be silent for a while: for ever, or until they resume."""
-        if self.supervised:
-            behind, concerned = self._workers[0][1], None
-        else:
-            behind = next(found for worker, found in self._workers if worker.pid == pid)
-            concerned = pid
+        behind = next(
+            found for worker, found in self._workers if self.supervised or worker.pid == pid
+        )
         began = time.monotonic()
         if how == "cut":
             behind.cut()
@@ -158,11 +169,16 @@ class Crew:
                 behind.forget()
             else:
                 behind.resume()
-        self.events.append(Event(how, concerned, began, time.monotonic()))
+        # A process that died meanwhile was replaced behind the same proxy.
+        concerned = [None] if self.supervised else self._behind[behind]
+        ended = time.monotonic()
+        self.events += [Event(how, one, began, ended) for one in concerned]
 
     async def stop(self) -> list[str]:
         """SIGTERM to all; what went wrong with that."""
         assert self._watcher is not None, "it was entered"
+        if self._watcher.done():
+            self._watcher.result()
         self._watcher.cancel()
         for worker, _proxy in self._workers:
             worker.signal(signal.SIGTERM)

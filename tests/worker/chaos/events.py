@@ -2,6 +2,7 @@
 
 Rule 1. A run that is repeated is explained by what happened to its process, its connections or the
         server between the first run and the second, or by the machine, which let a process stand still.
+        A process that stood still may also be the second: it runs what it had buffered before.
 Rule 2. Times are of the monotonic clock, which all processes of a machine share.
 """
 
@@ -18,6 +19,8 @@ STALL: Final = "stall"
 AFTERMATH_SECONDS: Final = {STALL: 1.5, "SIGSTOP": 1.5, "SIGKILL": 0.3, "segfault": 0.3}
 """How long after its end an event has effects. A process that stood still runs what it had buffered before it
 learns that its leases are lost, and a death is seen by a poll."""
+
+DEATHS: Final = ("SIGKILL", "segfault")
 
 OUTAGE_SECONDS: Final = 2.5
 """The same for what hit a connection or the server: an attempt to connect that began in the silence ends after
@@ -60,9 +63,14 @@ def read_runs(directory: Path) -> tuple[dict[tuple[str, int], list[Run]], list[E
 def reason(first: Run, second: Run, events: Iterable[Event]) -> str | None:
     """Why the message ran again, None if nothing explains it."""
     for event in events:
-        concerns = event.pid in (None, first.pid)
+        if event.began > second.at:
+            continue
         over = event.ended + AFTERMATH_SECONDS.get(event.kind, OUTAGE_SECONDS)
-        if concerns and event.began <= second.at and over >= first.at:
+        if event.pid in (None, first.pid):
+            explains = over >= first.at
+        else:
+            explains = event.pid == second.pid and event.kind not in DEATHS and over >= second.at
+        if explains:
             return event.kind
     return None
 

@@ -79,6 +79,8 @@ class Trial:
         self.done: Counter[str] = Counter()
         self.events: list[Event] = []
         self.failures: list[str] = []
+        self.log: list[str] = []
+        """What the worker processes said."""
 
     def run(self) -> Verdict:
         """The verdict. Raises `tests.peers.PeerMissing`."""
@@ -108,6 +110,7 @@ class Trial:
             self.events += crew.events
             if crew.segfaults and not self.plan.segfaults:
                 self.failures.append(f"{crew.segfaults} processes died, and no message killed them")
+        self.log = crew.log
         await load.close()
         with server.look() as client:
             client.connection_pool.connection_kwargs["decode_responses"] = False
