@@ -33,6 +33,7 @@ from headwater.worker.declaration import (
     declare,
     declare_batch,
     known,
+    split,
 )
 from headwater.worker.durations import milliseconds
 from headwater.worker.publishing import Publisher
@@ -148,8 +149,10 @@ class App:
         return decorate
 
     def _register(self, found: Consumer) -> None:
+        parts = split(found)
+        names = {part.stream.name for part in parts}
         for one in self.consumers:
-            if (one.stream.name, one.group) == (found.stream.name, found.group):
+            if one.stream.name in names and one.group == found.group:
                 raise DeclarationError(
                     f"group {found.group!r} of stream {found.stream.name!r} has the handler "
                     f"{one.name} already; a second one would share its entries at random. Use "
@@ -157,7 +160,7 @@ class App:
                 )
             if one.handler is found.handler:
                 raise DeclarationError(f"{found.name} is declared twice; use two functions")
-        self.consumers.append(found)
+        self.consumers += parts
         found.stream.belongs_to(self)
         if found.into is not None:
             found.into.belongs_to(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_type_hints
 
@@ -181,6 +181,23 @@ def _check_group(group: Any) -> None:
             f"group={group!r}: names that begin with {RESERVED_PREFIX!r} are Headwater's own; use "
             "another name"
         )
+
+
+def split(consumer: Consumer) -> list[Consumer]:
+    """One consumer for each partition of its stream. Results go to the partition of the same number, if
+    the stream of results has as many; each partition has its own dead-letter stream, unless one is
+    named."""
+    stream, into = consumer.stream, consumer.into
+    if stream.partitions is None:
+        return [consumer]
+    whole_dead = dead_letter_stream(stream.name)
+    paired = into is not None and into.partitions == stream.partitions
+    found = []
+    for number, part in enumerate(stream.parts):
+        dead = dead_letter_stream(part.name) if consumer.dead == whole_dead else consumer.dead
+        results = into.parts[number] if into is not None and paired else into
+        found.append(replace(consumer, stream=part, into=results, dead=dead))
+    return found
 
 
 def _check_order(order_by: object) -> None:
