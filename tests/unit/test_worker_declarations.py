@@ -95,7 +95,7 @@ def test_defaults() -> None:
         ({"dead": 5}, "dead=5 must be the name of the dead-letter stream"),
         ({"dead": ""}, "dead='' must be the name of the dead-letter stream"),
         ({"partitions": 8}, "unknown option 'partitions': a consumer has group, claim_after"),
-        ({"order_by": None, "linger": "1s"}, "unknown option 'linger', 'order_by'"),
+        ({"size": 5, "linger": "1s"}, "unknown option 'linger', 'size'"),
     ],
 )
 def test_options_that_are_wrong_are_refused(options: dict[str, Any], complaint: str) -> None:
