@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from random import Random
 from typing import Any
 
 from headwater.messages import group_reader_key
-from headwater.worker import Backoff, Dead, Delivery
+from headwater.worker import App, Backoff, Dead, Delivery
+from headwater.worker.clocks import LoopClock
+from headwater.worker.connections import Connections
+from headwater.worker.quarantine import Suspects
+from headwater.worker.running import Running
 from tests.worker.apps import Store, buried, elapsed, eventually, killed, worker, working
 from tests.worker.test_order import Seen, Step, by_key, parked, settled, steps
 
@@ -196,3 +201,21 @@ async def test_order_goes_on_in_a_group_that_was_destroyed(store: Store) -> None
     for order in seen.order.values():
         assert sorted(set(order)) == list(range(6))
         assert order[-1] == 5
+
+
+async def test_the_process_that_handles_only_suspects_leaves_ordered_consumers_to_their_reader() -> (
+    None
+):
+    app = App("headwater://memory")
+
+    @app.consumer(steps, group="g", order_by=by_key)
+    async def handle(step: Step) -> None: ...
+
+    only = Running(
+        app.consumers,
+        connections=Connections(app.url),
+        clock=LoopClock(),
+        chance=Random(1),
+        suspects=Suspects.ONLY,
+    )
+    assert only.loops == {}
