@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from random import Random
 from typing import Any
 
 from headwater.messages import group_reader_key
-from headwater.worker import Backoff, Dead, Delivery
-from tests.worker.apps import Store, buried, eventually, killed, worker, working
+from headwater.worker import App, Backoff, Dead, Delivery
+from headwater.worker.clocks import LoopClock
+from headwater.worker.connections import Connections
+from headwater.worker.quarantine import Suspects
+from headwater.worker.running import Running
+from tests.worker.apps import Store, buried, elapsed, eventually, killed, worker, working
 from tests.worker.test_order import Seen, Step, by_key, parked, settled, steps
 
 READER = group_reader_key("steps", "g")
@@ -139,3 +145,77 @@ async def test_a_replayed_dead_letter_is_found(store: Store, run_headwater: Any)
         )
         await eventually(lambda: seen.order)
     assert seen.order == {"a": [1]}
+
+
+async def test_a_reader_whose_handler_goes_on_in_its_thread_reads_no_more_before_that_ends(
+    store: Store,
+) -> None:
+    # Given a handler in a thread, which nobody can cancel
+    app, free, runs = store.app(), threading.Event(), []
+
+    @app.consumer(steps, group="g", order_by=by_key, claim_after="200ms", lease="40ms")
+    def handle(step: Step) -> None:
+        runs.append(step.number)
+        if len(runs) == 1:
+            free.wait(30)
+
+    async with working(app) as running:
+        (loop,) = running.loops.values()
+        await steps.send_many([Step("a", 1), Step("a", 2)])
+        await eventually(lambda: runs)
+        # When its reader loses the key and could take it again
+        await store.look.set(READER, "another", px=1)
+        await eventually(lambda: not loop.in_flight.owned)
+        await eventually(elapsed(0.2))
+        # Then nothing of that key is handled, and others may read
+        assert runs == [1]
+        assert await store.look.get(READER) is None
+        free.set()
+        await eventually(lambda: settled(store))
+    assert runs == [1, 1, 2]
+
+
+async def test_order_goes_on_in_a_group_that_was_destroyed(store: Store) -> None:
+    # Given a message that runs, one that waits for its retry, and others of their keys
+    app, seen, free = store.app(), Seen(), asyncio.Event()
+
+    @app.consumer(steps, group="g", order_by=by_key, retry=Backoff("300ms", jitter=0))
+    async def handle(step: Step, delivery: Delivery) -> None:
+        if step.key == "a":
+            await free.wait()
+        elif step.number == 0 and delivery.count == 1:
+            raise ValueError("not yet")
+        seen.ended(step)
+
+    async with working(app):
+        await steps.send_many([Step(key, number) for number in range(4) for key in "ab"])
+        await eventually(lambda: parked(store))
+        # When the group is destroyed
+        await store.look.xgroup_destroy("steps", "g")
+        free.set()
+        await steps.send_many([Step(key, number) for number in range(4, 6) for key in "ab"])
+        await eventually(lambda: seen.order["a"][-1:] == seen.order["b"][-1:] == [5])
+        await eventually(lambda: settled(store))
+
+    # Then each key goes on in order; what was settled since the last note may be handled again
+    for order in seen.order.values():
+        assert sorted(set(order)) == list(range(6))
+        assert order[-1] == 5
+
+
+async def test_the_process_that_handles_only_suspects_leaves_ordered_consumers_to_their_reader() -> (
+    None
+):
+    app = App("headwater://memory")
+
+    @app.consumer(steps, group="g", order_by=by_key)
+    async def handle(step: Step) -> None: ...
+
+    only = Running(
+        app.consumers,
+        connections=Connections(app.url),
+        clock=LoopClock(),
+        chance=Random(1),
+        suspects=Suspects.ONLY,
+    )
+    assert only.loops == {}

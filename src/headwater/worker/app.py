@@ -35,6 +35,7 @@ from headwater.worker.declaration import (
     declare,
     declare_batch,
     known,
+    split,
     with_concurrency,
 )
 from headwater.worker.durations import milliseconds
@@ -177,8 +178,10 @@ class App(AppPublishing):
         return decorate
 
     def _register(self, found: Consumer) -> None:
+        parts = split(found)
+        names = {part.stream.name for part in parts}
         for one in self.consumers:
-            if (one.stream.name, one.group) == (found.stream.name, found.group):
+            if one.stream.name in names and one.group == found.group:
                 raise DeclarationError(
                     f"group {found.group!r} of stream {found.stream.name!r} has the handler "
                     f"{one.name} already; a second one would share its entries at random. Use "
@@ -192,7 +195,7 @@ class App(AppPublishing):
                 f"{found.name} writes dead letters to {found.dead!r}, and on_dead was declared before "
                 f"it for {watched!r}: declare it after {found.name}, or give it the name"
             )
-        self.consumers.append(found)
+        self.consumers += parts
         found.stream.belongs_to(self)
         if found.into is not None:
             found.into.belongs_to(self)

@@ -220,6 +220,23 @@ def _check_group(group: Any) -> None:
         )
 
 
+def split(consumer: Consumer) -> list[Consumer]:
+    """One consumer for each partition of its stream. Results go to the partition of the same number, if
+    the stream of results has as many; each partition has its own dead-letter stream, unless one is
+    named."""
+    stream, into = consumer.stream, consumer.into
+    if stream.partitions is None:
+        return [consumer]
+    whole_dead = dead_letter_stream(stream.name)
+    paired = into is not None and into.partitions == stream.partitions
+    found = []
+    for number, part in enumerate(stream.parts):
+        dead = dead_letter_stream(part.name) if consumer.dead == whole_dead else consumer.dead
+        results = into.parts[number] if into is not None and paired else into
+        found.append(replace(consumer, stream=part, into=results, dead=dead))
+    return found
+
+
 def _check_order(order_by: object) -> None:
     if order_by is not None and not callable(order_by):
         raise DeclarationError(

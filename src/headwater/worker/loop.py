@@ -143,6 +143,7 @@ class Loop:
             gone=self.telemetry.losses.pending,
             put=self.pool.put,
             call_back=self._call_back,
+            idle=lambda: not self.pool.running and not self.executor.threads_busy,
         )
         self.in_flight.reading = order.lease
         self.in_flight.dropped = order.ordering.away

@@ -58,7 +58,8 @@ MARGIN = 0.1
 
 class OrderedFetch:
     """What one consumer needs to read in order. ``put`` gives an entry to the pool, ``call_back``
-    gets the time from which on a read that waits in the store is to return."""
+    gets the time from which on a read that waits in the store is to return; ``idle`` says whether no
+    handler runs."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class OrderedFetch:
         gone: Gone,
         put: Callable[[Owned], None],
         call_back: Callable[[float], None],
+        idle: Callable[[], bool],
     ) -> None:
         self.consumer = consumer
         self.clock = clock
@@ -80,6 +82,7 @@ class OrderedFetch:
         self._changes = changes
         self._gone = gone
         self._call_back = call_back
+        self._idle = idle
         self._noted = False
         self._timer: Timer | None = None
         self._timer_due = 0.0
@@ -122,14 +125,10 @@ class OrderedFetch:
         """Become the reader, or wait a while for that; note what is pending."""
         if not self.lease.held:
             self._noted = False
-            began = self.clock.monotonic()
-            if not await perform(client, take_reader_key(member, ttl_ms=self.lease.ttl_ms)):
+            if not await self._take(client, member):
                 await sleep(self.clock, claim_interval_ms(member) / 1000)
                 return
-            self.lease.took(began)
         if not self._noted:
-            # What was handed back is owned until the store has answered.
-            await self._changes.until(lambda: not self._in_flight.owned or not self.lease.held)
             self.ordering.clear()
         began = self.clock.monotonic()
         await self._note(client, member)
@@ -144,6 +143,17 @@ class OrderedFetch:
                 member.group,
                 len(self.ordering.entries),
             )
+
+    async def _take(self, client: redis.asyncio.Redis, member: Member) -> bool:
+        """Whether this process is the reader now. Not while something is left from the last time: a
+        handler that ignores its cancellation, or runs in a thread, may be handling a key still."""
+        if self._in_flight.owned or not self._idle():
+            return False
+        began = self.clock.monotonic()
+        if not await perform(client, take_reader_key(member, ttl_ms=self.lease.ttl_ms)):
+            return False
+        self.lease.took(began)
+        return True
 
     async def _note(self, client: redis.asyncio.Redis, member: Member) -> None:
         """Note every pending entry that is not known, then look whose turn it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
@@ -14,6 +15,7 @@ from headwater.groups.scheduling import deferred, place
 from headwater.groups.settling import Addition
 from headwater.messages import codec_for
 from headwater.worker.durations import milliseconds
+from headwater.worker.partitions import check_partitions, partition_name, partition_of
 from headwater.worker.scheduled import Scheduled
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ class Stream(Generic[M]):
     ``dedupe`` key of `send` is remembered, from 10 seconds to a day, at most 10,000 keys where the
     server has idempotent producers; all apps must declare the same.
 
+    With ``partitions`` it is split by ``key``, a function of the message, into ``orders.{0}``,
+    ``orders.{1}`` and so on, each with its own ``maxlen``; see `headwater.worker.partitions`. All apps
+    must declare the same number.
+
     >>> import msgspec
     >>> class Order(msgspec.Struct):
     ...     id: int
@@ -64,8 +70,11 @@ class Stream(Generic[M]):
         codec: str = "fields",
         maxlen: int | None = None,
         dedupe_window: str | timedelta = "1h",
+        partitions: int | None = None,
+        key: Callable[[M], str | bytes | int] | None = None,
     ) -> None:
         _check(name, maxlen)
+        check_partitions(name, partitions, key)
         self.dedupe_window_ms = milliseconds(
             dedupe_window, what="dedupe_window", least_ms=SHORTEST_WINDOW_MS
         )
@@ -77,17 +86,36 @@ class Stream(Generic[M]):
         self.name = name
         self.type = type
         self.maxlen = maxlen
+        self.partitions = partitions
+        self.key = key
         self.codec = codec_for(type, codec)
         self._apps: list[App] = []
 
     def __repr__(self) -> str:
         named = getattr(self.type, "__name__", str(self.type))
         trimmed = "" if self.maxlen is None else f", maxlen={self.maxlen}"
-        return f"Stream({self.name!r}, {named}, codec={self.codec.name!r}{trimmed})"
+        split = "" if self.partitions is None else f", partitions={self.partitions}"
+        return f"Stream({self.name!r}, {named}, codec={self.codec.name!r}{trimmed}{split})"
+
+    @property
+    def parts(self) -> list[Stream[M]]:
+        """The streams of the store that this one consists of: its partitions, or itself."""
+        if self.partitions is None:
+            return [self]
+        return [self._part(number) for number in range(self.partitions)]
+
+    def _part(self, number: int) -> Stream[M]:
+        part = copy(self)
+        part.name = partition_name(self.name, number)
+        part.partitions = part.key = None
+        return part
 
     def addition(self, message: M) -> Addition:
         """What adding ``message`` to the stream means; `EncodeError` if it cannot be written."""
-        return Addition(self.name, self.codec.encode(message), self.maxlen)
+        name = self.name
+        if self.partitions is not None and self.key is not None:
+            name = partition_name(name, partition_of(self.key(message), self.partitions))
+        return Addition(name, self.codec.encode(message), self.maxlen)
 
     def alone(
         self,

@@ -54,7 +54,7 @@ class AppTest:
         self.app = app
         self._use = use
         self.clock = ManualClock()
-        self._deliveries: dict[Consumer, list[int]] = defaultdict(list)
+        self._deliveries: dict[Handler, list[int]] = defaultdict(list)
         self._abandoned: list[Loop] = []
         self._before: Connections | None = None
         self._running: Running | None = None
@@ -76,7 +76,7 @@ class AppTest:
                 connections=connections,
                 clock=self.clock,
                 chance=Random(0),
-                observe=lambda consumer, owned: self._deliveries[consumer].append(owned.count),
+                observe=lambda one, owned: self._deliveries[one.handler].append(owned.count),
                 extensions=self.app._extensions,  # noqa: SLF001  # as above
                 given=self._use,
             )
@@ -124,7 +124,8 @@ class AppTest:
 
     def crash(self, handler: Handler) -> None:
         """The worker of this handler vanishes, as a process at SIGKILL; another one starts."""
-        self._abandoned.append(self._the_running().replace(self._consumer(handler)))
+        for consumer in self._consumers(handler):
+            self._abandoned.append(self._the_running().replace(consumer))
 
     async def advance(self, duration: str | timedelta) -> None:
         """Let time pass; what is due on the way happens at its time."""
@@ -163,37 +164,50 @@ class AppTest:
 
     def deliveries(self, handler: Handler) -> list[int]:
         """The counts of the deliveries that the handler was called with, in their order."""
-        return list(self._deliveries[self._consumer(handler)])
+        return list(self._deliveries[self._consumers(handler)[0].handler])
 
     def results(self, stream: Stream[Any]) -> list[Any]:
-        """Every message that the stream holds."""
-        entries = self._ask(single("XRANGE", stream.name, "-", "+"))
-        return [stream.codec.decode_flat(entry[1]) for entry in entries]
+        """Every message that the stream holds, one partition after the other."""
+        return [
+            stream.codec.decode_flat(entry[1])
+            for part in stream.parts
+            for entry in self._ask(single("XRANGE", part.name, "-", "+"))
+        ]
 
     def dead(self, stream: Stream[Any] | str) -> list[DeadLetter]:
         """The dead letters of a stream; a name is taken for that of the dead-letter stream."""
-        name = stream if isinstance(stream, str) else dead_letter_stream(stream.name)
-        letters: list[DeadLetter] = self._ask(page(name, count=1_000_000))
+        if isinstance(stream, str):
+            names = [stream]
+        else:
+            names = [dead_letter_stream(part.name) for part in stream.parts]
+        letters: list[DeadLetter] = []
+        for name in names:
+            letters += self._ask(page(name, count=1_000_000))
         return letters
 
     def pending(self, handler: Handler) -> dict[str, int]:
-        """What the handler's group has not settled: id → deliveries so far, owned or not."""
-        consumer = self._consumer(handler)
-        rows = self._ask(
-            single("XPENDING", consumer.stream.name, consumer.group, "-", "+", 1_000_000)
-        )
-        return {row[0].decode(): row[3] for row in rows}
+        """What the handler's group has not settled: id → deliveries so far, owned or not. With
+        partitions each id follows the name of its stream: ``orders.{0} 5-1``."""
+        consumers = self._consumers(handler)
+        found = {}
+        for one in consumers:
+            stream = one.stream.name
+            for row in self._ask(single("XPENDING", stream, one.group, "-", "+", 1_000_000)):
+                name = row[0].decode()
+                found[name if len(consumers) == 1 else f"{stream} {name}"] = row[3]
+        return found
 
     # --- parts ------------------------------------------------------------------------------------
 
     def _ask(self, operation: Operation[Any]) -> Any:
         return run(self.look, operation)
 
-    def _consumer(self, handler: Handler) -> Consumer:
-        for consumer in self.app.consumers:
-            if consumer.handler is handler:
-                return consumer
-        raise HeadwaterError(f"{handler!r} is no handler of {self.app!r}")
+    def _consumers(self, handler: Handler) -> list[Consumer]:
+        """The handler's consumers: one for each partition."""
+        found = [consumer for consumer in self.app.consumers if consumer.handler is handler]
+        if not found:
+            raise HeadwaterError(f"{handler!r} is no handler of {self.app!r}")
+        return found
 
     def _the_running(self) -> Running:
         assert self._running is not None, "async with app.test() as t: comes first"
