@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.errors import DeclarationError, EncodeError
+from headwater.errors import DeclarationError, EncodeError, HeadwaterError
 from headwater.worker import App, Batch, Dead, Delivery, Stream
 from tests.worker.apps import Store, eventually, worker, working
 
@@ -141,6 +141,29 @@ async def test_a_test_sees_all_partitions_as_one_stream() -> None:
         t.crash(handle)
         await t.advance("31s")
         assert t.deliveries(handle) == [1] * 6 + [2, 2]
+
+
+async def test_a_scheduled_message_waits_in_its_partition_and_is_cancelled_there() -> None:
+    # Given a consumer of a split stream, and two messages for later
+    app, handled = memory_app(), []
+
+    @app.consumer(moves, group="g")
+    async def handle(move: Move) -> None:
+        handled.append(move.number)
+
+    async with app.test() as t:
+        kept = await moves.send(Move("0", 1), after="1m")
+        cancelled = await moves.send(Move("1", 2), after="1m")
+
+        # When one is cancelled, by what send returned: an id alone does not say its partition
+        assert {kept.stream, cancelled.stream} <= set(NAMES)
+        with pytest.raises(HeadwaterError, match="which partition of 'moves' has the message"):
+            await moves.cancel(cancelled.id)
+        assert await cancelled.cancel()
+        await t.advance("61s")
+
+        # Then the other is published to its partition
+        assert handled == [1]
 
 
 async def test_batches_are_of_one_partition() -> None:

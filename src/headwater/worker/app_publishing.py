@@ -16,15 +16,25 @@ from headwater.worker.scheduled import Scheduled
 from headwater.worker.stream import Stream
 
 
-def _refuse_in_loop(stream: Stream[Any]) -> None:
+def _refuse_in_loop(stream: str) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     raise HeadwaterError(
-        f"publishing to {stream.name!r} so would stop the event loop that runs here while it waits: "
+        f"publishing to {stream!r} so would stop the event loop that runs here while it waits: "
         "use `await send`"
     )
+
+
+def _whole(stream: Stream[Any]) -> str:
+    """The name of a stream without partitions, of which an id names one entry."""
+    if stream.partitions is not None:
+        raise HeadwaterError(
+            f"an id does not say which partition of {stream.name!r} has the message: cancel it by the "
+            "Scheduled that send returned, or name the partition, as in orders.parts[3]"
+        )
+    return stream.name
 
 
 class AppPublishing:
@@ -64,27 +74,30 @@ class AppPublishing:
                 alone.addition, alone.operation, repeatable=alone.repeatable
             )
             ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(stream, sent)
+        return self._handle(alone.addition.stream, sent)
 
-    def _handle(self, stream: Stream[Any], sent: str | Placed) -> str | Scheduled:
+    def _handle(self, stream: str, sent: str | Placed) -> str | Scheduled:
         if isinstance(sent, str):
             return sent
         return Scheduled(
-            stream.name,
+            stream,
             sent.id,
             due_ms=sent.due_ms,
-            cancel=partial(self.cancel, stream),
-            cancel_blocking=partial(self.cancel_blocking, stream),
+            cancel=partial(self._publisher.cancel, stream),
+            cancel_blocking=partial(self._cancel_blocking, stream),
         )
+
+    def _cancel_blocking(self, stream: str, scheduled_id: str) -> bool:
+        _refuse_in_loop(stream)
+        return self._publisher.cancel_blocking(stream, scheduled_id)
 
     async def cancel(self, stream: Stream[Any], scheduled_id: str) -> bool:
         """Take back a scheduled message: see `Stream.cancel`."""
-        return await self._publisher.cancel(stream.name, scheduled_id)
+        return await self._publisher.cancel(_whole(stream), scheduled_id)
 
     def cancel_blocking(self, stream: Stream[Any], scheduled_id: str) -> bool:
         """As `cancel`, from code that runs no event loop."""
-        _refuse_in_loop(stream)
-        return self._publisher.cancel_blocking(stream.name, scheduled_id)
+        return self._cancel_blocking(_whole(stream), scheduled_id)
 
     async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """Add messages in order; their ids."""
@@ -118,17 +131,17 @@ class AppPublishing:
         alone = stream.alone(message, **options)
         if alone is None:
             return self.publish_many(stream, [message])[0]
-        _refuse_in_loop(stream)
+        _refuse_in_loop(stream.name)
         with self._extensions.publishing([alone.addition]) as ids:
             sent = self._publisher.publish_one(
                 alone.addition, alone.operation, repeatable=alone.repeatable
             )
             ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(stream, sent)
+        return self._handle(alone.addition.stream, sent)
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""
-        _refuse_in_loop(stream)
+        _refuse_in_loop(stream.name)
         additions = [stream.addition(message) for message in messages]
         with self._extensions.publishing(additions) as ids:
             ids += self._publisher.publish(additions)

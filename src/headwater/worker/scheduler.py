@@ -57,7 +57,7 @@ def served_streams(consumers: Sequence[Consumer]) -> list[str]:
     read, and those that their results go to."""
     streams = [consumer.stream for consumer in consumers]
     streams += [consumer.into for consumer in consumers if consumer.into is not None]
-    return list(dict.fromkeys(stream.name for stream in streams))
+    return list(dict.fromkeys(part.name for stream in streams for part in stream.parts))
 
 
 class Scheduler:

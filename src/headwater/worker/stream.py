@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.groups.adding import add_once, add_one, add_replicated
 from headwater.groups.operation import Operation
-from headwater.groups.scheduling import deferred, place
+from headwater.groups.scheduling import Placed, deferred, place
 from headwater.groups.settling import Addition
 from headwater.messages import codec_for
 from headwater.worker.durations import milliseconds
@@ -133,11 +133,13 @@ class Stream(Generic[M]):
         if after is None:
             return Alone(addition, partial(add, addition), repeatable=dedupe is not None)
         after_ms = milliseconds(after, what="after", least_ms=0)
-        entry = deferred(addition, after_ms)
         once = dedupe is not None
-        return Alone(
-            addition, lambda: place(entry, after_ms, add(entry), once=once), repeatable=once
-        )
+
+        def schedule() -> Operation[Placed]:
+            entry = deferred(addition, after_ms)
+            return place(entry, after_ms, add(entry), once=once)
+
+        return Alone(addition, schedule, repeatable=once)
 
     def _adding(
         self, *, dedupe: str | None, wait: int | None
@@ -225,7 +227,9 @@ class Stream(Generic[M]):
 
     async def cancel(self, scheduled_id: str) -> bool:
         """Take back the scheduled message with this id (`Scheduled.id`). False when it was published,
-        or cancelled before. Raises `OutcomeUnknown` when the connection broke meanwhile."""
+        or cancelled before. Raises `OutcomeUnknown` when the connection broke meanwhile, and
+        `HeadwaterError` for a stream with partitions: there ``Scheduled.cancel`` knows which one has the
+        message, and ``orders.parts`` are the partitions."""
         return await self._app().cancel(self, scheduled_id)
 
     def cancel_blocking(self, scheduled_id: str) -> bool:

@@ -1,6 +1,6 @@
 """The app of the chaos campaign. ``CHAOS_URL`` names its store, ``CHAOS_RUNS`` a directory.
 
-``bill`` publishes results and ``audit`` is a plain handler. Every run of a handler is a line in ``runs-PID``
+``bill`` publishes results, ``ship`` does so for batches, and ``audit`` is a plain handler. Every run of a handler is a line in ``runs-PID``
 of the directory before anything else happens: ``CONSUMER ID TIME``, by the monotonic clock that all
 processes share. A line ``stall FROM TO`` says that the machine let this process stand still. ``tree-PID``
 says whose worker the process runs.
@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 import headwater
-from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
+from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream
 
 CLAIM_AFTER: Final = "1s"
 TICK_SECONDS: Final = 0.05
@@ -64,14 +64,14 @@ class Runs:
 app = App(os.environ.get("CHAOS_URL", "redis://localhost:1"), name="chaos", grace="20s")
 orders: Stream[Order] = Stream("orders", Order)
 invoices: Stream[Invoice] = Stream("invoices", Invoice)
+parcels: Stream[Invoice] = Stream("parcels", Invoice)
 _runs: Runs | None = None
 
 COMMON: Final[dict[str, Any]] = {
     "claim_after": CLAIM_AFTER,
-    "concurrency": 4,
-    "prefetch": 64,
     "retry": Backoff("50ms", ceiling="400ms"),
 }
+SINGLE: Final[dict[str, Any]] = {**COMMON, "concurrency": 4, "prefetch": 64}
 
 
 def note(consumer: str, *ids: int) -> None:
@@ -85,7 +85,7 @@ if "headwater.worker.process" in sys.orig_argv:  # a supervisor imports the app 
     threading.Thread(target=_runs.watch, daemon=True).start()
 
 
-@app.consumer(orders, group="bill", into=invoices, dead="dead.bill", **COMMON)
+@app.consumer(orders, group="bill", into=invoices, dead="dead.bill", **SINGLE)
 async def bill(order: Order, delivery: Delivery) -> Invoice:
     note("bill", order.id)
     match order.do:
@@ -104,8 +104,20 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
     return Invoice(order.id)
 
 
-@app.consumer(orders, group="audit", dead="dead.audit", **COMMON)
+@app.consumer(orders, group="audit", dead="dead.audit", **SINGLE)
 async def audit(order: Order) -> None:
     note("audit", order.id)
     if order.do == "yield":
         await asyncio.sleep(0.001)
+
+
+@app.batch(orders, group="ship", size=50, linger="20ms", into=parcels, dead="dead.ship", **COMMON)
+async def ship(rows: Batch[Order]) -> list[Invoice]:
+    note("ship", *(order.id for order in rows))
+    sent = []
+    for order, delivery in zip(rows, rows.deliveries, strict=True):
+        if order.do == "again" and delivery.count == 1:
+            rows.again(order, after=f"{50 + order.id % 300}ms")
+        else:
+            sent.append(Invoice(order.id))
+    return sent

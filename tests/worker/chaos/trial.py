@@ -127,7 +127,7 @@ class Trial:
         plain = {
             (consumer, number): found
             for (consumer, number), found in runs.items()
-            if consumer != "bill" or load.kinds[number] in ("", "yield")
+            if consumer == "audit" or load.kinds[number] in ("", "yield")
         }
         reasons, unexplained = repeated(plain, [*self.events, *stalls, *load.stalls])
         never = [number for number in load.confirmed if ("audit", number) not in runs]

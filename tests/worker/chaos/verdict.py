@@ -19,7 +19,8 @@ class Found(NamedTuple):
     """What the store holds: numbers of the messages, as often as they are there."""
 
     orders: Counter[int]
-    results: Counter[int]
+    results: dict[str, Counter[int]]
+    """By the consumer that published them."""
     dead: dict[str, Counter[int]]
     """By consumer."""
     errors: dict[int, str]
@@ -60,7 +61,13 @@ def look(client: redis.Redis) -> Found:
             errors[number] = letter.error
     return Found(
         Counter(int(fields[b"id"]) for _id, fields in entries(client, flow.orders.name)),
-        Counter(int(fields[b"order"]) for _id, fields in entries(client, flow.invoices.name)),
+        {
+            consumer.group: Counter(
+                int(fields[b"order"]) for _id, fields in entries(client, consumer.into.name)
+            )
+            for consumer in flow.app.consumers
+            if consumer.into is not None
+        },
         dead,
         errors,
     )
@@ -79,9 +86,13 @@ def judge(client: redis.Redis, load: Load) -> list[str]:
             wrong.append(f"{len(listed)} {what}: {listed[:SHOWN]}")
 
     must_be_empty("messages were confirmed and are not in the stream", load.confirmed - published)
-    must_be_empty("messages have no result", published - doomed - set(found.results))
-    must_be_empty("messages have a result and should have none", doomed & set(found.results))
-    must_be_empty("messages have two results", [n for n, c in found.results.items() if c > 1])
+    for group, results in found.results.items():
+        dies = doomed if group == "bill" else set()
+        must_be_empty(f"messages have no result of {group}", published - dies - set(results))
+        must_be_empty(f"messages should have no result of {group}", dies & set(results))
+        must_be_empty(
+            f"messages have two results of {group}", [n for n, c in results.items() if c > 1]
+        )
     for group, letters in found.dead.items():
         expected = doomed if group == "bill" else set()
         said = {f"{n} ({found.errors[n][:120]})" for n in set(letters) - expected}
