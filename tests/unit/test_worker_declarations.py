@@ -78,7 +78,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"claim_after": "soon"}, "claim_after='soon' is no duration"),
+        ({"claim_after": "soon"}, "claim_after='soon' is not a duration"),
         ({"claim_after": "50ms"}, "it must be at least 100 ms"),
         ({"claim_after": "10s", "lease": "10s"}, "lease='10s' must be shorter than claim_after"),
         ({"concurrency": 0}, "concurrency=0 must be a whole number from 1 on"),
@@ -87,7 +87,7 @@ def test_defaults() -> None:
         ({"max_deliveries": 0}, "max_deliveries=0 must be a whole number from 1 on"),
         ({"max_crashes": 0}, "max_crashes=0 must be a whole number from 1 on"),
         ({"retry": "1s"}, "retry='1s' must be a Backoff"),
-        ({"into": "invoices"}, "into='invoices' is no Stream"),
+        ({"into": "invoices"}, "into='invoices' is not a Stream"),
         ({"group": ""}, "group='' must be the name of the consumer group"),
         ({"group": "hw.parked"}, "group='hw.parked': names that begin with 'hw.' are Headwater's"),
         ({"into": orders}, "into='orders' is the stream that the consumer reads"),
@@ -321,5 +321,5 @@ def test_again_takes_a_duration() -> None:
     assert Again().after_ms is None
     assert Again().counted
     assert not Again(counted=False).counted
-    with pytest.raises(DeclarationError, match="after='later' is no duration"):
+    with pytest.raises(DeclarationError, match="after='later' is not a duration"):
         Again(after="later")

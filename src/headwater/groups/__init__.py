@@ -1,4 +1,4 @@
-"""What everyone who consumes for a group needs, whatever the server: one sans-io core, called from
+"""What everyone who consumes for a group needs, on any server: one sans-io core, called from
 sync and asyncio code alike.
 
     capabilities   what the server has: Headwater's verbs, XREADGROUP CLAIM, or neither

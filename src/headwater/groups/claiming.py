@@ -296,7 +296,7 @@ def recover(
     """What this member owns and does not know: entries of a reply that was lost with a connection.
 
     They come with the count they have: that delivery was counted, and it is the one that now
-    arrives. Where it was claimed, from whom is forgotten, so that no death is told from it. Second:
+    arrives. Where it was claimed, from whom is forgotten, so that no death is inferred from it. Second:
     ids whose entry is gone from the stream; there is nothing left to handle (`drop_gone`). At most
     ``limit`` pending rows are looked at, from ``start`` on.
     """

@@ -1,4 +1,4 @@
-"""A member of a consumer group, and how a group comes to be: created, agreed upon, made again."""
+"""A member of a consumer group, and how a group comes to be: created, agreed upon, created again."""
 
 from __future__ import annotations
 

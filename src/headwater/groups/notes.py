@@ -1,4 +1,4 @@
-"""What workers note of their group beside its stream, so that it can be created again.
+"""What workers note of their group, so that it can be created again.
 
     {stream}:hw:noted:<group>   at       when, in Unix milliseconds of the server
                                 last     the last-delivered id

@@ -1,6 +1,6 @@
 """Notes every two seconds how far a group is, so that nothing is lost when somebody destroys it.
 
-Rule 1. One worker of a group notes: whoever finds the last note two seconds old.
+Rule 1. One worker of a group notes: the one that finds the last note two seconds old.
 Rule 2. The same round shows the others that a worker of the group lives (`member.SEEN_FIELD`), and
         compares the server's clock with that of the last note.
 """

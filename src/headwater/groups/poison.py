@@ -5,7 +5,7 @@
                                              yes
                                               └──▶ crashes + 1; at max_crashes a dead letter
 
-Rule 1. A delivery that ended because its process died is nobody's fault yet: it is excused, and does
+Rule 1. A delivery that ended because its process died is excused: which message is to blame is unknown, so it does
         not count as an attempt.
 Rule 2. From the second excused delivery on a message is a suspect, to every reader. A suspect runs
         with nothing else in its process, and its record says so before it runs.
@@ -27,7 +27,7 @@ from headwater.groups.operation import Operation, Refused, Word, accepted, mappi
 from headwater.messages import poison_key
 
 SUSPECT_FROM = 2
-"""Excused deliveries that make a message a suspect. One is no sign: every neighbour has it too."""
+"""Excused deliveries that make a message a suspect. One proves nothing: every message of that process has it too."""
 
 MAX_CRASHES = 2
 """Deaths alone that make a message a dead letter, unless its consumer declares another number. One may

@@ -1,4 +1,4 @@
-"""Messages that are published later: kept beside their stream, out of sight of its groups.
+"""Messages that are published later: kept next to their stream, out of sight of its groups.
 
     send(after=) ──XADD──▶ {orders}:hw:later ──▶ group hw: parked until it is due
                                                       │ XSETTLE … ACKDEL TO orders, one step

@@ -35,10 +35,10 @@ def unread_lost(member: Member) -> Operation[int]:
     if not mine or mine[0][b"entries-read"] is None:
         return 0
     if counted is None and mine[0][b"last-delivered-id"] == b"0-0":
-        known = gone  # a new group: what was gone before it was made is no loss
+        known = gone  # a new group: what was gone before it was made is not a loss
     else:
         before = int(counted or 0)
-        # A stream that was deleted and made again counts from the beginning.
+        # A stream that was deleted and created again counts from the beginning.
         known = max(mine[0][b"entries-read"], before if before <= added else 0)
         if gone <= known:
             return 0

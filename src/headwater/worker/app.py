@@ -89,7 +89,7 @@ class App(AppPublishing):
         scheme = urlsplit(url).scheme
         if scheme not in SCHEMES:
             raise DeclarationError(
-                f"url={redacted(url)!r} is no address of a store: it begins with one of "
+                f"url={redacted(url)!r} is not the address of a store: it begins with one of "
                 f"{', '.join(one + '://' for one in SCHEMES)}"
             )
         self.url = url
@@ -132,7 +132,7 @@ class App(AppPublishing):
 
         The function gets the message and, by a parameter annotated `Delivery`, its delivery. An
         entry is acknowledged after it returns, and comes again when it raises. The options are
-        those of `ConsumerOptions`. Raises `DeclarationError` for whatever contradicts itself.
+        those of `ConsumerOptions`. Raises `DeclarationError` for options that contradict each other.
         """
         known(options, ConsumerOptions)
 
@@ -258,7 +258,7 @@ class App(AppPublishing):
     # --- working ----------------------------------------------------------------------------------
 
     async def run(self, *, reports: Reports | None = None) -> None:
-        """Work until `stop` is called, then end in peace within the grace time.
+        """Work until `stop` is called, then end gracefully within the grace time.
 
         Raises what no waiting mends, `StartFailed` if a dependency or a function of `on_start` fails
         before the first entry is read, and `TaskEnded` if a part of the worker itself fails; whatever

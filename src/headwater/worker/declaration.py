@@ -261,9 +261,9 @@ def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple
 
 def _check_streams(stream: Any, into: Any, dead: Any) -> None:
     if not isinstance(stream, Stream):
-        raise DeclarationError(f"{stream!r} is no Stream: Stream('orders', Order)")
+        raise DeclarationError(f"{stream!r} is not a Stream: Stream('orders', Order)")
     if into is not None and not isinstance(into, Stream):
-        raise DeclarationError(f"into={into!r} is no Stream: Stream('invoices', Invoice)")
+        raise DeclarationError(f"into={into!r} is not a Stream: Stream('invoices', Invoice)")
     if dead is not None and (not isinstance(dead, str) or not dead):
         raise DeclarationError(
             f"dead={dead!r} must be the name of the dead-letter stream, as in 'graveyard'; leave it "

@@ -16,7 +16,7 @@ LONGEST_MS = 366 * 86_400_000
 
 def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms: int = 1) -> int:
     """A duration in whole milliseconds. ``what`` names it in the `DeclarationError` for anything
-    that is no duration, is shorter than ``least_ms``, or longer than a year.
+    that is not a duration, is shorter than ``least_ms``, or longer than a year.
 
     >>> milliseconds("1.5s"), milliseconds("5m"), milliseconds(timedelta(seconds=2))
     (1500, 300000, 2000)
@@ -27,7 +27,7 @@ def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms:
         match = _FORM.fullmatch(str(duration))
         if match is None:
             raise DeclarationError(
-                f"{what}={duration!r} is no duration: write a number and a unit, one of "
+                f"{what}={duration!r} is not a duration: write a number and a unit, one of "
                 f"{', '.join(_UNITS)}, as in '1500ms', '30s', '5m'"
             )
         found = round(float(match[1]) * _UNITS[match[2]])

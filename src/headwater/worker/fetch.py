@@ -113,7 +113,7 @@ class Fetcher:
         self._mark: bytes | None = None
 
     async def run(self) -> None:
-        """Read until told to stop. Raises what no waiting mends."""
+        """Read until a stop. Raises what no waiting mends."""
         while not self._ends():
             client = self._connections.reading(
                 deadline_s=deadline_s(self.consumer.lease_ms), home=self.consumer.stream.name
@@ -159,7 +159,7 @@ class Fetcher:
         return self.stopping or cancelled()
 
     async def _read_over(self, client: redis.asyncio.Redis) -> None:
-        """Read over one connection until told to stop; whatever goes wrong is raised."""
+        """Read over one connection until a stop; errors are raised."""
         member = await self._introduce(client)
         self._mark = self._in_flight.mark
         await self._recover(client, member)
@@ -312,7 +312,7 @@ class Fetcher:
             possible = False
         except lost_connection():
             possible = False  # and so will the read be
-        await asyncio.sleep(0.002)  # for the network, which knows no other clock
+        await asyncio.sleep(0.002)  # for the network, which no test's clock governs
         return possible
 
 

@@ -108,7 +108,7 @@ def _check_batch(name: str, annotated: Any, message_type: Any) -> None:
 
 def _fits(message_type: Any, annotated: Any) -> bool:
     """Whether a message of ``message_type`` may be given to a parameter with this annotation. True
-    for whatever cannot be told."""
+    for annotations that cannot be resolved."""
     origin = get_origin(annotated)
     if origin is Annotated:
         return _fits(message_type, get_args(annotated)[0])

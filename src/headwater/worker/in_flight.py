@@ -189,7 +189,7 @@ class InFlight:
         self.dropped(owned)
         self.changes.notify()
 
-    # --- what is told -----------------------------------------------------------------------------
+    # --- talking to the store -----------------------------------------------------------------------------
 
     async def ask(
         self,

@@ -2,7 +2,7 @@
 
 Rule 1. Every third of the lease, everything owned is renewed, as long as it is still owned.
 Rule 2. In its own thread with its own connection, so that a handler that blocks the event loop
-        keeps its lease. In tests, where time stands still between two advances, a task does it.
+        keeps its lease. In tests, where time stops between two advances, a task does it.
 Rule 3. A lease is lost only when the server says so; a connection that is gone says nothing.
 Rule 4. An answer has until the next renewal is due, and at least a second. The second renewal in a
         row that fails is a warning: others may claim what is owned.

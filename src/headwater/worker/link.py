@@ -34,7 +34,7 @@ class Link:
         self._availability = connections.availability
 
     async def close(self) -> None:
-        """Close the connections; a store that is away is no error here."""
+        """Close the connections; a store that is away is not an error here."""
         try:
             await self.client.aclose()
         except lost_connection():

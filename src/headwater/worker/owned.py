@@ -100,7 +100,7 @@ class Owned:
         return self.delivery.attempts
 
     def stop(self, why: Stop) -> None:
-        """Cancel the handler, if it runs; the first reason stands."""
+        """Cancel the handler, if it runs; the first reason counts."""
         if self.batch is not None:
             self.batch.stop(why)
         elif self.task is not None and self.stopped is None:

@@ -1,6 +1,6 @@
 """One worker process: finds the app, runs it, and ends as signals say.
 
-    SIGTERM, SIGINT    end in peace within the grace time
+    SIGTERM, SIGINT    end gracefully within the grace time
     the second         hand back what runs, too
     the third          end now, as a crash would
     its parent died    as SIGTERM (standard input, a pipe, is at its end)

@@ -1,6 +1,6 @@
 """What a handler with ``into=`` returns, as entries of that stream.
 
-Rule 1. None is no result. A list or a tuple is one result for each item, unless the stream's own
+Rule 1. None means no result. A list or a tuple is one result for each item, unless the stream's own
         messages are lists or tuples; a NamedTuple is one result.
 Rule 2. A result that a consumer of the stream could not read is refused: it is a failed delivery.
 """

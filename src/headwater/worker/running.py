@@ -128,7 +128,7 @@ class Running:
         self.scheduler.start()
 
     def replace(self, consumer: Consumer) -> Loop:
-        """Abandon the consumer's loop as a crash would, and begin anew; the abandoned one."""
+        """Abandon the consumer's loop as a crash would, and start another one; returns the abandoned one."""
         abandoned = self.loops[consumer]
         abandoned.abandon()
         self.loops[consumer] = self._loop(consumer)
@@ -164,7 +164,7 @@ class Running:
         return [*(loop.failed for loop in self.loops.values()), self.scheduler.failed]
 
     async def stop(self, grace: float) -> None:
-        """End all consumers in peace, see `Loop.stop`; then do what the app does at its stop."""
+        """End all consumers gracefully, see `Loop.stop`; then do what the app does at its stop."""
         try:
             await asyncio.gather(
                 self.scheduler.stop(),

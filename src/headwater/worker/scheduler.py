@@ -220,7 +220,7 @@ class Serving:
             reaping.cancel()
 
     async def _serve(self, client: redis.asyncio.Redis) -> None:
-        """Serve over one connection; whatever goes wrong is raised."""
+        """Serve over one connection; errors are raised."""
         member = await self._join(client)
         reader = Reader(member, gone=self._gone, looks_for_gone=False)
         found, _gone = await perform(client, recover(member, []))

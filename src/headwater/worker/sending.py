@@ -1,6 +1,6 @@
 """Sends settlements in batches until the store has said of each what became of it.
 
-Rule 1. A store that takes no writes for a while is asked again; nobody's attempt is used up.
+Rule 1. A store that takes no writes for a while is asked again; no attempt is used up.
 Rule 2. What one settlement cannot pass fails that settlement and no other: a batch that is refused,
         or that lost its connection twice, is halved.
 Rule 3. Alone, a settlement whose result is refused, or closed the connection twice by its size, is

@@ -2,7 +2,7 @@
 
 A data directory belongs to one process at a time. ``headwater work`` therefore serves it itself,
 over a unix socket that only its own user can reach. Apps of that user that publish to the directory
-and the command line find the socket (`meeting`); a second ``headwater work`` is told to use
+and the command line find the socket (`meeting`); a second ``headwater work`` is asked to use
 ``headwater serve --dir``.
 """
 
@@ -64,7 +64,7 @@ def supervise_on_its_store(
 class Served:
     """A store that a process of its own serves at ``url``.
 
-    Should it die, nothing can be worked on: the one who serves it is told to stop, by SIGTERM.
+    Should it die, nothing can be worked on: the process that serves it gets SIGTERM.
     It serves as long as anybody holds ``lifeline``: should this process be killed, its workers hold
     it until they have handed back what they own, and then the directory is free again.
     """

@@ -74,7 +74,7 @@ class Settler:
             self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
 
     def hurry(self) -> None:
-        """Whatever waits goes out now."""
+        """Send what waits now."""
         if self._queue:
             self._ready.set()
 

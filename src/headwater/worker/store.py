@@ -31,7 +31,7 @@ def main(socket: str, directory: str | None = None) -> int:
             announce(directory, socket)
         # Not before: from now on SIGTERM is an end in order.
         threading.Thread(target=_end_with_input, name="headwater-lifeline", daemon=True).start()
-        print(line, flush=True)  # noqa: T201  # whoever started it waits for this
+        print(line, flush=True)  # noqa: T201  # the process that started it waits for this
 
     try:
         settings = load(flags=flags)

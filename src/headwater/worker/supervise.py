@@ -1,6 +1,6 @@
 """``headwater work``: the process that starts worker processes, and starts them again.
 
-Rule 1. A worker process that ends without being told to, whatever its status, is started again. The
+Rule 1. A worker process that ends unasked, with any status, is started again. The
         pause before that doubles from death to death; it is short again after a process that
         settled an entry, or lived for a minute.
 Rule 2. A worker that cannot start (no such app, another claim_after) ends all of them, with its
@@ -12,7 +12,7 @@ Rule 4. One more process, the last one, handles only suspected poison messages. 
         is what it is for: its pauses do not grow then.
 Rule 5. With ``--reload`` every process is ended and started again when a source file changes, and nothing
         that a worker does ends this one: the next change may mend it.
-Rule 6. If this process dies, the workers see the end of their standard input and stop in peace.
+Rule 6. If this process dies, the workers see the end of their standard input and stop gracefully.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OVERTIME_SECONDS = 20.0
 
 
 class Supervisor:
-    """Keeps ``workers`` processes of one app running until it is told to stop."""
+    """Keeps ``workers`` processes of one app running until it is asked to stop."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Supervisor:
                 del self._lives[number]
                 life.close()
             if self._stopping.is_set():
-                # One that was told to stop before it could listen has not done anything yet.
+                # One that got its signal before it could handle it has not done anything yet.
                 if status != -signal.SIGTERM:
                     self._status = self._status or status
                 return

@@ -206,7 +206,7 @@ class AppTest:
         """The handler's consumers: one for each partition."""
         found = [consumer for consumer in self.app.consumers if consumer.handler is handler]
         if not found:
-            raise HeadwaterError(f"{handler!r} is no handler of {self.app!r}")
+            raise HeadwaterError(f"{handler!r} is not a handler of {self.app!r}")
         return found
 
     def _the_running(self) -> Running:

@@ -263,7 +263,7 @@ def verdict(added: Counter[str], held: Counter[str]) -> list[str]:
 
 
 def _on_cluster(cluster: Cluster | None) -> dict[str, Any]:
-    """What a driver is told to use the cluster, on which any number of executors may die."""
+    """What a driver is asked to use the cluster, on which any number of executors may die."""
     if cluster is None:
         return {}
     path = os.pathsep.join(str(Path(__file__).resolve().parents[3] / room) for room in ("src", ""))
