@@ -69,14 +69,24 @@ class WorkerProcess:
 
 
 @contextmanager
+def _ended(worker: WorkerProcess) -> Iterator[None]:
+    """End it; a test that fails shows what it logged."""
+    try:
+        yield
+    except BaseException:
+        sys.stderr.write(worker.said())
+        raise
+    finally:
+        worker.end()
+
+
+@contextmanager
 def one_worker(url: str, *, target: str = SHOP, **environment: str) -> Iterator[WorkerProcess]:
     """A worker process without a supervisor."""
     command = [sys.executable, "-m", "headwater.worker.process", target]
     worker = WorkerProcess(command, url=url, environment=environment)
-    try:
+    with _ended(worker):
         yield worker
-    finally:
-        worker.end()
 
 
 @contextmanager
@@ -86,10 +96,8 @@ def supervised(
     """``headwater work`` and its children."""
     command = [sys.executable, "-m", "headwater.cli.main", "work", target, *arguments]
     parent = WorkerProcess(command, url=url, environment=environment)
-    try:
+    with _ended(parent):
         yield parent
-    finally:
-        parent.end()
 
 
 def workers_of(parent: int) -> list[int]:

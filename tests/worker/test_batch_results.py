@@ -94,7 +94,7 @@ async def test_a_batch_without_results_goes_on_when_an_entry_is_lost(store: Stor
         await free.wait()
         await eventually(store.settled)
         (loop,) = running.loops.values()
-        assert loop.in_flight.owned == {}
+        await eventually(lambda: not loop.in_flight.owned)
     assert lost == [[False, True]]
 
 

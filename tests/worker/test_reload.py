@@ -145,20 +145,17 @@ async def test_workers_start_again_when_a_source_changes(
 # --- concurrency ----------------------------------------------------------------------------------
 
 
-def test_concurrency_of_the_command_line_is_that_of_every_consumer_that_may() -> None:
+def test_concurrency_of_the_command_line_is_that_of_every_consumer() -> None:
     app = App("headwater://memory")
 
     async def handle(order: Order) -> None: ...
 
     async def other(order: Order) -> None: ...
 
-    async def alone(order: Order) -> None: ...
-
     app.consumer(orders, group="default")(handle)
     app.consumer(orders, group="own", concurrency=4, prefetch=6)(other)
-    app.consumer(orders, group="alone", max_deliveries=1)(alone)
     app.use_concurrency(2)
-    assert [(one.concurrency, one.prefetch) for one in app.consumers] == [(2, 8), (2, 3), (1, 1)]
+    assert [(one.concurrency, one.prefetch) for one in app.consumers] == [(2, 8), (2, 3)]
     with pytest.raises(DeclarationError, match="concurrency=0 must be a whole number"):
         app.use_concurrency(0)
 
