@@ -62,8 +62,8 @@ async def test_a_worker_that_dies_is_started_again(store: Store) -> None:
 
 
 async def test_sigterm_hands_back_what_is_not_begun_and_lets_the_rest_end(store: Store) -> None:
+    await _send(store, *(shop.Order(number, do="slow") for number in range(32)))
     with one_worker(store.url) as worker:
-        await _send(store, *(shop.Order(number, do="slow") for number in range(32)))
         await eventually(lambda: _owned(store, 32))
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
