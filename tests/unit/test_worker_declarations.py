@@ -125,7 +125,9 @@ def test_one_group_of_a_stream_has_one_handler() -> None:
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="url='localhost:6379' is not the address of a store"):
+    with pytest.raises(
+        DeclarationError, match="url='localhost:6379' is not the address of a store"
+    ):
         App("localhost:6379")
 
 

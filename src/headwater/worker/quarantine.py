@@ -291,6 +291,8 @@ class Quarantine:
                 self._seconds,
             )
             await self._remember(suspect, outlived(suspect.record))
+            if not self._in_flight.owns(suspect):
+                self.settled(suspect)  # meanwhile, so what was just written is of no use
 
     def _waits(self, owned: Owned) -> bool:
         return owned.state is State.BUFFERED and self._in_flight.owns(owned)
