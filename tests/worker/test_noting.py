@@ -11,7 +11,8 @@ import pytest
 from headwater.groups.member import Remade, join, rejoin
 from headwater.groups.notes import FIELDS, MOST, parse
 from headwater.groups.noting import Noter, Round
-from headwater.groups.settling import How
+from headwater.groups.session import Session
+from headwater.groups.settling import How, Settlement
 from headwater.messages import delays_key, noted_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import (
@@ -106,6 +107,30 @@ def test_a_note_of_entries_that_wait_is_written_once(core: Core) -> None:
     # Then the text is the same
     assert before
     assert core.client.hget(key, "pending") == before
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_retry_that_was_handed_back_after_the_note_survives_its_group(
+    core: Core, *, noted: bool
+) -> None:
+    # Given a note of an entry that a member owns, and that it hands back after the note
+    (first,) = add(core, b"a")
+    (entry,) = core.read()
+    session = Session(core.member, unsettled=lambda: ())
+    session.seen = first
+    if noted:
+        note(core)
+    core.do(session.settle([Settlement(first, How.FAIL, delay_ms=300)]))
+    assert entry.id == first
+
+    # When the group is destroyed, and created again by that member
+    core.client.xgroup_destroy("s", "g")
+    core.do(session.create_again())
+
+    # Then the entry comes again, where its due time is known when it is due, and counts both deliveries
+    if not core.member.able.verbs:
+        core.client.zadd(delays_key("s", "g"), {first: 1})
+    assert [(one.id, one.delivery_count) for one in core.read()] == [(first, 2)]
 
 
 def test_entries_of_a_dead_worker_survive_their_group(core: Core) -> None:

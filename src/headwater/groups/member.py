@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -145,12 +145,18 @@ class Remade(NamedTuple):
 
 
 def rejoin(
-    member: Member, *, unsettled: Sequence[tuple[bytes, int]], seen: bytes | None, mark: str
+    member: Member,
+    *,
+    unsettled: Sequence[tuple[bytes, int]],
+    seen: bytes | None,
+    mark: str,
+    handed_back: Collection[bytes] = (),
 ) -> Operation[Remade]:
     """Create a vanished group again and register in it what this member has not settled.
 
     ``unsettled`` are ids with their counts, ``seen`` the greatest id this member was ever given.
-    The group goes on where the last note says (`noting`), and what that lists as pending is pending
+    ``handed_back`` are ids that this member gave back lately, to be delivered again: the note may still
+    call them its own. The group goes on where the last note says (`noting`), and what that lists as pending is pending
     again: waiting retries, and what other workers own, the dead ones included. Without a note it
     begins just below the smallest unsettled id; with none, behind what was seen; and at the
     beginning, when the stream holds nothing so late (it was deleted and written again). The others
@@ -176,7 +182,10 @@ def rejoin(
     position = _position(unsettled, seen) if note is None else note.position
     if position > last:
         position = MIN_ID
-    again = [] if note is None or now is None else _from_note(member, note, unsettled, now)
+    rows: Sequence[notes.Row] = () if note is None else note.rows
+    if note is None:
+        rows = [notes.Row(one, 1, b"", 0) for one in handed_back if StreamID.parse(one) <= position]
+    again = _from_note(member, rows, unsettled, now or 0, handed_back)
     # One step: a worker that dies here has created nothing, or everything.
     replies = yield [
         ["MULTI"],
@@ -201,16 +210,22 @@ def _position(unsettled: Sequence[tuple[bytes, int]], seen: bytes | None) -> Str
 
 
 def _from_note(
-    member: Member, note: notes.Note, unsettled: Sequence[tuple[bytes, int]], now: int
+    member: Member,
+    rows: Sequence[notes.Row],
+    unsettled: Sequence[tuple[bytes, int]],
+    now: int,
+    handed_back: Collection[bytes],
 ) -> list[Command]:
     """Register what is noted, for its former owners; what this member had of it, it knows better."""
     mine = {one[0] for one in unsettled}
     me = member.consumer.encode()
     commands: list[Command] = []
     released: dict[int, list[bytes]] = {}
-    for row in note.rows:
-        if row.id in mine or row.owner == me:
+    for row in rows:
+        if row.id in mine or (row.owner == me and row.id not in handed_back):
             continue
+        if row.owner == me:
+            row = row._replace(owner=b"")
         owner, idle = row.owner, 0
         if row.owner == notes.PARKED:
             idle = max(0, member.claim_after_ms - max(0, row.ripe_ms - now))

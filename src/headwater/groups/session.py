@@ -17,12 +17,15 @@ from typing import TypeAlias, TypeVar
 
 from headwater.groups.member import Member, Remade, join, look_again, rejoin
 from headwater.groups.operation import GroupVanished, Operation
-from headwater.groups.settling import Outcome, Settlement, settle
+from headwater.groups.settling import FINAL, Outcome, Settlement, settle
 from headwater.model import MIN_ID, StreamID
 
 log = logging.getLogger("headwater.groups")
 
 T = TypeVar("T")
+
+HANDED_BACK = 10_000
+"""Entries that a member remembers to have handed back."""
 
 Counted: TypeAlias = Sequence[tuple[bytes, int]]
 """Ids with their delivery counts."""
@@ -39,6 +42,8 @@ class Session:
         self.seen: bytes | None = None
         """The greatest id that was ever delivered as new."""
         self._unsettled = unsettled
+        self._handed_back: dict[bytes, None] = {}
+        """What this member handed back last: the note may be older than that."""
 
     def join(self, *, position: StreamID | str = MIN_ID) -> Operation[None]:
         """Join the group; see `member.join`."""
@@ -56,8 +61,13 @@ class Session:
     def create_again(self) -> Operation[None]:
         """Create the vanished group again and register what is not settled."""
         remade = yield from rejoin(
-            self.member, unsettled=self._unsettled(), seen=self.seen, mark=secrets.token_hex(8)
+            self.member,
+            unsettled=self._unsettled(),
+            handed_back=self._handed_back,
+            seen=self.seen,
+            mark=secrets.token_hex(8),
         )
+        self._handed_back.clear()
         self.mark = remade.mark
         _log_created(self.member, remade)
 
@@ -71,6 +81,7 @@ class Session:
         """Settle, in order. What is not ours because another member created the group again is
         registered and settled then. Raises `GroupVanished`."""
         outcomes = yield from settle(self.member, settlements)
+        self._remember(settlements)
         missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
         if not missed:
             return outcomes
@@ -84,6 +95,14 @@ class Session:
             for n, outcome in zip(again, retried, strict=True):
                 outcomes[n] = outcome
         return outcomes
+
+    def _remember(self, settlements: Sequence[Settlement]) -> None:
+        for one in settlements:
+            if one.how not in FINAL:
+                self._handed_back.pop(one.id, None)
+                self._handed_back[one.id] = None
+        while len(self._handed_back) > HANDED_BACK:
+            del self._handed_back[next(iter(self._handed_back))]
 
 
 def _log_created(member: Member, remade: Remade) -> None:
