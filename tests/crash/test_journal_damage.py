@@ -18,6 +18,7 @@ POLICIES: tuple[Policy, ...] = ("always", "no")
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_damage_is_named_or_gives_a_prefix_and_is_reported(policy: Policy) -> None:
     campaign = Campaign(policy, seed=1).run()
@@ -27,6 +28,7 @@ def test_damage_is_named_or_gives_a_prefix_and_is_reported(policy: Policy) -> No
     assert any("prefix, said" in outcome for outcome in campaign.outcomes)
 
 
+@pytest.mark.slow
 def test_records_that_are_not_bound_to_their_places_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 import redis.asyncio
@@ -21,6 +22,23 @@ CORE_STORES = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
 
 STORES = ("headwater", "redis-8.2")
 """What every promise of a worker is shown on: our own verbs, and the fallback."""
+
+
+HERE = Path(__file__).parent
+
+SAMPLED = frozenset({"redis-7.0", "valkey-9.1"})
+"""Servers whose tests are a sample: `make slice` runs them, `make test` does not."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every promise is tested on Headwater and Redis 8.2 by `make test`, and on the others by
+    `make slice`."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec is None or HERE not in item.path.parents:
+            continue  # pytest gives every conftest.py all tests
+        if not SAMPLED.isdisjoint(map(str, callspec.params.values())):
+            item.add_marker(pytest.mark.slice)
 
 
 @pytest.fixture(scope="session")

@@ -165,6 +165,7 @@ def test_a_retry_that_is_trimmed_while_it_waits_is_reported(core: Core) -> None:
     assert core.nothing_pending()
 
 
+@pytest.mark.slow
 @in_lua
 def test_claiming_costs_the_same_however_many_retries_wait(core: Core) -> None:
     # Given 200,000 retries that wait for an hour, and four idle members that have swept once

@@ -26,6 +26,7 @@ def names() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_its_tests_pass(names: dict[str, Any]) -> None:
     tests = [name for name in names if name.startswith("test_")]
     assert tests

@@ -22,6 +22,8 @@ Handler = Callable[[Order], Any]
 
 RETRY = Backoff("100ms", jitter=0)
 
+pytestmark = pytest.mark.slow
+
 # --- shapes ---------------------------------------------------------------------------------------
 
 

@@ -134,6 +134,7 @@ def _held_back(look: Any) -> bool:
     return any("b" in one["flags"] for one in look.client_list())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["redis-8.2", "redis-7.0", "valkey-9.1"])
 async def test_a_message_is_on_its_replicas_when_send_returns(
     peer: Any, name: str, monkeypatch: pytest.MonkeyPatch

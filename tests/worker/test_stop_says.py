@@ -66,6 +66,7 @@ async def test_a_stop_with_nothing_in_hand_does_not_wait_for_a_store_that_is_awa
     assert "g of orders stopped; the store is away" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_second_signal_ends_the_wait_for_a_store_that_is_away(
     mortal: Stoppable, caplog: pytest.LogCaptureFixture
 ) -> None:
