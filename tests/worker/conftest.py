@@ -96,6 +96,16 @@ async def store(
         yield Store(request.param, url, look)
 
 
+@pytest.fixture(params=CORE_STORES)
+async def any_store(
+    request: pytest.FixtureRequest, store_url: Callable[[str], str]
+) -> AsyncIterator[Store]:
+    """An empty store, each in turn, of all servers."""
+    url = store_url(request.param)
+    async with redis.asyncio.Redis.from_url(url) as look:
+        yield Store(request.param, url, look)
+
+
 @pytest.fixture
 def run_headwater() -> Callable[..., str]:
     """Runs ``headwater …`` in a process of its own; what it printed."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import redis.asyncio
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated
 from headwater.groups.scheduling import GROUP
@@ -28,22 +26,15 @@ from tests.worker.apps import (
     worker,
     working,
 )
-from tests.worker.outages import PEERS
 from tests.worker.processes import one_worker
-
-SERVERS = ("headwater", *PEERS)
 
 LATER = later_key("orders")
 
 
-@pytest.fixture(params=SERVERS)
-async def store(
-    request: pytest.FixtureRequest, store_url: Callable[[str], str]
-) -> AsyncIterator[Store]:
-    """An empty store, each in turn."""
-    url = store_url(request.param)
-    async with redis.asyncio.Redis.from_url(url) as look:
-        yield Store(request.param, url, look)
+@pytest.fixture
+def store(any_store: Store) -> Store:
+    """On all four servers."""
+    return any_store
 
 
 @pytest.fixture(autouse=True)

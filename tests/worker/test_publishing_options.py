@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -21,14 +20,10 @@ SERVERS = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
 orders: Stream[Order] = Stream("orders", Order)
 
 
-@pytest.fixture(params=SERVERS)
-async def store(
-    request: pytest.FixtureRequest, store_url: Callable[[str], str]
-) -> AsyncIterator[Store]:
-    """An empty store, each in turn."""
-    url = store_url(request.param)
-    async with redis.asyncio.Redis.from_url(url) as look:
-        yield Store(request.param, url, look)
+@pytest.fixture
+def store(any_store: Store) -> Store:
+    """On all four servers."""
+    return any_store
 
 
 async def test_a_message_of_a_name_is_added_once(store: Store) -> None:

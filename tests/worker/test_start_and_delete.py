@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import redis.asyncio
 
 from headwater.errors import DeclarationError
 from headwater.groups.dead_letters import page
@@ -17,22 +15,15 @@ from headwater.groups.replay import ReplayResult, replay
 from headwater.messages import dead_letter_stream
 from headwater.worker import App, Dead
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, worker, working
-from tests.worker.outages import PEERS
-
-SERVERS = ("headwater", *PEERS)
 
 DELETE_FOR_ALL = ("headwater", "redis-8.2")
 """Servers that know when every group has acknowledged an entry."""
 
 
-@pytest.fixture(params=SERVERS)
-async def store(
-    request: pytest.FixtureRequest, store_url: Callable[[str], str]
-) -> AsyncIterator[Store]:
-    """An empty store, each in turn."""
-    url = store_url(request.param)
-    async with redis.asyncio.Redis.from_url(url) as look:
-        yield Store(request.param, url, look)
+@pytest.fixture
+def store(any_store: Store) -> Store:
+    """On all four servers."""
+    return any_store
 
 
 def billing(store: Store, **options: Any) -> tuple[App, list[int]]:
