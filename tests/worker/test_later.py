@@ -299,7 +299,7 @@ async def test_a_worker_that_stops_leaves_no_consumer_behind(store: Store) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["headwater", "redis-7.0"], indirect=True)
+@pytest.mark.parametrize("any_store", ["headwater", "redis-7.0"], indirect=True)
 async def test_killed_worker_processes_publish_each_message_once(store: Store) -> None:
     # Given processes that are killed one after another while messages fall due
     app = store.app()

@@ -118,7 +118,7 @@ async def test_an_entry_that_comes_again_is_not_deleted_before(store: Store) -> 
     assert await store.results() == [Invoice(1)]
 
 
-@pytest.mark.parametrize("store", DELETE_FOR_ALL, indirect=True)
+@pytest.mark.parametrize("any_store", DELETE_FOR_ALL, indirect=True)
 async def test_an_entry_is_deleted_by_the_last_group_that_acknowledges_it(store: Store) -> None:
     # Given two groups that delete, of which one holds what it reads
     app, handled = billing(store, delete=True)
@@ -140,7 +140,7 @@ async def test_an_entry_is_deleted_by_the_last_group_that_acknowledges_it(store:
     assert await store.look.xlen("orders") == 0
 
 
-@pytest.mark.parametrize("store", ["redis-7.0", "valkey-9.1"], indirect=True)
+@pytest.mark.parametrize("any_store", ["redis-7.0", "valkey-9.1"], indirect=True)
 async def test_deleting_under_a_second_group_is_refused_where_it_cannot_be_told(
     store: Store,
 ) -> None:
@@ -153,7 +153,7 @@ async def test_deleting_under_a_second_group_is_refused_where_it_cannot_be_told(
     await running.stop(0)
 
 
-@pytest.mark.parametrize("store", ["redis-7.0", "valkey-9.1"], indirect=True)
+@pytest.mark.parametrize("any_store", ["redis-7.0", "valkey-9.1"], indirect=True)
 async def test_a_group_that_comes_later_loses_no_entry(store: Store) -> None:
     app, handled = billing(store, delete=True)
     async with working(app):
