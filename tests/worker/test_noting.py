@@ -11,7 +11,7 @@ import pytest
 from headwater.groups.member import Remade, join, rejoin
 from headwater.groups.notes import FIELDS, MOST, parse
 from headwater.groups.noting import Noter, Round
-from headwater.groups.session import Session
+from headwater.groups.session import ROUNDS, Session
 from headwater.groups.settling import How, Settlement
 from headwater.messages import delays_key, noted_key
 from headwater.worker import Again, Delivery
@@ -131,6 +131,27 @@ def test_a_retry_that_was_handed_back_after_the_note_survives_its_group(
     if not core.member.able.verbs:
         core.client.zadd(delays_key("s", "g"), {first: 1})
     assert [(one.id, one.delivery_count) for one in core.read()] == [(first, 2)]
+
+
+def test_a_retry_that_was_settled_by_another_since_does_not_come_again(core: Core) -> None:
+    # Given a group of which nothing is noted, and a retry that another member settled some rounds later
+    (first,) = add(core, b"a")
+    core.read()
+    session = Session(core.member, unsettled=lambda: ())
+    session.seen = first
+    core.do(session.settle([Settlement(first, How.FAIL)]))
+    (again,) = core.beside("two").read()
+    assert core.beside("two").settle(again).done
+    for _ in range(ROUNDS):
+        session.noted()
+
+    # When the group is destroyed, and created again by the member that had handed it back
+    core.client.xgroup_destroy("s", "g")
+    core.do(session.create_again())
+
+    # Then nothing is pending in it
+    assert core.nothing_pending()
+    assert core.read() == []
 
 
 def test_entries_of_a_dead_worker_survive_their_group(core: Core) -> None:

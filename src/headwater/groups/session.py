@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -24,8 +25,8 @@ log = logging.getLogger("headwater.groups")
 
 T = TypeVar("T")
 
-HANDED_BACK = 10_000
-"""Entries that a member remembers to have handed back."""
+ROUNDS = 3
+"""Rounds of notes for which a member remembers what it handed back: a note is as old as two at most."""
 
 Counted: TypeAlias = Sequence[tuple[bytes, int]]
 """Ids with their delivery counts."""
@@ -42,8 +43,8 @@ class Session:
         self.seen: bytes | None = None
         """The greatest id that was ever delivered as new."""
         self._unsettled = unsettled
-        self._handed_back: dict[bytes, None] = {}
-        """What this member handed back last: the note may be older than that."""
+        self._handed_back: deque[set[bytes]] = deque([set()], maxlen=ROUNDS)
+        """What this member handed back, by the round of notes: the last note may be older than that."""
 
     def join(self, *, position: StreamID | str = MIN_ID) -> Operation[None]:
         """Join the group; see `member.join`."""
@@ -63,11 +64,11 @@ class Session:
         remade = yield from rejoin(
             self.member,
             unsettled=self._unsettled(),
-            handed_back=self._handed_back,
+            handed_back=set().union(*self._handed_back),
             seen=self.seen,
             mark=secrets.token_hex(8),
         )
-        self._handed_back.clear()
+        self._handed_back.append(set())
         self.mark = remade.mark
         _log_created(self.member, remade)
 
@@ -81,7 +82,7 @@ class Session:
         """Settle, in order. What is not ours because another member created the group again is
         registered and settled then. Raises `GroupVanished`."""
         outcomes = yield from settle(self.member, settlements)
-        self._remember(settlements)
+        self._handed_back[-1].update(one.id for one in settlements if one.how not in FINAL)
         missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
         if not missed:
             return outcomes
@@ -96,13 +97,9 @@ class Session:
                 outcomes[n] = outcome
         return outcomes
 
-    def _remember(self, settlements: Sequence[Settlement]) -> None:
-        for one in settlements:
-            if one.how not in FINAL:
-                self._handed_back.pop(one.id, None)
-                self._handed_back[one.id] = None
-        while len(self._handed_back) > HANDED_BACK:
-            del self._handed_back[next(iter(self._handed_back))]
+    def noted(self) -> None:
+        """A round of notes has passed: what was handed back `ROUNDS` before is in the note."""
+        self._handed_back.append(set())
 
 
 def _log_created(member: Member, remade: Remade) -> None:

@@ -99,7 +99,7 @@ class Loop:
         self._noting = Noting(
             clock=clock,
             client=flow.in_flight.client,
-            member=lambda: flow.in_flight.member,
+            session=lambda: flow.in_flight.session,
             changes=changes,
         )
         self.quarantine = self._make_quarantine(suspects)

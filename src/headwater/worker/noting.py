@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.groups.member import Member
 from headwater.groups.noting import NOTE_SECONDS, Noter
 from headwater.groups.operation import Refused, perform
+from headwater.groups.session import Session
 from headwater.groups.troubles import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.signals import Changes, cancelled
@@ -20,33 +20,34 @@ log = logging.getLogger("headwater.worker")
 
 
 class Noting:
-    """Notes for the member that ``member`` returns, once there is one."""
+    """Notes for the session that ``session`` returns, once there is one."""
 
     def __init__(
         self,
         *,
         clock: Timers,
         client: redis.asyncio.Redis,
-        member: Callable[[], Member | None],
+        session: Callable[[], Session | None],
         changes: Changes,
     ) -> None:
         self._clock = clock
         self._client = client
-        self._member = member
+        self._session = session
         self._changes = changes
         self._noter: Noter | None = None
         self._refused = False
 
     async def run(self) -> None:
         """A round every `NOTE_SECONDS`, until cancelled."""
-        await self._changes.until(lambda: self._member() is not None)
+        await self._changes.until(lambda: self._session() is not None)
         while not cancelled():
-            member = self._member()
-            if member is not None:
-                await self._round(member)
+            session = self._session()
+            if session is not None:
+                await self._round(session)
             await sleep(self._clock, NOTE_SECONDS)
 
-    async def _round(self, member: Member) -> None:
+    async def _round(self, session: Session) -> None:
+        member = session.member
         if self._noter is None or self._noter.member != member:
             self._noter = Noter(member)
         try:
@@ -59,7 +60,10 @@ class Noting:
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             # The reader meets what concerns it too, and says so.
             log.debug("group %s of %s was not noted: %s", member.group, member.stream, error)
-            if isinstance(error, Refused) and error.code == "NOPERM" and not self._refused:
+            if not isinstance(error, Refused) or error.code != "NOPERM":
+                return
+            session.noted()
+            if not self._refused:
                 self._refused = True
                 log.warning(
                     "group %s of stream %s cannot be noted, so its waiting retries are lost if "
@@ -69,6 +73,7 @@ class Noting:
                     error,
                 )
             return
+        session.noted()
         if done.set_back_ms and not member.able.verbs:
             log.warning(
                 "the clock of the store was set back by %.1f s: on %s, retries of %s that wait come "
