@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -79,6 +79,17 @@ class MessageCodec(ABC):
         return self.decode_flat([part for pair in pairs for part in pair])
 
 
+def decoder_of(make: Callable[..., Any], kind: Any) -> Any:
+    """msgspec's decoder for messages of a type; `DeclarationError` for a type that it cannot decode."""
+    try:
+        return make(kind, strict=False)
+    except (TypeError, ValueError, NameError) as error:
+        raise DeclarationError(
+            f"{type_name(kind)} cannot be a message type: {error}. Use a msgspec Struct, a "
+            "dataclass, a TypedDict or a pydantic model."
+        ) from error
+
+
 class JSONCodec(MessageCodec):
     """One field, ``data``, with a JSON document.
 
@@ -94,13 +105,7 @@ class JSONCodec(MessageCodec):
     def __init__(self, kind: Any) -> None:
         super().__init__(kind)
         self._encoder = msgspec.json.Encoder()
-        try:
-            self._decoder = msgspec.json.Decoder(kind, strict=False)
-        except (TypeError, ValueError, NameError) as error:
-            raise DeclarationError(
-                f"{type_name(kind)} cannot be a message type: {error}. Use a msgspec Struct, a "
-                "dataclass, a TypedDict or a pydantic model."
-            ) from error
+        self._decoder = decoder_of(msgspec.json.Decoder, kind)
 
     def encode(self, message: Any) -> Pairs:
         try:

@@ -13,6 +13,7 @@ from headwater.messages.codecs import (
     MessageCodec,
     Pairs,
     data_field,
+    decoder_of,
     pydantic_words,
     shown,
     type_name,
@@ -35,13 +36,7 @@ class MsgpackCodec(MessageCodec):
     def __init__(self, kind: Any) -> None:
         super().__init__(kind)
         self._encoder = msgspec.msgpack.Encoder()
-        try:
-            self._decoder = msgspec.msgpack.Decoder(kind, strict=False)
-        except (TypeError, ValueError, NameError) as error:
-            raise DeclarationError(
-                f"{type_name(kind)} cannot be a message type: {error}. Use a msgspec Struct, a "
-                "dataclass, a TypedDict or a pydantic model."
-            ) from error
+        self._decoder = decoder_of(msgspec.msgpack.Decoder, kind)
 
     def encode(self, message: Any) -> Pairs:
         try:
