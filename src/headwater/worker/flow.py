@@ -152,14 +152,15 @@ class Flow:
             self.in_flight.hand_back(fresh)
             return
         suspects = [o for o in fresh if o.record is not NO_RECORD and o.record.suspect]
+        others = [owned for owned in fresh if not owned.record.suspect] if suspects else fresh
         if suspects and not self.quarantine.leaves:
-            self.in_flight.hand_back([owned for owned in fresh if not owned.record.suspect])
+            self.in_flight.hand_back(others)
             await self.quarantine.handle(suspects)
             return
         if order:
-            order.ordering.advance([owned.id for owned in fresh if owned not in suspects])
-        for owned in fresh if not order else ():
-            if not suspects or not owned.record.suspect:
+            order.ordering.advance([owned.id for owned in others])
+        else:
+            for owned in others:
                 self.pool.put(owned)
         if suspects:
             await self.quarantine.handle(suspects)

@@ -99,7 +99,7 @@ class InFlight:
         for task in self._tasks:
             task.cancel()
 
-    # --- what is owned -----------------------------------------------------------------------------
+    # --- what is owned ----------------------------------------------------------------------------
 
     def unbegun(self) -> list[Owned]:
         """What waits for a handler."""
@@ -189,7 +189,7 @@ class InFlight:
         self.dropped(owned)
         self.changes.notify()
 
-    # --- talking to the store -----------------------------------------------------------------------------
+    # --- talking to the store ---------------------------------------------------------------------
 
     async def ask(
         self,
