@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from headwater.groups.capabilities import Capabilities
 from headwater.groups.claiming import Delivered
-from headwater.worker.delivery import Delivery
+from headwater.groups.member import Member
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
 from headwater.worker.signals import Changes
 
 
 def an_entry(number: int = 1) -> Owned:
-    entry_id = f"{number}-0"
-    delivery = Delivery(entry_id, stream="s", group="g", consumer="c", count=1, flat=[])
-    return Owned(Delivered(entry_id.encode(), [], 1, False, False), delivery)
+    member = Member("s", "g", "c", 1_000, Capabilities(verbs=True, cluster=False, server="test"))
+    return Owned(Delivered(b"%d-0" % number, [], 1, False, False), member)
 
 
 async def turns(count: int = 5) -> None:

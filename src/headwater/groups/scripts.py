@@ -67,8 +67,9 @@ SETTLE = Script(
 -- ARGV[4] '1' if KEYS[2] is the sorted set of delays; the other keys are destinations. ARGV[5…] for each
 -- settlement: how, delay, number of ids, ids, number of additions, and for each of those: destination's
 -- index, number of words, XADD's words.
--- Returns for each settlement {1, new id, …}; {0} if the caller does not own every entry of it; {2} if it
--- was to come again but is gone from the stream; {-1, error} if an addition was refused.
+-- Returns for each settlement {1, new id, …}; {0} if it has additions and the caller does not own every
+-- entry of it, {0, id, …} with those that the caller does not own if it has none; {2} if it was to come
+-- again but is gone from the stream; {-1, error} if an addition was refused.
 if ARGV[4] ~= '1' then delays = nil end
 local alone
 local function delete_acked(id)
@@ -83,9 +84,13 @@ local waiting = delays and redis.call('EXISTS', delays) == 1
 local outcomes, at = {}, 5
 while at <= #ARGV do
   local how, delay, count = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local rows, wrong = {}, nil
-  for i = at + 3, at + 2 + count do rows[#rows + 1] = pending(ARGV[i]) end
-  local owned, additions, first = #rows == count, tonumber(ARGV[at + 3 + count]), at + 4 + count
+  local rows, missed, wrong = {}, {}, nil
+  for i = at + 3, at + 2 + count do
+    local row = pending(ARGV[i])
+    if row then rows[#rows + 1] = row else missed[#missed + 1] = ARGV[i] end
+  end
+  local additions, first = tonumber(ARGV[at + 3 + count]), at + 4 + count
+  local owned = #missed == 0
   at = first
   for i = 1, additions do
     local kind = redis.call('TYPE', KEYS[tonumber(ARGV[at])]).ok
@@ -109,7 +114,8 @@ while at <= #ARGV do
   end
   if wrong then
     outcome = {-1, wrong}
-  elseif owned then
+  elseif owned or additions == 0 then
+    for _, id in ipairs(missed) do outcome[#outcome + 1] = id end
     for _, row in ipairs(rows) do
       local id = row[1]
       if how == 'ACK' or how == 'ACKDEL' or how == 'ACKED' then

@@ -82,24 +82,45 @@ class Session:
         """Settle, in order. What is not ours because another member created the group again is
         registered and settled then. Raises `GroupVanished`."""
         outcomes = yield from settle(self.member, settlements)
-        self._handed_back[-1].update(one.id for one in settlements if one.how not in FINAL)
-        missed = [n for n, one in enumerate(outcomes) if not one.done and one.error is None]
+        for one in settlements:
+            if one.how not in FINAL:
+                self._handed_back[-1].update(one.ids)
+        missed = [entry_id for outcome in outcomes for entry_id in outcome.missed]
         if not missed:
             return outcomes
         counts = dict(self._unsettled())
-        kept = yield from self.registered_again(
-            [(one, counts.get(one, 1)) for n in missed for one in settlements[n].ids]
-        )
-        again = [n for n in missed if kept.issuperset(settlements[n].ids)]
+        kept = yield from self.registered_again([(one, counts.get(one, 1)) for one in missed])
+        again: dict[int, Settlement] = {}
+        for n, outcome in enumerate(outcomes):
+            left = _registered(settlements[n], outcome.missed, kept)
+            if left is not None:
+                again[n] = left
         if again:
-            retried = yield from settle(self.member, [settlements[n] for n in again])
+            retried = yield from settle(self.member, [*again.values()])
             for n, outcome in zip(again, retried, strict=True):
-                outcomes[n] = outcome
+                outcomes[n] = _with(outcomes[n], again[n], outcome)
         return outcomes
 
     def noted(self) -> None:
         """A round of notes has passed: what was handed back `ROUNDS` before is in the note."""
         self._handed_back.append(set())
+
+
+def _registered(
+    settlement: Settlement, missed: Sequence[bytes], kept: set[bytes]
+) -> Settlement | None:
+    """What of a settlement can be carried out now that ``kept`` are registered."""
+    if settlement.additions:
+        return settlement if missed and kept.issuperset(missed) else None
+    ids = [one for one in missed if one in kept]
+    return settlement._replace(id=ids[0], others=ids[1:]) if ids else None
+
+
+def _with(first: Outcome, again: Settlement, second: Outcome) -> Outcome:
+    """The outcome of a settlement, a part of which was repeated."""
+    repeated = set(again.ids)
+    missed = [one for one in first.missed if one not in repeated] + [*second.missed]
+    return second._replace(done=second.done and not missed, missed=missed)
 
 
 def _log_created(member: Member, remade: Remade) -> None:

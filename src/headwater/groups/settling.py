@@ -4,14 +4,15 @@ Rule 1. A settlement is owner-checked, and with it what it adds: a former owner 
 Rule 2. Sent twice it does no harm: the first one ended the ownership that the second would need. So
         a batch whose reply was lost may be sent again.
 Rule 3. Settlements share commands, but one that fails undoes no other.
-Rule 4. A settlement of several entries is one step: if one of them is not owned, nothing happens to any.
+Rule 4. A settlement of several entries that adds something is one step: if one of them is not owned,
+        nothing happens to any. One that adds nothing ends those that are owned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from headwater.groups.member import Member
@@ -65,26 +66,27 @@ class Addition(NamedTuple):
 
     def words(self) -> list[Word]:
         """XADD's arguments after the key."""
-        return [*self._trim(), "*", *(part for pair in self.fields for part in pair)]
+        return [*self._trim(), "*", *chain.from_iterable(self.fields)]
 
     def to(self) -> list[Word]:
         """XSETTLE's TO clause."""
-        fields = [part for pair in self.fields for part in pair]
-        return ["TO", self.stream, *self._trim(), "*", "FIELDS", len(self.fields), *fields]
+        head = ["TO", self.stream, *self._trim(), "*", "FIELDS", len(self.fields)]
+        return [*head, *chain.from_iterable(self.fields)]
 
     def _trim(self) -> list[Word]:
         return [] if self.maxlen is None else ["MAXLEN", "~", self.maxlen]
 
 
 class Settlement(NamedTuple):
-    """How the delivery of entry ``id`` ends. ``delay_ms`` only with SILENT and FAIL."""
+    """How the delivery of entry ``id`` ends, and of ``others``. ``delay_ms`` only with SILENT and FAIL."""
 
     id: bytes
     how: How
     delay_ms: int = 0
     additions: Sequence[Addition] = ()
     others: Sequence[bytes] = ()
-    """Entries that end with it, all of them or none; only with additions."""
+    """Entries that end alike: with additions all of them or none, without them each by itself. Only of
+    an end in `FINAL`."""
 
     @property
     def ids(self) -> list[bytes]:
@@ -92,8 +94,17 @@ class Settlement(NamedTuple):
         return [self.id, *self.others]
 
 
+def size_of(additions: Iterable[Addition]) -> int:
+    """Bytes of the fields that are added."""
+    size = 0
+    for one in additions:
+        for name, value in one.fields:
+            size += len(name) + len(value)
+    return size
+
+
 class Outcome(NamedTuple):
-    """What became of a settlement. ``done`` is False when the entry was not owned any more, or
+    """What became of a settlement. ``done`` is False when an entry was not owned any more, or
     when ``error`` says why the additions could not be made; then nothing was changed."""
 
     done: bool
@@ -101,10 +112,11 @@ class Outcome(NamedTuple):
     error: Refused | None = None
     gone: bool = False
     """It was to come again, but its entry is gone from the stream; so it is not pending any more."""
+    missed: Sequence[bytes] = ()
+    """Entries that are not settled because they were not owned, or one that ends with them was not."""
 
 
 _DONE = Outcome(done=True)
-_NOT_DONE = Outcome(done=False)
 
 
 def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
@@ -149,8 +161,10 @@ def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 def _words(settlement: Settlement) -> int:
     """At least as many words as the settlement takes in a command."""
-    ends = 4 + len(settlement.others)
-    return ends + sum(10 + 2 * len(one.fields) for one in settlement.additions)
+    words = 4 + len(settlement.others)
+    for one in settlement.additions:
+        words += 10 + 2 * len(one.fields)
+    return words
 
 
 def _too_many_words(settlement: Settlement) -> Refused:
@@ -200,7 +214,7 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, Outcome]]
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
     """Those of a kind share an XSETTLE. With results it does everything or nothing: where it did
     nothing, each settlement is sent again by itself, so that one fails no other."""
-    outcomes = [_NOT_DONE] * len(settlements)
+    outcomes = [_DONE] * len(settlements)
     again = yield from _settle_alike(member, settlements, _alike(settlements), outcomes)
     yield from _settle_alike(member, settlements, [[index] for index in again], outcomes)
     return outcomes
@@ -256,11 +270,14 @@ def _fill(
     flags, added = iter(reply[0]), iter(reply[1])
     for index in indexes:
         settlement = settlements[index]
-        done = all(list(islice(flags, len(settlement.ids))))
-        if done and settlement.additions:
-            outcomes[index] = Outcome(done, list(islice(added, len(settlement.additions))))
-        else:
-            outcomes[index] = _DONE if done else _NOT_DONE
+        ids = settlement.ids
+        settled = list(islice(flags, len(ids)))
+        if not all(settled):
+            if not settlement.additions:
+                ids = [one for one, flag in zip(ids, settled, strict=True) if not flag]
+            outcomes[index] = Outcome(done=False, missed=ids)
+        elif settlement.additions:
+            outcomes[index] = Outcome(True, list(islice(added, len(settlement.additions))))
 
 
 def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
@@ -268,9 +285,10 @@ def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
     first = settlements[0]
     delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
     ids = [entry_id for one in settlements for entry_id in one.ids]
-    additions = [
-        word for one in settlements for addition in one.additions for word in addition.to()
-    ]
+    additions: list[Word] = []
+    for one in settlements:
+        for addition in one.additions:
+            additions += addition.to()
     who = [member.stream, member.group, member.consumer]
     how = ["ACKDEL", "ACKED"] if first.how is How.ACKED else [first.how]
     return ["XSETTLE", *who, *how, *delay, "IDS", len(ids), *ids, *additions]
@@ -318,7 +336,7 @@ def _scripted(
             added = addition.words()
             words += [places[addition.stream], len(added), *added]
     replies = yield from SETTLE.call(keys, words)
-    return [_outcome(reply) for reply in replies]
+    return [_outcome(*pair) for pair in zip(settlements, replies, strict=True)]
 
 
 def _waits_long(member: Member, settlement: Settlement) -> bool:
@@ -327,10 +345,13 @@ def _waits_long(member: Member, settlement: Settlement) -> bool:
     return parked and settlement.delay_ms > member.claim_after_ms
 
 
-def _outcome(reply: list[Any]) -> Outcome:
-    if reply[0] < 0:
+def _outcome(settlement: Settlement, reply: list[Any]) -> Outcome:
+    code = reply[0]
+    if code < 0:
         return Outcome(done=False, error=Refused(reply[1].decode("utf-8", "replace")))
-    return Outcome(bool(reply[0]), reply[1:], gone=reply[0] == 2)
+    if code == 0:
+        return Outcome(done=False, missed=reply[1:] or settlement.ids)
+    return Outcome(True, reply[1:], gone=code == 2)
 
 
 def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:

@@ -13,6 +13,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -76,7 +77,7 @@ class MessageCodec(ABC):
 
     def decode(self, pairs: Sequence[tuple[bytes, bytes]]) -> Any:
         """The message that the fields hold; `DecodeError` if they hold none."""
-        return self.decode_flat([part for pair in pairs for part in pair])
+        return self.decode_flat([*chain.from_iterable(pairs)])
 
 
 def decoder_of(make: Callable[..., Any], kind: Any) -> Any:
@@ -152,6 +153,8 @@ class PydanticJSONCodec(MessageCodec):
 
 def data_field(flat: Sequence[bytes], *, codec: str = "json", document: str = "JSON") -> bytes:
     """The value of ``data``, the last one if it is repeated."""
+    if len(flat) == 2 and flat[0] == DATA_FIELD:
+        return flat[1]
     for index in range(len(flat) - 2, -1, -2):
         if flat[index] == DATA_FIELD:
             return flat[index + 1]

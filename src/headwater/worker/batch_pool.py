@@ -46,9 +46,10 @@ class BatchPool(Pool):
         """A slot has nothing to do, and no full batch waits for one."""
         return self._busy < self._size and len(self._waiting) < self._batch.size
 
-    def put(self, owned: Owned) -> None:
-        """Have an entry handled with the next batch."""
-        self._waiting.append((owned, self._clock.monotonic()))
+    def put(self, *entries: Owned) -> None:
+        """Have entries handled with the next batch."""
+        now = self._clock.monotonic()
+        self._waiting.extend((owned, now) for owned in entries)
         self._arrived.notify()
 
     async def _work(self) -> None:

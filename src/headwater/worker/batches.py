@@ -145,7 +145,7 @@ class BatchRun:
     @property
     def lost(self) -> bool:
         """Whether what the handler does is dropped: all entries are lost, or one of a whole."""
-        lost = (owned.delivery.lost for owned in self.entries)
+        lost = (owned.lost for owned in self.entries)
         return any(lost) if self._whole else all(lost)
 
     def stop(self, why: Stop) -> None:
@@ -161,7 +161,7 @@ class BatchRun:
     ) -> list[tuple[Owned, HandlerOutcome]]:
         """What each entry's delivery ended as, given what the handler did."""
         said = self.rows.close()
-        lost = [owned.delivery.lost or not owns(owned) for owned in self.entries]
+        lost = [owned.lost or not owns(owned) for owned in self.entries]
         if self._whole and any(lost) and not isinstance(outcome, Stopped):
             outcome = Parted()
         found: list[tuple[Owned, HandlerOutcome]] = []

@@ -8,6 +8,7 @@ Rule 3. What fails together waits equally long, and so is a batch again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
@@ -19,7 +20,7 @@ from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
 from headwater.worker.execute import Executor
 from headwater.worker.in_flight import InFlight
-from headwater.worker.outcome import HandlerOutcome, Returned, Stopped
+from headwater.worker.outcome import Ending, HandlerOutcome, Returned, Stopped
 from headwater.worker.owned import Owned
 from headwater.worker.report import Ended, report_batch
 from headwater.worker.slow import SlowHandlers
@@ -81,6 +82,7 @@ class BatchHandler:
         if not entries:
             return
         run = BatchRun(entries, items, whole=self._consumer.into is not None)
+        run.task = asyncio.current_task()
         self._slow.began(entries[0])
         outcome = await self._executor.call(run.rows, run)
         self._slow.ended(entries[0], returned=isinstance(outcome, Returned))
@@ -96,18 +98,18 @@ class BatchHandler:
             settlement = decide(one, policy, owned.delivery, now)
             if settlement is None:
                 continue
-            self._telemetry.ends(owned, one, settlement)
+            ending = self._telemetry.ends(owned, one, settlement)
             if results and isinstance(one, Returned):
                 together.append((owned, settlement))
                 continue
-            self._in_flight.settle(owned, settlement)
+            self._in_flight.settle([owned], settlement, ending)
             if isinstance(one, Stopped):
-                owned.delivery.mark_lost()  # for a handler that goes on in its thread
+                owned.mark_lost()  # for a handler that goes on in its thread
             ended.append(Ended(one, settlement, owned.delivery))
         if together:
-            (first, settlement), *rest = together
-            settlement = settlement._replace(others=[owned.id for owned, _ in rest])
-            self._in_flight.settle(first, settlement, others=[owned for owned, _ in rest])
+            entries = [owned for owned, _settlement in together]
+            settlement = together[0][1]._replace(others=[owned.id for owned in entries[1:]])
+            self._in_flight.settle(entries, settlement, Ending.ACKNOWLEDGED)
         elif results:
             log.warning(
                 "%s acknowledged no entry of its batch: what it returned (%d results) is not "

@@ -88,6 +88,8 @@ class Consumer:
 
     handler: Callable[..., Any]
     call: Call
+    plain: Callable[[Any], Any] | None
+    """The handler itself, if it takes a message and nothing else."""
     is_async: bool
     name: str
     stream: Stream[Any]
@@ -181,6 +183,7 @@ def declare(
     return Consumer(
         handler=handler,
         call=bound.call,
+        plain=bound.plain,
         is_async=bound.is_async,
         name=bound.name,
         stream=stream,

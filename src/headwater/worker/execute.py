@@ -13,20 +13,21 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from headwater.errors import DecodeError
-from headwater.worker.clocks import Timers
+from headwater.worker.clocks import Timer, Timers
 from headwater.worker.declaration import Consumer
 from headwater.worker.dependencies import Values
 from headwater.worker.invoke import Invocation
 from headwater.worker.middleware import Chain
 from headwater.worker.outcome import (
+    LOST,
+    RETURNED,
     HandlerOutcome,
-    Lost,
     Raised,
     Returned,
     Stopped,
@@ -41,6 +42,10 @@ MOST_AWAITED = 8
 """Awaitables within one another: more is an object that returns itself."""
 
 
+MOST_TYPES = 64
+"""Types of results that are remembered as values, for which nothing has to be awaited."""
+
+
 class Executor:
     """Runs one consumer's handler; has threads if the handler needs them."""
 
@@ -49,6 +54,9 @@ class Executor:
         self.clock = clock
         self.threads_busy = 0
         self._chain = chain
+        self._decode = consumer.stream.codec.decode_flat
+        self._timeout_s = None if consumer.timeout_ms is None else consumer.timeout_ms / 1000
+        self._values: set[type] = set()
         self._results = Results(consumer.into, consumer.name)
         self._threads: ThreadPoolExecutor | None = None
         if not consumer.is_async:
@@ -63,50 +71,34 @@ class Executor:
                 finish=self._awaited,
                 check=self._results.additions,
             )
+        self._plain: Callable[[Any], Awaitable[Any]] | None = None
+        if consumer.is_async and self._invocation is None:
+            self._plain = consumer.plain
 
     def close(self) -> None:
         """Let go of the threads; one that still runs ends with its handler."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def run(self, owned: Owned) -> HandlerOutcome:
-        """Run the handler on this entry, in the current task."""
-        message, wrong = self.decode(owned)
-        return await self.call(message, owned) if wrong is None else wrong
-
     def decode(self, owned: Owned) -> tuple[Any, HandlerOutcome | None]:
         """The entry's message, or the outcome of an entry that has none."""
         try:
-            return self.consumer.stream.codec.decode_flat(owned.delivered.fields), None
+            return self._decode(owned.delivered.fields), None
         except DecodeError as error:
             return None, Undecodable(error)
         except BaseException as error:
             return None, Raised(error)  # from the type's own code: __post_init__, a validator
 
     async def call(self, message: Any, work: Work) -> HandlerOutcome:
-        """Call the handler with a message, or with a batch of them, in the current task."""
-        timer = None
-        if self.consumer.timeout_ms is not None:
-            timer = self.clock.call_later(
-                self.consumer.timeout_ms / 1000, lambda: work.stop(Stop.TIMEOUT)
-            )
-        task = work.task or asyncio.current_task()
+        """Call the handler with a message, or with a batch of them, in the task that ``work`` names."""
+        task = work.task
         assert task is not None, "a handler runs in a task"
-        work.task = task
+        timer = self._timer(work) if self._timeout_s is not None else None
+        outcome: HandlerOutcome = RETURNED
         try:
-            outcome = await self._outcome(message, work, task)
-        finally:
-            work.task = None
-            if timer is not None:
-                timer.cancel()
-        if task.cancelling():
-            await _take_back(task)
-        return Lost() if work.lost else outcome
-
-    async def _outcome(self, message: Any, work: Work, task: asyncio.Task[Any]) -> HandlerOutcome:
-        """What the handler did; the framework's own cancellation is raised."""
-        try:
-            if self._invocation is not None:
+            if self._plain is not None:
+                result = await self._plain(message)
+            elif self._invocation is not None:
                 result = await self._invocation(message, work.delivery)
             elif self._threads is None:
                 result = await self.consumer.call(message, work.delivery)
@@ -114,24 +106,40 @@ class Executor:
                 call = partial(self.consumer.call, message, work.delivery)
                 result, error = await self._call_in_thread(call)
                 if error is not None:
-                    return self._failed(work, error)
+                    outcome = self._failed(work, error)
             if result is not None:
-                result = await self._awaited(result)
-            additions = self._results.additions(result)
-            if additions:
-                self._chain.publishing(additions)
-            return Returned(additions)
+                outcome = await self._returned(result)
         except asyncio.CancelledError as error:
             if dismissed(task) or not _runs(task):
                 raise
-            return self._failed(work, error)
+            outcome = self._failed(work, error)
         except BaseException as error:
             if not _runs(task):
                 raise  # GeneratorExit: this coroutine is thrown away with its loop
-            return self._failed(work, error)
+            outcome = self._failed(work, error)
+        finally:
+            work.task = None
+            if timer is not None:
+                timer.cancel()
+        if task.cancelling():
+            await _take_back(task)
+        return LOST if work.lost else outcome
+
+    def _timer(self, work: Work) -> Timer:
+        assert self._timeout_s is not None, "only a consumer with a timeout has timers"
+        return self.clock.call_later(self._timeout_s, lambda: work.stop(Stop.TIMEOUT))
+
+    async def _returned(self, result: Any) -> HandlerOutcome:
+        """The outcome of a handler that returned something. Raises what makes it a failure."""
+        additions = self._results.additions(await self._awaited(result))
+        self._chain.publishing(additions)
+        return Returned(additions)
 
     async def _awaited(self, result: Any) -> Any:
         """The value behind what a handler returned. `TypeError` for what nothing would run."""
+        kind = type(result)
+        if kind in self._values:
+            return result
         for _ in range(MOST_AWAITED):
             if not inspect.isawaitable(result):
                 break
@@ -143,6 +151,8 @@ class Executor:
                 f"{self.consumer.name} returned a generator, which nothing runs: return a value, "
                 "or a list of results"
             )
+        if type(result) is kind and len(self._values) < MOST_TYPES:
+            self._values.add(kind)
         return result
 
     async def _call_in_thread(self, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -164,7 +174,7 @@ class Executor:
         if work.stopped is None:
             return Raised(error)
         if work.stopped is Stop.LOST:
-            return Lost()
+            return LOST
         if work.stopped is Stop.STOPPING:
             return Stopped()
         seconds = (self.consumer.timeout_ms or 0) / 1000

@@ -47,9 +47,13 @@ from headwater.worker.telemetry import Telemetry
 log = logging.getLogger("headwater.worker")
 
 
+def _settled_how(consumer: Consumer) -> How:
+    return How.ACKED if consumer.delete else How.ACK
+
+
 def _policy(consumer: Consumer, chance: Random) -> Policy:
-    settled = How.ACKED if consumer.delete else How.ACK
-    return Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance, settled)
+    how = _settled_how(consumer)
+    return Policy(consumer.max_deliveries, consumer.retry, consumer.dead, chance, how)
 
 
 class Flow:
@@ -83,6 +87,7 @@ class Flow:
             changes=changes,
             counters=telemetry.counters,
             settled=self._settled,
+            how=_settled_how(consumer),
             most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
         )
         self.executor = Executor(consumer, clock=clock, chain=telemetry.chain, values=values)
@@ -92,6 +97,7 @@ class Flow:
         self._reports = reports
         self._observe = observe
         self._policy = _policy(consumer, chance)
+        self._unwatched = not telemetry.chain.before_settle
         self.pool = self._make_pool()
         self.fetcher: Fetcher
         self.quarantine: Quarantine
@@ -130,28 +136,19 @@ class Flow:
         if not self.joined:
             self.joined = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
-        taken = [owned for one in found if (owned := self.in_flight.take(one)) is not None]
-        self.telemetry.received(taken)
+        taken = self.in_flight.take(found)
+        claimed = [owned for owned in taken if owned.delivered.claimed]
+        self.telemetry.received(taken, claimed)
         order = self.order
-        wrong = {one: error for one in taken if order and (error := order.ordering.arrived(one))}
-        await self.quarantine.judge(taken)
-        limit = self.consumer.max_crashes
-        fresh = []
-        for owned in taken:
-            if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
-                continue  # a stop handed it back meanwhile, or another has it
-            if owned.record is not NO_RECORD and owned.record.condemned(limit):
-                self.end(owned, Condemned(condemnation(owned.record)))
-            elif owned.attempts > self.consumer.max_deliveries:
-                self.end(owned, Exhausted())
-            elif owned in wrong:
-                self.end(owned, Raised(wrong[owned]))
-            else:
-                fresh.append(owned)
+        fresh = taken
+        if claimed or order:
+            wrong = {o: error for o in taken if order and (error := order.ordering.arrived(o))}
+            await self.quarantine.judge(claimed)
+            fresh = [owned for owned in taken if self._admits(owned, wrong.get(owned))]
         if self.fetcher.stopping or self.fetcher.paused or (order and not order.reads):
             self.in_flight.hand_back(fresh)
             return
-        suspects = [o for o in fresh if o.record is not NO_RECORD and o.record.suspect]
+        suspects = [owned for owned in fresh if owned.record.suspect] if claimed else []
         others = [owned for owned in fresh if not owned.record.suspect] if suspects else fresh
         if suspects and not self.quarantine.leaves:
             self.in_flight.hand_back(others)
@@ -160,12 +157,25 @@ class Flow:
         if order:
             order.ordering.advance([owned.id for owned in others])
         else:
-            for owned in others:
-                self.pool.put(owned)
+            self.pool.put(*others)
         if suspects:
             await self.quarantine.handle(suspects)
         if found and not fresh:
             self.in_flight.settler.hurry()
+
+    def _admits(self, owned: Owned, wrong: BaseException | None) -> bool:
+        """Whether an entry may be handled; if not, it is settled otherwise, or is ours no more."""
+        if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
+            return False  # a stop handed it back meanwhile, or another has it
+        if owned.record is not NO_RECORD and owned.record.condemned(self.consumer.max_crashes):
+            self.end(owned, Condemned(condemnation(owned.record)))
+        elif owned.attempts > self.consumer.max_deliveries:
+            self.end(owned, Exhausted())
+        elif wrong is not None:
+            self.end(owned, Raised(wrong))
+        else:
+            return True
+        return False
 
     # --- handling and settling --------------------------------------------------------------------
 
@@ -174,19 +184,25 @@ class Flow:
         if self._observe is not None:
             self._observe(owned)
         self.slow.began(owned)
-        outcome = await self.executor.run(owned)
+        message, outcome = self.executor.decode(owned)
+        if outcome is None:
+            outcome = await self.executor.call(message, owned)
         self.slow.ended(owned, returned=isinstance(outcome, Returned))
         self.end(owned, outcome)
 
     def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
         """Settle the delivery as its outcome and the consumer's policy say."""
+        if self._unwatched and isinstance(outcome, Returned):
+            # What `decide` would say is known: the most frequent end costs the least.
+            self.in_flight.acknowledge(owned, outcome.additions)
+            return
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):
             return
-        self.telemetry.ends(owned, outcome, settlement)
-        self.in_flight.settle(owned, settlement)
+        ending = self.telemetry.ends(owned, outcome, settlement)
+        self.in_flight.settle([owned], settlement, ending)
         if isinstance(outcome, Stopped):
-            owned.delivery.mark_lost()  # for a handler that goes on in its thread
+            owned.mark_lost()  # for a handler that goes on in its thread
         report(outcome, settlement, self.consumer, owned.delivery)
 
     def _settled(self, queued: Queued, outcome: Outcome) -> None:
@@ -201,20 +217,22 @@ class Flow:
             self._could_not_add(queued, outcome.error)
         elif outcome.done and settlement.how in FINAL:
             for owned in queued.entries:
-                self.quarantine.settled(owned)
+                if owned.record is not NO_RECORD:
+                    self.quarantine.settled(owned)
         elif outcome.gone:
-            self.telemetry.losses.pending([queued.owned.id])
+            self.telemetry.losses.pending([owned.id for owned in queued.entries])
         elif outcome.done:
             self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 
     def _could_not_add(self, queued: Queued, error: Refused) -> None:
         """A result, or a dead letter, that its stream does not take."""
         where = queued.settlement.additions[0].stream
+        first, *others = queued.entries
         log.error(
             "%s of %s%s: %s does not take what is added to it: %s",
-            queued.owned.delivery.id,
-            queued.owned.delivery.stream,
-            f" and {len(queued.others)} more" if queued.others else "",
+            first.delivery.id,
+            first.delivery.stream,
+            f" and {len(others)} more" if others else "",
             where,
             error,
         )

@@ -22,9 +22,10 @@ Call = Callable[..., Any]
 
 class Bound(NamedTuple):
     """``call(message, delivery, **values)`` calls the handler; a coroutine function if
-    ``is_async``. ``needs`` are the parameters annotated with `Use`."""
+    ``is_async``. ``plain`` is the handler itself, if it takes a message and nothing else. ``needs`` are the parameters annotated with `Use`."""
 
     call: Call
+    plain: Callable[[Any], Any] | None
     is_async: bool
     name: str
     needs: Mapping[str, Dependency]
@@ -73,7 +74,9 @@ def bind(
     is_async = inspect.iscoroutinefunction(target)
     check_scopes(needs, f"handler {name}", is_async=is_async)
     bound = _call if not needs else _call_with_values
-    return Bound(bound(handler, others[0], wants_delivery, parameters), is_async, name, needs)
+    call = bound(handler, others[0], wants_delivery, parameters)
+    plain = None if wants_delivery or needs else handler
+    return Bound(call, plain, is_async, name, needs)
 
 
 def _check_message(name: str, annotated: Any, message_type: Any) -> None:

@@ -21,13 +21,13 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation, perform
 from headwater.groups.session import Session
-from headwater.groups.settling import How, Outcome, Settlement, whereabouts
+from headwater.groups.settling import Addition, How, Outcome, Settlement, whereabouts
 from headwater.groups.troubles import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
-from headwater.worker.delivery import Delivery
 from headwater.worker.lease import renew_all
 from headwater.worker.link import Link
+from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.reader_lease import ReaderLease
 from headwater.worker.sending import Sending
@@ -46,7 +46,8 @@ SAID_TOGETHER = 1_000
 
 class InFlight:
     """Owned entries and their settlement, at most ``most`` with one command. ``settled`` is called for
-    each reply that has come; ``name`` says in the log whose they are."""
+    each reply that has come; ``name`` says in the log whose they are. ``how`` an entry ends whose handler
+    returned no result."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class InFlight:
         changes: Changes,
         counters: Counters,
         settled: Callable[[Queued, Outcome], None],
+        how: How = How.ACK,
         most: int = BATCH,
     ) -> None:
         self.changes = changes
@@ -69,7 +71,7 @@ class InFlight:
         """Of an ordered consumer: whether this process is the one that reads."""
         self.dropped: Callable[[Owned], None] = lambda _owned: None
         """Called for each entry that is another's now."""
-        self.settler = Settler(clock, self._send, self._done, most=most)
+        self.settler = Settler(clock, self._send, self._done, how=how, most=most)
         self._settled = settled
         self._link = Link(
             f"settler of {name}",
@@ -109,43 +111,45 @@ class InFlight:
         """Whether it is ours still, and not another delivery of the same entry."""
         return self.owned.get(owned.id) is owned
 
-    def take(self, delivered: Delivered) -> Owned | None:
-        """Own an entry that was read. None if this process owns it already: after a long pause a
-        worker can claim its own entries.
+    def take(self, found: Sequence[Delivered]) -> list[Owned]:
+        """Own entries that were read, but for those that this process owns already: after a long
+        pause a worker can claim its own entries.
 
         An entry that is being settled and is delivered again is a new delivery.
         """
-        if not delivered.claimed:
-            self.the_session().seen = delivered.id
-        before = self.owned.get(delivered.id)
-        if before is not None and (delivered.from_silent or before.state is not State.SETTLING):
-            return None
-        member = self.the_member()
-        delivery = Delivery(
-            delivered.id.decode(),
-            stream=member.stream,
-            group=member.group,
-            consumer=member.consumer,
-            count=delivered.delivery_count,
-            flat=delivered.fields,
-        )
-        owned = Owned(delivered, delivery)
-        self.owned[owned.id] = owned
-        return owned
+        session, owned = self.the_session(), self.owned
+        taken = []
+        for delivered in found:
+            if not delivered.claimed:
+                session.seen = delivered.id
+            before = owned.get(delivered.id)
+            if before is not None and (delivered.from_silent or before.state is not State.SETTLING):
+                continue
+            owned[delivered.id] = one = Owned(delivered, session.member)
+            taken.append(one)
+        return taken
 
-    def settle(self, owned: Owned, settlement: Settlement, *, others: Sequence[Owned] = ()) -> None:
-        """End the delivery so, with the next batch; and ``others`` in the same step. If one of them is
-        another's, the rest is handed back."""
-        queued = Queued(owned, settlement, others)
-        for one in queued.entries:
+    def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
+        """End a delivery whose handler returned, and publish its results, with the next batch; if it
+        is ours still."""
+        if self.owned.get(owned.id) is owned:
+            owned.state = State.SETTLING
+            owned.additions = additions
+            self.settler.add(owned)
+
+    def settle(self, entries: Sequence[Owned], settlement: Settlement, ending: Ending) -> None:
+        """End deliveries in the same way, with the next batch. If they end with a result and one of them
+        is another's, the rest is handed back."""
+        for one in entries:
             one.state = State.SETTLING
-        self.settler.add(queued)
+        self.settler.add(Queued(entries, settlement, ending))
 
     def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
         """Give back what was not begun: this delivery is not counted. It can be claimed again after
         ``delay_ms``."""
         for owned in entries:
-            self.settle(owned, Settlement(owned.id, How.SILENT, delay_ms=delay_ms))
+            back = Settlement(owned.id, How.SILENT, delay_ms=delay_ms)
+            self.settle([owned], back, Ending.HANDED_BACK)
         self.settler.hurry()
 
     def lost(self, entries: Sequence[Owned]) -> None:
@@ -183,7 +187,7 @@ class InFlight:
     def _drop(self, owned: Owned) -> None:
         del self.owned[owned.id]
         self.counters.lost += 1
-        owned.delivery.mark_lost()
+        owned.mark_lost()
         owned.stop(Stop.LOST)
         owned.state = State.SETTLING  # a pool that finds it in its buffer passes over it
         self.dropped(owned)
@@ -236,23 +240,40 @@ class InFlight:
     async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
         """Settle a batch, and log what was not ours."""
         outcomes = await self._sending.send(settlements)
-        # Of several in one step, each is looked at when it is handed back.
+        # Of several in one step, each is looked at when it is settled by itself, or handed back.
         lost = [
-            settlement.id
+            entry_id
             for settlement, one in zip(settlements, outcomes, strict=True)
-            if not one.done and one.error is None and not settlement.others
+            if not (settlement.others and settlement.additions)
+            for entry_id in one.missed
         ]
         if lost:
             self._begin(self._say_lost(lost, "it was not settled by this worker"))
         return outcomes
 
     def _done(self, queued: Queued, outcome: Outcome) -> None:
-        if queued.others and not outcome.done and outcome.error is None:
+        if outcome.done:
+            self._end(queued, outcome)
+        elif queued.shared:
+            self.settler.part(queued)
+        elif not outcome.missed:
+            self._end(queued, outcome)
+        elif queued.settlement.additions and len(queued.entries) > 1:
             self.hand_back([owned for owned in queued.entries if self.owns(owned)])
-            return
-        for owned in queued.entries:
-            if self.owns(owned) and outcome.error is None:
-                del self.owned[owned.id]
+        else:
+            missed = set(outcome.missed)
+            settled = [owned for owned in queued.entries if owned.id not in missed]
+            others = [owned for owned in queued.entries if owned.id in missed]
+            if settled:
+                self._end(queued._replace(entries=settled), Outcome(done=True))
+            self._end(queued._replace(entries=others), outcome)
+
+    def _end(self, queued: Queued, outcome: Outcome) -> None:
+        """The same became of all these entries."""
+        if outcome.error is None:
+            for one in queued.entries:
+                if self.owned.get(one.id) is one:
+                    del self.owned[one.id]
         self._settled(queued, outcome)
         self.changes.notify()
 

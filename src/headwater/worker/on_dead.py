@@ -90,4 +90,4 @@ def declare_on_dead(handler: Callable[..., Any], name: str, options: OnDeadOptio
     def with_id(letter: DeadLetter, delivery: Delivery, **values: Any) -> Any:
         return call(letter._replace(id=delivery.id), delivery, **values)
 
-    return replace(consumer, call=with_id, group=ON_DEAD_GROUP, dead="")
+    return replace(consumer, call=with_id, plain=None, group=ON_DEAD_GROUP, dead="")

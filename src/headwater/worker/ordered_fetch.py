@@ -179,7 +179,7 @@ class OrderedFetch:
         self.ordering.clear()
         owned = [one for one in self._in_flight.owned.values() if one.state is not State.SETTLING]
         for one in owned:
-            one.delivery.mark_lost()
+            one.mark_lost()
             one.stop(Stop.LOST)
         self._in_flight.hand_back(owned)
         self._call_back(self.clock.monotonic())

@@ -103,6 +103,11 @@ class Parted(NamedTuple):
     """Another worker owns an entry of the same batch now, so their common result is dropped."""
 
 
+RETURNED = Returned()
+"""The handler returned, and no result."""
+
+LOST = Lost()
+
 HandlerOutcome: TypeAlias = (
     Returned
     | Raised

@@ -12,13 +12,15 @@ Rule 2. An entry that is lost is no longer owned; what its handler returns is dr
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
 from headwater.groups.claiming import Delivered
-from headwater.groups.poison import NO_RECORD
+from headwater.groups.member import Member
+from headwater.groups.poison import NO_RECORD, Record
+from headwater.groups.settling import Addition
 from headwater.worker.delivery import Delivery
-from headwater.worker.outcome import Ending
 
 
 class State(Enum):
@@ -57,38 +59,69 @@ class Owned:
     """One owned entry."""
 
     __slots__ = (
+        "_delivery",
+        "_member",
+        "additions",
         "batch",
         "began",
         "delivered",
-        "delivery",
-        "ending",
         "id",
+        "lost",
         "record",
         "state",
         "stopped",
         "task",
     )
 
-    def __init__(self, delivered: Delivered, delivery: Delivery) -> None:
+    def __init__(self, delivered: Delivered, member: Member) -> None:
         self.id = delivered.id
         self.delivered = delivered
-        self.delivery = delivery
+        self.lost = False
+        """Another worker owns it now, or it was handed back while its handler runs."""
+        self._member = member
+        self._delivery: Delivery | None = None
         self.record = NO_RECORD
         """What the group remembers of earlier owners that fell silent."""
+        self.additions: Sequence[Addition] = ()
+        """What its handler returned, to be published in one step with the acknowledgement."""
         self.state = State.BUFFERED
         self.began = 0.0
         """When its handler began, by the worker's monotonic clock in seconds."""
         self.task: asyncio.Task[None] | None = None
         """The task that runs the handler, while it runs."""
         self.stopped: Stop | None = None
-        self.ending = Ending.HANDED_BACK
-        """What its settlement means, once it has one."""
         self.batch: Work | None = None
         """The batch in which it runs, if its handler gets batches."""
 
     @property
-    def lost(self) -> bool:
-        return self.delivery.lost
+    def delivery(self) -> Delivery:
+        """What its handler may know of it; made when somebody asks."""
+        if self._delivery is None:
+            member = self._member
+            self._delivery = Delivery(
+                self.id.decode(),
+                stream=member.stream,
+                group=member.group,
+                consumer=member.consumer,
+                count=self.count,
+                flat=self.delivered.fields,
+            )
+            self._delivery.excuse(self.record.excused)
+            if self.lost:
+                self._delivery.mark_lost()
+        return self._delivery
+
+    def judged(self, record: Record) -> None:
+        """Its record is known: deliveries that it excuses do not count."""
+        self.record = record
+        if self._delivery is not None:
+            self._delivery.excuse(record.excused)
+
+    def mark_lost(self) -> None:
+        """What its handler does is dropped; the handler can ask."""
+        self.lost = True
+        if self._delivery is not None:
+            self._delivery.mark_lost()
 
     @property
     def count(self) -> int:

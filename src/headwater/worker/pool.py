@@ -84,10 +84,11 @@ class Pool:
         """A slot has nothing to do and no entry waits for one."""
         return not self._buffer and len(self.running) < self._size
 
-    def put(self, owned: Owned) -> None:
-        """Have an entry handled when its turn comes."""
-        self._buffer.append(owned)
-        self._wake()
+    def put(self, *entries: Owned) -> None:
+        """Have entries handled when their turn comes."""
+        self._buffer.extend(entries)
+        for _ in range(min(len(entries), len(self._arrivals))):
+            self._wake()
 
     def empty(self) -> list[Owned]:
         """Take back all that was not begun."""

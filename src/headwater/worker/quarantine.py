@@ -142,9 +142,8 @@ class Quarantine:
         lately = self._clock.monotonic() < self._drain_from
         return self._suspects is Suspects.ELSEWHERE or lately
 
-    async def judge(self, entries: Sequence[Owned]) -> None:
-        """Give each entry that was claimed its record."""
-        claimed = [owned for owned in entries if owned.delivered.claimed]
+    async def judge(self, claimed: Sequence[Owned]) -> None:
+        """Give each of these, which were claimed, its record."""
         if not claimed:
             return
         records: dict[bytes, Record] = await self._in_flight.ask(
@@ -156,8 +155,7 @@ class Quarantine:
             )
         )
         for owned in claimed:
-            owned.record = records.get(owned.id, NO_RECORD)
-            owned.delivery.excuse(owned.record.excused)
+            owned.judged(records.get(owned.id, NO_RECORD))
         if self._clock.monotonic() >= self._sweep_at:
             await self._in_flight.ask(sweep)
             self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from headwater.groups.operation import Operation, Refused
-from headwater.groups.settling import Outcome, Settlement, renew
+from headwater.groups.settling import Outcome, Settlement, renew, size_of
 from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
 from headwater.worker.connections import Pause
 from headwater.worker.link import Link
@@ -66,16 +66,18 @@ class Sending:
             return []
         alone = len(settlements) == 1
         can_fail = any(one.additions for one in settlements)
-        size = sum(_size(one) for one in settlements)
-        losses = PATIENCE if can_fail and size >= SMALLEST_LIMIT else None
+        losses = PATIENCE if can_fail else None
         pause = Pause()
         while True:
             try:
                 outcomes = await self._once(settlements, losses=losses)
             except lost_connection() as error:
-                if not alone:
+                size = sum(size_of(one.additions) for one in settlements)
+                if size < SMALLEST_LIMIT:
+                    losses = None  # none of these is to blame
+                elif not alone:
                     return await self._halves(settlements)
-                if not _timed_out(error):
+                elif not _timed_out(error):
                     return [Outcome(done=False, error=_too_large(size, error))]
             except Refused as error:
                 if not can_fail:
@@ -132,11 +134,6 @@ def _passes(outcome: Outcome) -> bool:
     """Whether the store could not do this now and may later."""
     error = outcome.error
     return error is not None and remedy(error, Step.SETTLE) in (Remedy.WAIT, Remedy.RECONNECT)
-
-
-def _size(settlement: Settlement) -> int:
-    """Bytes of what a settlement adds."""
-    return sum(len(name) + len(value) for one in settlement.additions for name, value in one.fields)
 
 
 def _timed_out(error: Exception) -> bool:

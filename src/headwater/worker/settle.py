@@ -1,6 +1,6 @@
 """Gathers settlements and sends them together: 256, or a handler's whole batch, or what 5 ms brought.
 
-Rule 1. Order is kept: what was added first is settled first, and each owned entry once.
+Rule 1. What was added first is settled with an earlier batch, or the same, and each entry once.
 Rule 2. A batch goes out at once when it is full or when a handler has nothing else to do, so that
         waiting for company never slows a worker that is idle.
 Rule 3. A batch is sent until its reply has come; sending it twice does no harm (groups/settling).
@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from headwater.groups.settling import Outcome, Settlement
+from headwater.groups.settling import How, Outcome, Settlement, size_of
 from headwater.worker.clocks import Timer, Timers
+from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
 from headwater.worker.signals import Changes
 
@@ -25,16 +26,13 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Queued(NamedTuple):
-    """An owned entry, those that end in one step with it, and how they are to end."""
+    """Owned entries that end in the same way, and what that means."""
 
-    owned: Owned
+    entries: Sequence[Owned]
     settlement: Settlement
-    others: Sequence[Owned] = ()
-
-    @property
-    def entries(self) -> list[Owned]:
-        """All entries that it ends."""
-        return [self.owned, *self.others]
+    ending: Ending
+    shared: bool = False
+    """With results, of entries that need not end together: what fails is repeated one by one."""
 
 
 Send = Callable[[list[Settlement]], Awaitable[list[Outcome]]]
@@ -42,14 +40,20 @@ Done = Callable[[Queued, Outcome], None]
 
 
 class Settler:
-    """One consumer's settlements, in batches of at most ``most``. `run` is a task of its own."""
+    """One consumer's settlements, in batches of at most ``most``. `run` is a task of its own.
 
-    def __init__(self, clock: Timers, send: Send, done: Done, *, most: int = BATCH) -> None:
+    ``how`` is the end of an entry whose handler returned no result: those of a batch are one settlement.
+    """
+
+    def __init__(
+        self, clock: Timers, send: Send, done: Done, *, how: How = How.ACK, most: int = BATCH
+    ) -> None:
         self._most = most
+        self._how = how
         self._clock = clock
         self._send = send
         self._done = done
-        self._queue: deque[Queued] = deque()
+        self._queue: deque[Owned | Queued] = deque()
         self._ready = asyncio.Event()
         self._timer: Timer | None = None
         self._in_flight = 0
@@ -63,15 +67,16 @@ class Settler:
         """Seconds since the store last settled a batch, if it has one to settle; else 0."""
         return 0.0 if self._busy_since is None else max(0.0, now - self._busy_since)
 
-    def add(self, queued: Queued) -> None:
-        """Settle it with the next batch."""
-        self._queue.append(queued)
-        if self._busy_since is None:
-            self._busy_since = self._clock.monotonic()
-        if len(self._queue) >= self._most:
+    def add(self, one: Owned | Queued) -> None:
+        """Settle it with the next batch. A mere entry is one whose handler returned no result."""
+        queue = self._queue
+        queue.append(one)
+        if len(queue) >= self._most:
             self._ready.set()
         elif self._timer is None:
             self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
+        if self._busy_since is None:
+            self._busy_since = self._clock.monotonic()
 
     def hurry(self) -> None:
         """Send what waits now."""
@@ -99,19 +104,46 @@ class Settler:
             elif self._queue and self._timer is None:
                 self._timer = self._clock.call_later(LINGER_SECONDS, self._ready.set)
 
+    def part(self, queued: Queued) -> None:
+        """Settle the entries of a shared settlement again, each by itself."""
+        for owned in queued.entries:
+            settlement = Settlement(owned.id, self._how, additions=owned.additions)
+            self.add(Queued([owned], settlement, queued.ending))
+
     def _take(self) -> list[Queued]:
         batch: list[Queued] = []
+        plain: list[Owned] = []
+        results: dict[str, list[Owned]] = {}
         size = 0
-        while self._queue and len(batch) < self._most and size < BATCH_BYTES:
-            queued = self._queue.popleft()
-            size += sum(
-                len(value) for one in queued.settlement.additions for _name, value in one.fields
-            )
-            batch.append(queued)
-        return batch
+        for _ in range(min(len(self._queue), self._most)):
+            one = self._queue.popleft()
+            if isinstance(one, Queued):
+                batch.append(one)
+                size += size_of(one.settlement.additions)
+            elif not one.additions:
+                plain.append(one)
+            else:
+                size += size_of(one.additions)
+                streams = {addition.stream for addition in one.additions}
+                if len(streams) == 1:
+                    results.setdefault(streams.pop(), []).append(one)
+                else:
+                    batch.append(self._shared([one]))
+            if size >= BATCH_BYTES:
+                break
+        # What goes to one stream shares a step: the first addition shows whether it takes any.
+        shared = [plain, *results.values()] if plain else results.values()
+        return batch + [self._shared(entries) for entries in shared]
+
+    def _shared(self, entries: list[Owned]) -> Queued:
+        first, *others = (owned.id for owned in entries)
+        additions = [addition for owned in entries for addition in owned.additions]
+        settlement = Settlement(first, self._how, 0, additions, others)
+        several = bool(others and additions)
+        return Queued(entries, settlement, Ending.ACKNOWLEDGED, several)
 
     async def _flush(self, batch: list[Queued]) -> None:
-        self._in_flight = len(batch)
+        self._in_flight = sum(len(queued.entries) for queued in batch)
         try:
             outcomes = await self._send([queued.settlement for queued in batch])
         finally:

@@ -35,6 +35,9 @@ class SlowHandlers:
         self._timer: Timer | None = None
         self._samples = 0
         self._usual = 0.0
+        self._returned = 0
+        self._took = 0.0
+        """Handlers that have returned since the last look, and their seconds together."""
 
     def began(self, owned: Owned) -> None:
         """The handler begins to run."""
@@ -47,10 +50,8 @@ class SlowHandlers:
         """The handler has ended; one that returned shows what is usual."""
         self._running.pop(owned, None)
         if returned:
-            took = self._clock.monotonic() - owned.began
-            self._samples += 1
-            weight = max(WEIGHT, 1 / self._samples)
-            self._usual += weight * (took - self._usual)
+            self._returned += 1
+            self._took += self._clock.monotonic() - owned.began
 
     def close(self) -> None:
         """Look no more."""
@@ -63,6 +64,7 @@ class SlowHandlers:
         if not self._running:
             return
         self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
+        self._learn()
         limit, why = self._limit()
         if limit is None:
             return
@@ -80,6 +82,14 @@ class SlowHandlers:
                     age,
                     why,
                 )
+
+    def _learn(self) -> None:
+        """Take what returned since the last look into the usual duration."""
+        if self._returned:
+            self._samples += self._returned
+            weight = max(1 - (1 - WEIGHT) ** self._returned, self._returned / self._samples)
+            self._usual += weight * (self._took / self._returned - self._usual)
+            self._returned, self._took = 0, 0.0
 
     def _limit(self) -> tuple[float | None, str]:
         """The age in seconds over which a handler is reported, and what to say of it."""

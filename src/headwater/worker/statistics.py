@@ -46,17 +46,17 @@ class Counters:
     gone_unread: int = 0
     """Entries deleted or trimmed before the group read them; at least so many."""
 
-    def settled(self, ending: Ending, *, published: int) -> None:
-        """The store has settled a delivery, and added so many results with it."""
+    def settled(self, ending: Ending, deliveries: int, *, published: int) -> None:
+        """The store has settled deliveries, and added so many results with them."""
         if ending is Ending.ACKNOWLEDGED:
-            self.handled += 1
+            self.handled += deliveries
             self.published += published
         elif ending is Ending.RETRIED:
-            self.retried += 1
+            self.retried += deliveries
         elif ending is Ending.DEAD:
-            self.dead += 1
+            self.dead += deliveries
         else:
-            self.handed_back += 1
+            self.handed_back += deliveries
 
 
 class ConsumerProgress(NamedTuple):

@@ -93,7 +93,7 @@ class Stopping:
             await self._within(self._no_handler_runs(), CANCELLED_SECONDS)
         for owned in list(self._pool.running):
             # In a thread, or it ignores its cancellation: it is handed back while it runs.
-            owned.delivery.mark_lost()
+            owned.mark_lost()
             owned.stopped = Stop.LOST
             self._end(owned, Stopped())
         if self._fetcher.joined:

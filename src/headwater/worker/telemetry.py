@@ -21,42 +21,38 @@ class Telemetry:
         self.chain = chain
         self.losses = Losses(stream, group, counters)
 
-    def received(self, taken: Sequence[Owned]) -> None:
-        """These were read."""
+    def received(self, taken: Sequence[Owned], claimed: Sequence[Owned]) -> None:
+        """These were read, and some of them claimed."""
         self.counters.received += len(taken)
-        for owned in taken:
-            if owned.delivered.claimed:
-                self.counters.claimed += 1
-                self.counters.duplicates += owned.delivered.from_silent
+        self.counters.claimed += len(claimed)
+        self.counters.duplicates += sum(owned.delivered.from_silent for owned in claimed)
         if self.chain.receive:
             for owned in taken:
                 for method in self.chain.receive:
                     call(method, owned.delivery)
 
-    def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> None:
-        """It is decided how the delivery ends."""
+    def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> Ending:
+        """It is decided how the delivery ends; what that means."""
         if isinstance(outcome, Returned):
-            owned.ending = Ending.ACKNOWLEDGED
+            ending = Ending.ACKNOWLEDGED
         else:
-            owned.ending = ending_of(outcome, settlement)
+            ending = ending_of(outcome, settlement)
             self.counters.failed += failed(outcome)
         for method in self.chain.before_settle:
-            call(method, owned.delivery, owned.ending)
+            call(method, owned.delivery, ending)
+        return ending
 
     def settled(self, queued: Queued, outcome: Outcome) -> None:
         """The store has answered the settlement."""
         additions = queued.settlement.additions
         if not outcome.done:
             if outcome.error is None and not outcome.gone:
-                self.counters.lost += 1 + len(queued.others)
+                self.counters.lost += len(queued.entries)
             return
-        self.counters.settled(queued.owned.ending, published=len(additions))
-        for owned in queued.others:
-            self.counters.settled(owned.ending, published=0)
-        if self.chain.empty:
-            return
-        for owned in queued.entries:
-            for method in self.chain.after_settle:
-                call(method, owned.delivery, owned.ending)
-        if queued.owned.ending is Ending.ACKNOWLEDGED:
+        self.counters.settled(queued.ending, len(queued.entries), published=len(additions))
+        if self.chain.after_settle:
+            for owned in queued.entries:
+                for method in self.chain.after_settle:
+                    call(method, owned.delivery, queued.ending)
+        if queued.ending is Ending.ACKNOWLEDGED and not self.chain.empty:
             self.chain.published(additions, outcome.added)
