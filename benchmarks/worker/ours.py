@@ -14,7 +14,7 @@ import redis
 
 from benchmarks.worker.raw import fill
 from benchmarks.worker.tally import BATCH, GROUP, RESULTS, STREAM, Tally
-from headwater.worker import App, Stream
+from headwater.worker import App, Batch, Stream
 
 
 class Order(msgspec.Struct):
@@ -49,7 +49,16 @@ def _into(app: App, tally: Tally) -> None:
         return Invoice(order.id)
 
 
-KINDS = {"plain": _plain, "into": _into}
+def _batch(app: App, tally: Tally) -> None:
+    @app.batch(
+        orders, group=GROUP, claim_after=CLAIM_AFTER, size=BATCH, linger="5ms", prefetch=4 * BATCH
+    )
+    async def handle(rows: Batch[Order]) -> None:
+        if tally.add(len(rows)):
+            app.stop()
+
+
+KINDS = {"plain": _plain, "batch": _batch, "into": _into}
 
 
 def unsettled(url: str, messages: int, *, into: bool) -> str:

@@ -26,8 +26,11 @@ class Subject(NamedTuple):
 
 PLAIN: Final = Target(0.6, 0.9)
 
+BATCHES: Final = Target(1.0, 1.2)
+
 SUBJECTS: Final = (
     Subject("plain", "plain handlers", {REDIS: PLAIN, HEADWATER: PLAIN}),
+    Subject("batch", "batches", {REDIS: BATCHES, HEADWATER: BATCHES}),
     Subject("into", "into=", {REDIS: Target(0.9, 2.0), HEADWATER: Target(1.2, 2.0)}),
 )
 

@@ -14,10 +14,9 @@ from headwater.worker.decide import UNRECORDED_MS, Policy, decide
 from headwater.worker.outcome import (
     Condemned,
     Exhausted,
-    HandlerOutcome,
     Lost,
+    NotReturned,
     Raised,
-    Returned,
     Stopped,
     TimedOut,
     Undecodable,
@@ -52,10 +51,7 @@ def _named(value: object) -> str:
     return repr(value.retry) if isinstance(value, Policy) else str(value)
 
 
-TABLE: list[tuple[HandlerOutcome, Policy, int, Settlement | None]] = [
-    # returned
-    (Returned(), RETRY, 1, Settlement(b"5-1", How.ACK)),
-    (Returned([RESULT]), RETRY, 9, Settlement(b"5-1", How.ACK, additions=[RESULT])),
+TABLE: list[tuple[NotReturned, Policy, int, Settlement | None]] = [
     # failed: the retry policy's wait grows with the deliveries
     (Raised(FAILURE), RETRY, 1, fail(1_000)),
     (Raised(FAILURE), RETRY, 4, fail(8_000)),
@@ -81,14 +77,14 @@ TABLE: list[tuple[HandlerOutcome, Policy, int, Settlement | None]] = [
 
 @pytest.mark.parametrize(("outcome", "policy", "count", "expected"), TABLE, ids=_named)
 def test_an_outcome_ends_its_delivery_so(
-    outcome: HandlerOutcome, policy: Policy, count: int, expected: Settlement | None
+    outcome: NotReturned, policy: Policy, count: int, expected: Settlement | None
 ) -> None:
     found = decide(outcome, policy, delivered(count), NOW)
     assert found is None or not isinstance(found.additions, tuple) or found.additions == ()
     assert found == expected
 
 
-DEAD: list[tuple[HandlerOutcome, int, str, int]] = [
+DEAD: list[tuple[NotReturned, int, str, int]] = [
     (Raised(Dead("unknown customer")), 1, "headwater.Dead: unknown customer", 1),
     (Raised(FAILURE), 5, "ValueError: no price", 5),
     (Raised(FAILURE), 9, "ValueError: no price", 9),
@@ -116,7 +112,7 @@ def test_deliveries_that_others_ended_count_neither_for_the_retry_nor_for_the_la
 
 @pytest.mark.parametrize(("outcome", "count", "error", "deliveries"), DEAD, ids=str)
 def test_what_cannot_be_handled_is_acknowledged_with_one_dead_letter(
-    outcome: HandlerOutcome, count: int, error: str, deliveries: int
+    outcome: NotReturned, count: int, error: str, deliveries: int
 ) -> None:
     settlement = decide(outcome, RETRY, delivered(count), NOW)
     assert settlement is not None

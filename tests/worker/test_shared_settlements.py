@@ -136,3 +136,35 @@ def test_all_kinds_of_settlements_in_a_batch_are_carried_out(core: Core) -> None
     assert results(core) == Counter([ids[1], ids[3]])
     again = {one.id: one.delivery_count for one in core.read()}
     assert again == {ids[2]: 2, ids[4]: 1}
+
+
+def test_of_settlements_without_results_in_one_those_that_are_not_owned_are_named(
+    core: Core,
+) -> None:
+    # Given four owned entries, of which another client acknowledges two
+    ids = claimed(core, 4)
+    core.client.xack("s", core.member.group, ids[1], ids[3])
+
+    # When they are settled as one
+    (outcome,) = settled(core, [Settlement(ids[0], How.ACK, others=ids[1:])])
+
+    # Then the others are settled, and these are named
+    assert not outcome.done
+    assert list(outcome.missed) == [ids[1], ids[3]]
+    assert core.nothing_pending()
+
+
+def test_a_settlement_of_several_with_results_does_all_or_nothing(core: Core) -> None:
+    # Given three owned entries, of which another client acknowledges one
+    ids = claimed(core, 3)
+    core.client.xack("s", core.member.group, ids[2])
+    results_of_all = [with_result(one).additions[0] for one in ids]
+
+    # When they are settled as one, with a result for each
+    (outcome,) = settled(core, [Settlement(ids[0], How.ACK, 0, results_of_all, ids[1:])])
+
+    # Then nothing happens to any
+    assert not outcome.done
+    assert set(outcome.missed) == set(ids)
+    assert results(core) == Counter()
+    assert {core.pending(one)[0] for one in ids[:2]} == {core.member.consumer}

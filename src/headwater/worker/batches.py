@@ -13,7 +13,7 @@ Rule 2. With ``into`` the result belongs to the whole batch. If another worker o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Generic, TypeVar
 
@@ -52,16 +52,22 @@ class Batch(Generic[T]):
     """
 
     __module__ = "headwater"
-    __slots__ = ("_closed", "_places", "_said", "deliveries", "items")
+    __slots__ = ("_closed", "_deliveries", "_places", "_said", "items")
 
-    def __init__(self, items: Sequence[T], deliveries: Sequence[Delivery]) -> None:
+    def __init__(self, items: Sequence[T], deliveries: Iterable[Delivery]) -> None:
         self.items: tuple[T, ...] = tuple(items)
         """The messages, in the order of their arrival."""
-        self.deliveries: tuple[Delivery, ...] = tuple(deliveries)
-        """The delivery of each item, at the same index."""
+        self._deliveries = deliveries
         self._said: dict[int, Raised] = {}
         self._places: dict[int, list[int]] | None = None
         self._closed = False
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The delivery of each item, at the same index."""
+        if not isinstance(self._deliveries, tuple):
+            self._deliveries = tuple(self._deliveries)  # made only for a handler that asks
+        return self._deliveries
 
     def __len__(self) -> int:
         return len(self.items)
@@ -130,7 +136,7 @@ class BatchRun:
 
     def __init__(self, entries: Sequence[Owned], items: Sequence[object], *, whole: bool) -> None:
         self.entries = entries
-        self.rows = Batch(items, [owned.delivery for owned in entries])
+        self.rows = Batch(items, (owned.delivery for owned in entries))
         self.task: asyncio.Task[None] | None = None
         self.stopped: Stop | None = None
         self._whole = whole

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from headwater.groups.settling import Settlement
@@ -69,6 +69,7 @@ class BatchHandler:
     async def run(self, taken: list[Owned]) -> None:
         """What a slot of the pool does with a batch."""
         entries, items = [], []
+        now = self._clock.monotonic()
         for owned in taken:
             message, wrong = self._executor.decode(owned)
             if wrong is not None:
@@ -76,7 +77,7 @@ class BatchHandler:
                 continue
             entries.append(owned)
             items.append(message)
-            owned.began = self._clock.monotonic()
+            owned.began = now
             if self._observe is not None:
                 self._observe(owned)
         if not entries:
@@ -92,29 +93,38 @@ class BatchHandler:
         policy = self._policy._replace(chance=_OneDraw(self._policy.chance.random()))
         now = self._clock.now_ms()
         ended: list[Ended] = []
-        together: list[tuple[Owned, Settlement]] = []
-        results = len(outcome.additions) if isinstance(outcome, Returned) else 0
+        returned: list[Owned] = []
         for owned, one in run.endings(outcome, self._in_flight.owns):
+            if isinstance(one, Returned):
+                returned.append(owned)
+                continue
             settlement = decide(one, policy, owned.delivery, now)
             if settlement is None:
                 continue
             ending = self._telemetry.ends(owned, one, settlement)
-            if results and isinstance(one, Returned):
-                together.append((owned, settlement))
-                continue
             self._in_flight.settle([owned], settlement, ending)
             if isinstance(one, Stopped):
                 owned.mark_lost()  # for a handler that goes on in its thread
             ended.append(Ended(one, settlement, owned.delivery))
-        if together:
-            entries = [owned for owned, _settlement in together]
-            settlement = together[0][1]._replace(others=[owned.id for owned in entries[1:]])
-            self._in_flight.settle(entries, settlement, Ending.ACKNOWLEDGED)
-        elif results:
+        self._acknowledge(returned, outcome)
+        report_batch(ended, self._consumer)
+
+    def _acknowledge(self, returned: Sequence[Owned], outcome: HandlerOutcome) -> None:
+        """Settle what was handled well; with what the handler returned as one step."""
+        additions = outcome.additions if isinstance(outcome, Returned) else ()
+        for owned in returned if self._telemetry.chain.before_settle else ():
+            self._telemetry.returned(owned)
+        if not additions:
+            for owned in returned:
+                self._in_flight.acknowledge(owned)
+        elif returned:
+            first, *others = (owned.id for owned in returned)
+            settlement = Settlement(first, self._policy.settled, 0, additions, others)
+            self._in_flight.settle(returned, settlement, Ending.ACKNOWLEDGED)
+        else:
             log.warning(
                 "%s acknowledged no entry of its batch: what it returned (%d results) is not "
                 "published",
                 self._consumer.name,
-                results,
+                len(additions),
             )
-        report_batch(ended, self._consumer)

@@ -1,8 +1,10 @@
-"""How a delivery ends, given what its handler did. Every queued goes through `decide`.
+"""How a delivery ends, given what its handler did.
+
+A handler that returned has its entry acknowledged, and its results published in the same step
+(`InFlight.acknowledge`). Every other outcome goes through `decide`.
 
 outcome                      settlement
 ─────────────────────────    ─────────────────────────────────────────────────────────────
-Returned                     acknowledged; results are published in the same step
 Raised Dead, Undecodable     dead letter, now
 Raised Again(counted=False)  delivered again after its delay, not counted
 Raised, TimedOut             delivered again after Again's delay or the retry policy's, counted;
@@ -26,11 +28,10 @@ from headwater.worker.outcome import (
     Condemned,
     Dead,
     Exhausted,
-    HandlerOutcome,
     Lost,
+    NotReturned,
     Parted,
     Raised,
-    Returned,
     Stopped,
     TimedOut,
     Undecodable,
@@ -60,17 +61,13 @@ class Policy(NamedTuple):
         return 0 if self.retry is None else self.retry.delay_ms(deliveries, self.chance)
 
 
-def decide(
-    outcome: HandlerOutcome, policy: Policy, delivery: Delivery, now: int
-) -> Settlement | None:
+def decide(outcome: NotReturned, policy: Policy, delivery: Delivery, now: int) -> Settlement | None:
     """The settlement that ends this delivery, or None if there is nothing to settle.
 
     ``now`` is Unix time in milliseconds, for the dead letter's record.
     """
     entry_id = delivery.id.encode()
     match outcome:
-        case Returned(additions):
-            return Settlement(entry_id, policy.settled, 0, additions)
         case Raised(error) | TimedOut(error):
             return _failed(error, policy, delivery, now)
         case Undecodable(error):

@@ -108,7 +108,9 @@ class Executor:
                 if error is not None:
                     outcome = self._failed(work, error)
             if result is not None:
-                outcome = await self._returned(result)
+                if type(result) not in self._values:
+                    result = await self._awaited(result)
+                outcome = self._returned(result)
         except asyncio.CancelledError as error:
             if dismissed(task) or not _runs(task):
                 raise
@@ -129,17 +131,16 @@ class Executor:
         assert self._timeout_s is not None, "only a consumer with a timeout has timers"
         return self.clock.call_later(self._timeout_s, lambda: work.stop(Stop.TIMEOUT))
 
-    async def _returned(self, result: Any) -> HandlerOutcome:
-        """The outcome of a handler that returned something. Raises what makes it a failure."""
-        additions = self._results.additions(await self._awaited(result))
-        self._chain.publishing(additions)
+    def _returned(self, result: Any) -> HandlerOutcome:
+        """The outcome of a handler that returned this. Raises what makes it a failure."""
+        additions = self._results.additions(result)
+        if additions and not self._chain.empty:
+            self._chain.publishing(additions)
         return Returned(additions)
 
     async def _awaited(self, result: Any) -> Any:
         """The value behind what a handler returned. `TypeError` for what nothing would run."""
         kind = type(result)
-        if kind in self._values:
-            return result
         for _ in range(MOST_AWAITED):
             if not inspect.isawaitable(result):
                 break

@@ -97,7 +97,7 @@ class Flow:
         self._reports = reports
         self._observe = observe
         self._policy = _policy(consumer, chance)
-        self._unwatched = not telemetry.chain.before_settle
+        self._watched = bool(telemetry.chain.before_settle)
         self.pool = self._make_pool()
         self.fetcher: Fetcher
         self.quarantine: Quarantine
@@ -192,8 +192,10 @@ class Flow:
 
     def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
         """Settle the delivery as its outcome and the consumer's policy say."""
-        if self._unwatched and isinstance(outcome, Returned):
+        if isinstance(outcome, Returned):
             # What `decide` would say is known: the most frequent end costs the least.
+            if self._watched and self.in_flight.owns(owned):
+                self.telemetry.returned(owned)
             self.in_flight.acknowledge(owned, outcome.additions)
             return
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())

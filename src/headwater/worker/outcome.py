@@ -108,18 +108,11 @@ RETURNED = Returned()
 
 LOST = Lost()
 
-HandlerOutcome: TypeAlias = (
-    Returned
-    | Raised
-    | TimedOut
-    | Undecodable
-    | Exhausted
-    | Condemned
-    | Unrecorded
-    | Stopped
-    | Lost
-    | Parted
+NotReturned: TypeAlias = (
+    Raised | TimedOut | Undecodable | Exhausted | Condemned | Unrecorded | Stopped | Lost | Parted
 )
+
+HandlerOutcome: TypeAlias = Returned | NotReturned
 
 
 class Ending(StrEnum):

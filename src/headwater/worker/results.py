@@ -30,6 +30,8 @@ class Results:
         """The entries to publish. `TypeError` or `EncodeError` for what does not fit."""
         if self._into is None or result is None:
             return ()
+        if type(result) is self._class:
+            return (self._addition(self._into, result),)
         if isinstance(result, list | tuple) and not self._whole and not hasattr(result, "_fields"):
             return [self._addition(self._into, one) for one in result]
         return [self._addition(self._into, result)]

@@ -124,9 +124,9 @@ class Settler:
                 plain.append(one)
             else:
                 size += size_of(one.additions)
-                streams = {addition.stream for addition in one.additions}
-                if len(streams) == 1:
-                    results.setdefault(streams.pop(), []).append(one)
+                stream = one.additions[0].stream
+                if all(addition.stream == stream for addition in one.additions[1:]):
+                    results.setdefault(stream, []).append(one)
                 else:
                     batch.append(self._shared([one]))
             if size >= BATCH_BYTES:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headwater.groups.settling import Outcome, Settlement
 from headwater.worker.losses import Losses
 from headwater.worker.middleware import Chain, call
-from headwater.worker.outcome import Ending, HandlerOutcome, Returned, ending_of, failed
+from headwater.worker.outcome import Ending, HandlerOutcome, ending_of, failed
 from headwater.worker.owned import Owned
 from headwater.worker.settle import Queued
 from headwater.worker.statistics import Counters
@@ -33,14 +33,18 @@ class Telemetry:
 
     def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> Ending:
         """It is decided how the delivery ends; what that means."""
-        if isinstance(outcome, Returned):
-            ending = Ending.ACKNOWLEDGED
-        else:
-            ending = ending_of(outcome, settlement)
-            self.counters.failed += failed(outcome)
+        ending = ending_of(outcome, settlement)
+        self.counters.failed += failed(outcome)
+        self._decided(owned, ending)
+        return ending
+
+    def returned(self, owned: Owned) -> None:
+        """The delivery is to be acknowledged."""
+        self._decided(owned, Ending.ACKNOWLEDGED)
+
+    def _decided(self, owned: Owned, ending: Ending) -> None:
         for method in self.chain.before_settle:
             call(method, owned.delivery, ending)
-        return ending
 
     def settled(self, queued: Queued, outcome: Outcome) -> None:
         """The store has answered the settlement."""

@@ -1,0 +1,23 @@
+from headwater.worker.owned cimport Owned
+from headwater.worker.execute cimport Executor
+from headwater.worker.in_flight cimport InFlight
+from headwater.worker.slow cimport SlowHandlers
+
+cdef class Flow:
+    cdef public object consumer
+    cdef public bint joined
+    cdef public object telemetry
+    cdef public InFlight in_flight
+    cdef public Executor executor
+    cdef public SlowHandlers slow
+    cdef object _clock
+    cdef object _changes
+    cdef object _reports
+    cdef object _observe
+    cdef object _policy
+    cdef bint _watched
+    cdef public object pool
+    cdef public object fetcher
+    cdef public object quarantine
+    cdef public object order
+    cpdef end(self, Owned owned, outcome)

@@ -1,0 +1,16 @@
+cimport cython
+
+@cython.final
+cdef class Owned:
+    cdef object _delivery
+    cdef object _member
+    cdef public object additions
+    cdef public object batch
+    cdef public double began
+    cdef public object delivered
+    cdef public bytes id
+    cdef public bint lost
+    cdef public object record
+    cdef public object state
+    cdef public object stopped
+    cdef public object task

@@ -1,0 +1,11 @@
+from headwater.worker.owned cimport Owned
+
+cdef class Pool:
+    cdef public object _size
+    cdef public object _run
+    cdef public object _idle
+    cdef public object _changes
+    cdef public object _buffer
+    cdef public object _arrivals
+    cdef public object _slots
+    cdef public set running

@@ -1,0 +1,134 @@
+"""What waits in a settler goes out together: one settlement for all that returned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from headwater.groups.capabilities import Capabilities
+from headwater.groups.claiming import Delivered
+from headwater.groups.member import Member
+from headwater.groups.settling import Addition, How, Outcome, Settlement
+from headwater.testing import ManualClock
+from headwater.worker.outcome import Ending
+from headwater.worker.owned import Owned
+from headwater.worker.settle import BATCH, BATCH_BYTES, Queued, Settler
+
+MEMBER = Member("s", "g", "c", 1_000, Capabilities(verbs=True, cluster=False, server="test"))
+
+Answer = Callable[[Settlement], Outcome]
+
+
+def an_entry(number: int, *additions: Addition) -> Owned:
+    owned = Owned(Delivered(b"%d-0" % number, [], 1, False, False), MEMBER)
+    owned.additions = additions
+    return owned
+
+
+def to(stream: str, value: bytes = b"v") -> Addition:
+    return Addition(stream, [(b"data", value)])
+
+
+def done(_settlement: Settlement) -> Outcome:
+    return Outcome(done=True)
+
+
+async def sent(
+    queue: Sequence[Owned | Queued], *, answer: Answer = done
+) -> tuple[list[list[Settlement]], list[tuple[Queued, Outcome]]]:
+    """The batches in which these go out, and what became of each settlement."""
+    batches: list[list[Settlement]] = []
+    ended: list[tuple[Queued, Outcome]] = []
+
+    async def send(settlements: list[Settlement]) -> list[Outcome]:
+        batches.append(settlements)
+        return [answer(one) for one in settlements]
+
+    def end(queued: Queued, outcome: Outcome) -> None:
+        if queued.shared and not outcome.done:
+            settler.part(queued)
+        else:
+            ended.append((queued, outcome))
+
+    settler = Settler(ManualClock(), send, end, how=How.ACKED)
+    for one in queue:
+        settler.add(one)
+    running = asyncio.create_task(settler.run())
+    while len(settler):
+        settler.hurry()
+        await asyncio.sleep(0)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    return batches, ended
+
+
+async def test_entries_whose_handlers_returned_nothing_are_one_settlement() -> None:
+    entries = [an_entry(number) for number in range(3)]
+
+    batches, ended = await sent(entries)
+
+    assert batches == [[Settlement(b"0-0", How.ACKED, 0, [], [b"1-0", b"2-0"])]]
+    assert [(queued.entries, queued.ending) for queued, _ in ended] == [
+        (entries, Ending.ACKNOWLEDGED)
+    ]
+
+
+async def test_results_for_one_stream_share_a_settlement_and_those_for_several_have_their_own() -> (
+    None
+):
+    left, right = to("left"), to("right")
+    queue = [
+        an_entry(1, left),
+        an_entry(2, right),
+        an_entry(3, left, right),
+        an_entry(4, left, left),
+        an_entry(5),
+    ]
+
+    ((*batch,),), _ended = await sent(queue)
+
+    assert sorted(batch, key=lambda one: one.id) == [
+        Settlement(b"1-0", How.ACKED, 0, [left, left, left], [b"4-0"]),
+        Settlement(b"2-0", How.ACKED, 0, [right], []),
+        Settlement(b"3-0", How.ACKED, 0, [left, right], []),
+        Settlement(b"5-0", How.ACKED, 0, [], []),
+    ]
+
+
+async def test_a_shared_settlement_that_did_nothing_is_repeated_entry_by_entry() -> None:
+    # Given results of three entries, one of which is another worker's now
+    entries = [an_entry(number, to("results", b"%d" % number)) for number in range(3)]
+
+    def answer(settlement: Settlement) -> Outcome:
+        if b"1-0" in settlement.ids:
+            return Outcome(done=False, missed=settlement.ids)
+        return Outcome(done=True, added=[b"9-9"])
+
+    # When they are settled
+    batches, ended = await sent(entries, answer=answer)
+
+    # Then each has a settlement of its own in the next batch, with its own result
+    assert len(batches) == 2
+    assert [(one.id, one.additions) for one in batches[1]] == [
+        (owned.id, owned.additions) for owned in entries
+    ]
+    assert [(queued.entries, outcome.done) for queued, outcome in ended] == [
+        ([entries[0]], True),
+        ([entries[1]], False),
+        ([entries[2]], True),
+    ]
+
+
+async def test_a_batch_has_no_more_entries_and_bytes_than_its_bounds() -> None:
+    # Given more than a batch of small results, then three large ones
+    large = b"x" * (BATCH_BYTES // 2 + 1)
+    small = [an_entry(number, to("results")) for number in range(BATCH + 1)]
+    big = [an_entry(number, to("results", large)) for number in range(1_000, 1_003)]
+
+    # When they are settled
+    batches, _ended = await sent([*small, *big])
+
+    # Then a batch ends with its 256th entry, or with the result that fills it
+    assert [len(one.ids) for batch in batches for one in batch] == [BATCH, 3, 1]
