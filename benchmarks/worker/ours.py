@@ -15,6 +15,7 @@ import redis
 from benchmarks.worker.raw import fill
 from benchmarks.worker.tally import BATCH, GROUP, RESULTS, STREAM, Tally
 from headwater.worker import App, Batch, Stream
+from headwater.worker.process import freeze_program, work
 
 
 class Order(msgspec.Struct):
@@ -79,7 +80,8 @@ def main() -> None:
     fill(url, messages)
     app, tally = App(url, name="bench"), Tally(messages)
     KINDS[kind](app, tally)
-    asyncio.run(app.run())
+    freeze_program()  # as `headwater work` does
+    asyncio.run(work(app, until_eof=False))
     wrong = unsettled(url, messages, into=kind == "into")
     if wrong:
         sys.exit(wrong)

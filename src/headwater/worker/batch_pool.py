@@ -35,8 +35,7 @@ class BatchPool(Pool):
         super().__init__(size, run, idle, changes)
         self._batch = batch
         self._clock = clock
-        self._waiting: deque[tuple[Owned, float]] = deque()
-        """Entries and when they arrived, by the worker's monotonic clock in seconds."""
+        self._waiting: deque[Owned] = deque()
         self._arrived = Changes()
         self._gathering = asyncio.Lock()
         self._busy = 0
@@ -49,7 +48,9 @@ class BatchPool(Pool):
     def put(self, *entries: Owned) -> None:
         """Have entries handled with the next batch."""
         now = self._clock.monotonic()
-        self._waiting.extend((owned, now) for owned in entries)
+        for owned in entries:
+            owned.arrived = now
+        self._waiting.extend(entries)
         self._arrived.notify()
 
     async def _work(self) -> None:
@@ -87,7 +88,7 @@ class BatchPool(Pool):
 
         async with self._gathering:
             await self._arrived.until(lambda: bool(self._waiting))
-            age = self._clock.monotonic() - self._waiting[0][1]
+            age = self._clock.monotonic() - self._waiting[0].arrived
             left = self._batch.linger_ms / 1000 - age
             if len(self._waiting) < size and left > 0:
                 timer = self._clock.call_later(left, end)
@@ -95,5 +96,5 @@ class BatchPool(Pool):
                     await self._arrived.until(lambda: over or len(self._waiting) >= size)
                 finally:
                     timer.cancel()
-            found = [self._waiting.popleft()[0] for _ in range(min(size, len(self._waiting)))]
+            found = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
             return [owned for owned in found if owned.state is State.BUFFERED]

@@ -19,11 +19,11 @@ from typing import Generic, TypeVar
 
 from headwater.worker.delivery import Delivery
 from headwater.worker.outcome import (
+    LOST,
     Again,
     Dead,
     Failed,
     HandlerOutcome,
-    Lost,
     Parted,
     Raised,
     Stopped,
@@ -167,14 +167,17 @@ class BatchRun:
     ) -> list[tuple[Owned, HandlerOutcome]]:
         """What each entry's delivery ended as, given what the handler did."""
         said = self.rows.close()
-        lost = [owned.lost or not owns(owned) for owned in self.entries]
-        if self._whole and any(lost) and not isinstance(outcome, Stopped):
+        lost = {owned for owned in self.entries if owned.lost or not owns(owned)}
+        if self._whole and lost and not isinstance(outcome, Stopped):
             outcome = Parted()
+        for owned in self.entries:
+            owned.batch = None
+        if not said and not lost:
+            return [(owned, outcome) for owned in self.entries]
         found: list[tuple[Owned, HandlerOutcome]] = []
         for index, owned in enumerate(self.entries):
-            owned.batch = None
-            if lost[index]:
-                found.append((owned, Lost()))
+            if owned in lost:
+                found.append((owned, LOST))
             elif isinstance(outcome, Stopped):
                 found.append((owned, outcome))
             else:

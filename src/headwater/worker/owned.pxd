@@ -5,6 +5,7 @@ cdef class Owned:
     cdef object _delivery
     cdef object _member
     cdef public object additions
+    cdef public double arrived
     cdef public object batch
     cdef public double began
     cdef public object delivered

@@ -62,6 +62,7 @@ class Owned:
         "_delivery",
         "_member",
         "additions",
+        "arrived",
         "batch",
         "began",
         "delivered",
@@ -85,6 +86,8 @@ class Owned:
         self.additions: Sequence[Addition] = ()
         """What its handler returned, to be published in one step with the acknowledgement."""
         self.state = State.BUFFERED
+        self.arrived = 0.0
+        """When it began to wait for a batch, by the worker's monotonic clock in seconds."""
         self.began = 0.0
         """When its handler began, by the worker's monotonic clock in seconds."""
         self.task: asyncio.Task[None] | None = None

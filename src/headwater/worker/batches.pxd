@@ -1,0 +1,6 @@
+cdef class BatchRun:
+    cdef public object entries
+    cdef public object rows
+    cdef public object task
+    cdef public object stopped
+    cdef bint _whole
