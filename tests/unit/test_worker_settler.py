@@ -13,7 +13,7 @@ from headwater.groups.settling import Addition, How, Outcome, Settlement
 from headwater.testing import ManualClock
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
-from headwater.worker.settle import BATCH, BATCH_BYTES, Queued, Settler
+from headwater.worker.settle import BATCH, BATCH_BYTES, BATCH_RESULTS, Queued, Settler
 
 MEMBER = Member("s", "g", "c", 1_000, Capabilities(verbs=True, cluster=False, server="test"))
 
@@ -132,3 +132,15 @@ async def test_a_batch_has_no_more_entries_and_bytes_than_its_bounds() -> None:
 
     # Then a batch ends with its 256th entry, or with the result that fills it
     assert [len(one.ids) for batch in batches for one in batch] == [BATCH, 3, 1]
+
+
+async def test_a_batch_has_no_more_results_than_its_bound() -> None:
+    # Given entries with many small results each
+    entries = [an_entry(n, *[to("results")] * (BATCH_RESULTS // 2)) for n in range(3)]
+
+    batches, _ended = await sent(entries)
+
+    assert [len(one.additions) for batch in batches for one in batch] == [
+        BATCH_RESULTS,
+        BATCH_RESULTS // 2,
+    ]

@@ -23,6 +23,9 @@ BATCH = 256
 LINGER_SECONDS = 0.005
 BATCH_BYTES = 4 * 1024 * 1024
 """A batch with results of so many bytes is full, however few they are."""
+BATCH_RESULTS = 4_096
+"""And one with so many results, however small: a step that adds them holds the server for a few
+milliseconds."""
 
 
 class Queued(NamedTuple):
@@ -109,27 +112,31 @@ class Settler:
         for owned in queued.entries:
             settlement = Settlement(owned.id, self._how, additions=owned.additions)
             self.add(Queued([owned], settlement, queued.ending))
+        self.hurry()
 
     def _take(self) -> list[Queued]:
         batch: list[Queued] = []
         plain: list[Owned] = []
         results: dict[str, list[Owned]] = {}
-        size = 0
+        size = results_taken = 0
         for _ in range(min(len(self._queue), self._most)):
             one = self._queue.popleft()
             if isinstance(one, Queued):
                 batch.append(one)
-                size += size_of(one.settlement.additions)
+                additions = one.settlement.additions
             elif not one.additions:
                 plain.append(one)
+                continue
             else:
-                size += size_of(one.additions)
-                stream = one.additions[0].stream
-                if all(addition.stream == stream for addition in one.additions[1:]):
+                additions = one.additions
+                stream = additions[0].stream
+                if all(addition.stream == stream for addition in additions[1:]):
                     results.setdefault(stream, []).append(one)
                 else:
                     batch.append(self._shared([one]))
-            if size >= BATCH_BYTES:
+            size += size_of(additions)
+            results_taken += len(additions)
+            if size >= BATCH_BYTES or results_taken >= BATCH_RESULTS:
                 break
         # What goes to one stream shares a step: the first addition shows whether it takes any.
         shared = [plain, *results.values()] if plain else results.values()
