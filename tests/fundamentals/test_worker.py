@@ -123,6 +123,7 @@ async def test_a_crash_loses_nothing_and_counts_as_a_delivery() -> None:
         assert t.pending(bill) == {}
 
 
+@pytest.mark.slow
 async def test_what_is_handled_for_long_is_not_taken_away() -> None:
     # A lease is renewed as long as the worker lives, however long the handler takes.
     app = App("headwater://memory")
@@ -216,6 +217,7 @@ async def test_a_handler_may_say_when_to_try_again() -> None:
         assert t.deliveries(bill) == [1, 2]
 
 
+@pytest.mark.slow
 async def test_a_retry_survives_the_worker_that_waits_for_it() -> None:
     # It waits in the store: no worker is involved.
     app = App("headwater://memory")

@@ -113,6 +113,7 @@ def script(client: LocalClient) -> None:
     client("EVAL", "return redis.pcall('XADD', KEYS[1], 'x')", 1, "k")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "story",
     [

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 import redis.asyncio
 
+from headwater.cli.main import main
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_process, server_thread
 from tests import peers
@@ -108,17 +112,41 @@ async def any_store(
 
 @pytest.fixture
 def run_headwater() -> Callable[..., str]:
-    """Runs ``headwater …`` in a process of its own; what it printed."""
+    """Runs ``headwater …`` in a thread, with nothing to read; what it printed. ``apart`` gives it a
+    process of its own."""
 
-    def run(*arguments: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "headwater.cli.main", *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == status, done.stderr
-        return done.stdout if status == 0 else done.stderr
+    def run(*arguments: str, status: int = 0, apart: bool = False) -> str:
+        found, printed, complaint = (_in_process if apart else _in_thread)(arguments)
+        assert found == status, complaint
+        return printed if status == 0 else complaint
 
     return run
+
+
+def _in_process(arguments: Sequence[str]) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "headwater.cli.main", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def _in_thread(arguments: Sequence[str]) -> tuple[int, str, str]:
+    def run() -> int:
+        try:
+            main([*arguments])
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    printed, complaint, read = io.StringIO(), io.StringIO(), sys.stdin
+    with ThreadPoolExecutor(1) as thread, redirect_stdout(printed), redirect_stderr(complaint):
+        sys.stdin = io.StringIO()
+        try:
+            status = thread.submit(run).result(60)
+        finally:
+            sys.stdin = read
+    return status, printed.getvalue(), complaint.getvalue()

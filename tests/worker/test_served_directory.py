@@ -36,9 +36,12 @@ async def test_a_served_directory_takes_messages_from_other_processes(
         await asyncio.to_thread(_publish, app, shop.Order(3))
 
         # Then the workers handle it, and the command line sees the same store
-        await eventually(lambda: run_headwater("dead", "list", "orders", "--url", url))
+        await eventually(lambda: run_headwater("dead", "list", "orders", "--url", url, apart=True))
         await eventually(
-            lambda: "0 pending, 0 unread" in run_headwater("pending", "orders", "--url", url)
+            lambda: (
+                "0 pending, 0 unread"
+                in run_headwater("pending", "orders", "--url", url, apart=True)
+            )
         )
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0

@@ -19,6 +19,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL", "headwater.worker")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_worker_that_dies_at_any_await_loses_nothing_and_repeats_no_result(scenario: str) -> None:
     crashes, failures = play(each_step(scenario, stride=16))
