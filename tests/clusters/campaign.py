@@ -3,7 +3,8 @@
     python -m tests.clusters.campaign --rounds 20 --only valkey-9.1
     python -m tests.clusters.campaign --seed 17 --rounds 1        plays a round again
 
-changes   a primary killed, a shard handed over, the stream's slot moved: four a round
+changes   a primary killed, a shard handed over, the stream's slot moved: four a round, on Redis with a rest
+          between failovers (`Cluster.rested`)
 load      batches all the time, of half of the rounds each message confirmed by a replica (wait=1); a
           primary is killed only in those
 verdict   what was confirmed is handled and has a result, in the same slot exactly one; nothing is pending
@@ -17,6 +18,9 @@ import random
 import sys
 import time
 import traceback
+from collections import deque
+from pathlib import Path
+from typing import Final
 
 from tests import campaigns
 from tests.campaigns import Outcome
@@ -27,6 +31,9 @@ from tests.clusters.flow import far, flowing, near
 from tests.clusters.test_cluster_changes import hand_over, kill
 
 CHANGES = 4
+
+KEPT: Final = Path("artifacts", "chaos-clusters")
+"""Where failed rounds leave the logs of their nodes."""
 
 
 async def play(cluster: Cluster, seed: int) -> str:
@@ -60,19 +67,33 @@ async def play(cluster: Cluster, seed: int) -> str:
     )
 
 
-def _part(name: str, *, first: int, rounds: int) -> Outcome:
+def part(name: str, *, first: int, rounds: int) -> Outcome:
+    """Rounds on one peer, the first of them with the seed ``first``."""
     began = time.monotonic()
-    failures = []
-    with clusters.cluster(name) as cluster:
-        for seed in range(first, first + rounds):
-            cluster.mend()
-            try:
-                print(f"{name} {seed}: {asyncio.run(play(cluster, seed))}", flush=True)
-            except Exception:
-                failures.append(f"{name} {seed}: {traceback.format_exc()}")
-                print(failures[-1], flush=True)
+    failures: list[str] = []
+    left = deque(range(first, first + rounds))
+    while left:
+        with clusters.cluster(name) as cluster:
+            while left:
+                seed = left.popleft()
+                try:
+                    cluster.mend()
+                    print(f"{name} {seed}: {asyncio.run(play(cluster, seed))}", flush=True)
+                except Exception:
+                    failures.append(f"{name} {seed}: {traceback.format_exc()}")
+                    print(failures[-1], f"the nodes' logs: {_kept(cluster, seed)}", flush=True)
+                    break  # the next round gets a new cluster
     seeds = (first, first + rounds - 1)
     return Outcome(name, seeds, rounds * CHANGES, "changes", failures, time.monotonic() - began)
+
+
+def _kept(cluster: Cluster, seed: int) -> Path:
+    """Copy the nodes' logs of a failed round; the directory."""
+    directory = KEPT / f"{cluster.name}-{seed}"
+    directory.mkdir(parents=True, exist_ok=True)
+    for node in cluster.nodes:
+        (directory / f"{node.port}.log").write_text(node.peer.log(), encoding="utf-8")
+    return directory
 
 
 def main() -> int:
@@ -85,7 +106,7 @@ def main() -> int:
     failed = 0
     for name in CLUSTERED if options.only is None else (options.only,):
         first = options.seed or campaigns.next_seed("clusters", name)
-        outcome = _part(name, first=first, rounds=options.rounds)
+        outcome = part(name, first=first, rounds=options.rounds)
         failed += len(outcome.failures)
         if options.seed is None:
             campaigns.record("clusters", outcome)

@@ -6,6 +6,8 @@ with cluster("redis-8.2") as found:      # three shards of two nodes each, in ab
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import shutil
 import subprocess
 import tempfile
@@ -25,6 +27,9 @@ NODE_TIMEOUT_MS = 1_500
 SHARDS = 3
 SLOTS = 16_384
 PATIENCE_SECONDS = 30.0
+
+WON = re.compile(r"(\d+ \w{3} \d{4} [\d:.]+) . Failover election won")
+"""A node's line about an election, with the time as servers write it."""
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
@@ -196,6 +201,21 @@ class Cluster:
             if role[0] == b"master" and len(role[2]) != 1:
                 return False
         return True
+
+    def rested(self) -> bool:
+        """Whether a shard may be failed over again.
+
+        A replica of Redis that won an election takes the votes of that one for those of the next, for
+        two node timeouts (github.com/redis/redis/issues/8752, open). If its primary is gone by then, it
+        claims the slots with an old epoch, nobody believes it, and the shard has no primary until
+        the old one is back. Valkey forgets the votes (valkey-io/valkey#1711).
+        """
+        if not self.name.startswith("redis"):
+            return True
+        times = [time for node in self.living() for time in WON.findall(node.peer.log())]
+        won = [dt.datetime.strptime(one, "%d %b %Y %H:%M:%S.%f").astimezone() for one in times]
+        rest = dt.timedelta(milliseconds=2.5 * NODE_TIMEOUT_MS)
+        return not won or dt.datetime.now(dt.UTC) - max(won) > rest
 
     def restart(self, node: Server) -> None:
         """Start a node again that was killed; what it knew of the cluster is in its directory."""
