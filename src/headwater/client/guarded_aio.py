@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeout
 from redis.exceptions import WatchError
 
@@ -127,7 +128,26 @@ class GuardedConnection(AbstractConnection):
         if check_health:
             await self.check_health()
         self._sent.note(commands)
-        await super().send_packed_command(command, check_health=False)
+        await self._write([command] if isinstance(command, bytes) else command)
+
+    async def _write(self, chunks: Iterable[bytes]) -> None:
+        """As redis-py does, without `asyncio.wait_for`: that makes a task for each write, and on Python
+        3.11 loses a cancellation that comes when the write has just ended."""
+        writer = self._writer
+        assert writer is not None, "the caller has connected"
+        try:
+            async with asyncio.timeout(self.socket_timeout or None):
+                writer.writelines(chunks)
+                await writer.drain()
+        except TimeoutError:
+            await self.disconnect(nowait=True)
+            raise RedisTimeout("Timeout writing to socket") from None
+        except OSError as error:
+            await self.disconnect(nowait=True)
+            raise RedisConnectionError(f"Error while writing to socket: {error}") from error
+        except BaseException:
+            await self.disconnect(nowait=True)
+            raise
 
     async def read_response(
         self,
