@@ -7,7 +7,9 @@ changes   a primary killed, a shard handed over, the stream's slot moved: four a
           between failovers (`Cluster.rested`)
 load      batches all the time, of half of the rounds each message confirmed by a replica (wait=1); a
           primary is killed only in those
-verdict   what was confirmed is handled and has a result, in the same slot exactly one; nothing is pending
+consumers a plain one with results in the stream's slot or another, or two ordered ones
+verdict   what was confirmed is handled and has a result, in the same slot exactly one; nothing is pending;
+          messages of a key began in order, one at a time
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import time
 import traceback
 from collections import deque
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +30,17 @@ from tests.campaigns import Outcome
 from tests.clusters import clusters
 from tests.clusters.clusters import Cluster
 from tests.clusters.conftest import CLUSTERED
-from tests.clusters.flow import far, flowing, near
+from tests.clusters.flow import Flow, far, flowing, near
+from tests.clusters.ordered_flow import OrderedFlow, flowing_in_order
 from tests.clusters.test_cluster_changes import hand_over, kill
 
 CHANGES = 4
+
+ROUND_SECONDS = 300
+"""What takes longer is stuck; most rounds take 5 to 30 seconds."""
+
+ORDERED = 0.4
+"""The part of the rounds whose consumer has `order_by`."""
 
 KEPT: Final = Path("artifacts", "chaos-clusters")
 """Where failed rounds leave the logs of their nodes."""
@@ -41,30 +51,30 @@ async def play(cluster: Cluster, seed: int) -> str:
     chance = random.Random(seed)
     into = chance.choice((near, far))
     wait = chance.choice((None, 1))
-    began = time.monotonic()
-    async with flowing(cluster.name, cluster.url, into=into, wait=wait) as flow:
-        done = []
-        for _change in range(CHANGES):
-            name = chance.choice(("kill" if wait else "move", "hand over", "move"))
-            done.append(name)
+    kinds = ("kill" if wait else "move", "hand over", "move")
+    changes = [chance.choice(kinds) for _change in range(CHANGES)]
+    flows: AbstractAsyncContextManager[Flow | OrderedFlow]
+    if chance.random() < ORDERED:
+        flows = flowing_in_order(cluster.name, cluster.url, wait=wait)
+    else:
+        flows = flowing(cluster.name, cluster.url, into=into, wait=wait)
+    async with flows as flow:
+        for change in changes:
             await asyncio.sleep(chance.uniform(0, 0.5))  # a change may come at any moment
-            if name == "kill":
-                # Without a replica that is up to date there would be no new primary.
-                await asyncio.to_thread(
-                    clusters.until, cluster.healthy, "every shard has its replica"
-                )
-                await kill(cluster)
-            elif name == "hand over":
-                await hand_over(cluster)
-            else:
-                await asyncio.to_thread(cluster.move, "orders")
+            await _change(cluster, change, flow.stream)
         await flow.more(200)
-        rate = len(flow.sent) / (time.monotonic() - began)
-    repeats = sum(flow.handled.values()) - len(flow.handled)
-    return (
-        f"{', '.join(done)}, results in {into.name}, {rate:.0f} a second: {len(flow.sent)} of {flow.number} confirmed, "
-        f"{len(flow.handled)} handled, {repeats} more than once"
-    )
+    return f"{', '.join(changes)}: {flow.summary()}"
+
+
+async def _change(cluster: Cluster, name: str, stream: str) -> None:
+    if name == "kill":
+        # Without a replica that is up to date there would be no new primary.
+        await asyncio.to_thread(clusters.until, cluster.healthy, "every shard has its replica")
+        await kill(cluster, stream)
+    elif name == "hand over":
+        await hand_over(cluster, stream)
+    else:
+        await asyncio.to_thread(cluster.move, stream)
 
 
 def part(name: str, *, first: int, rounds: int) -> Outcome:
@@ -78,7 +88,8 @@ def part(name: str, *, first: int, rounds: int) -> Outcome:
                 seed = left.popleft()
                 try:
                     cluster.mend()
-                    print(f"{name} {seed}: {asyncio.run(play(cluster, seed))}", flush=True)
+                    said = asyncio.run(asyncio.wait_for(play(cluster, seed), ROUND_SECONDS))
+                    print(f"{name} {seed}: {said}", flush=True)
                 except Exception:
                     failures.append(f"{name} {seed}: {traceback.format_exc()}")
                     print(failures[-1], f"the nodes' logs: {_kept(cluster, seed)}", flush=True)

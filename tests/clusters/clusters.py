@@ -154,18 +154,19 @@ class Cluster:
         reply = self.living()[0].ask("CLUSTER", "SLOTS")
         return next(self.by_port(row[2][1]) for row in reply if row[2][1] != own.port)
 
-    def client(self) -> redis.cluster.RedisCluster:
-        """redis-py's own client, to look with."""
-        return redis.cluster.RedisCluster(port=self.living()[0].port)
-
-    def move(self, key: str, *, between: Callable[[], None] = lambda: None) -> None:
-        """Move a key's slot to another primary while it is used; ``between`` is called when the slot
-        is on its way and after each key."""
+    def move(
+        self, key: str, *, between: Callable[[], None] = lambda: None, first: str | None = None
+    ) -> None:
+        """Move a key's slot to another primary while it is used, the key ``first`` before the others;
+        ``between`` is called when the slot is on its way and after each key."""
         source, target, slot = self.owner(key), self.other(key), key_slot(key.encode())
         source_id, target_id = source.ask("CLUSTER", "MYID"), target.ask("CLUSTER", "MYID")
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
         between()
+        if first is not None:
+            source.ask("MIGRATE", "127.0.0.1", target.port, first, 0, 30_000)
+            between()
         while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
             source.ask("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 30_000)
             between()

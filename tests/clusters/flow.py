@@ -37,6 +37,15 @@ class Flow:
     """Of these the store has said that it has them, and its replica too with ``wait``."""
     handled: Counter[int] = field(default_factory=Counter)
     number: int = 0
+    stream = orders.name
+
+    def summary(self) -> str:
+        """What to print of it."""
+        repeats = sum(self.handled.values()) - len(self.handled)
+        return (
+            f"results in {self.into.name}, {len(self.sent)} of {self.number} confirmed, "
+            f"{len(self.handled)} handled, {repeats} runs more"
+        )
 
     async def more(self, count: int) -> None:
         """Return when so many more were sent and handled."""

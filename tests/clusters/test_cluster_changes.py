@@ -22,25 +22,25 @@ MANUAL_FAILOVER_SECONDS = 6.0
 """After five seconds a replica gives a failover up that it was asked for (cluster.c, CLUSTER_MF_TIMEOUT)."""
 
 
-async def kill(cluster: Cluster) -> None:
-    """The stream's primary is gone without a word, and comes back as a replica."""
+async def kill(cluster: Cluster, key: str = "orders") -> None:
+    """The primary of a key is gone without a word, and comes back as a replica."""
     await eventually(cluster.rested)
-    owner = cluster.owner("orders")
+    owner = cluster.owner(key)
     owner.kill()
-    await eventually(lambda: cluster.owner("orders") is not owner)
+    await eventually(lambda: cluster.owner(key) is not owner)
     await asyncio.to_thread(cluster.restart, owner)
 
 
-async def hand_over(cluster: Cluster) -> None:
-    """An operator has a replica take over."""
+async def hand_over(cluster: Cluster, key: str = "orders") -> None:
+    """An operator has the replica of a key take over."""
     await eventually(cluster.rested)
-    owner = cluster.owner("orders")
+    owner = cluster.owner(key)
     # Asked again: the other primaries do not vote for two replicas of a shard within two node timeouts.
     asked = -math.inf
-    while cluster.owner("orders") is owner:
+    while cluster.owner(key) is owner:
         if time.monotonic() - asked > MANUAL_FAILOVER_SECONDS:
             asked = time.monotonic()
-            await asyncio.to_thread(cluster.replica("orders").ask, "CLUSTER", "FAILOVER")
+            await asyncio.to_thread(cluster.replica(key).ask, "CLUSTER", "FAILOVER")
         await asyncio.sleep(0.02)  # nothing announces it
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from headwater.client.aio import connect
+from headwater.client.routing import SlotMoved
 from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
+from headwater.worker.connections import Connections
 from tests.clusters.clusters import Cluster
 from tests.worker.apps import Invoice, Order, Store, buried, eventually, killed, worker, working
 
@@ -230,6 +232,37 @@ async def test_a_blocked_read_is_called_back_on_its_own_node(
     # When it stops, then the read ended because it was told to
     assert b"cmdstat_client|unblock" in owner.ask("INFO", "commandstats")
     assert await store.consumers() == []
+
+
+async def test_a_connection_that_stays_is_opened_again_when_its_server_turns_out_to_be_a_node(
+    cluster: Cluster,
+) -> None:
+    # Given a connection to one node, of which a worker knows the number
+    owner = cluster.owner("orders")
+    other = next(name for name in "abcdefgh" if cluster.owner(name) is not owner)
+    connections = Connections(owner.peer.url)
+    async with connections.reading(home="orders") as reading, connections.asynchronous() as rest:
+        assert await reading.client_id()
+
+        # When another connection of the process meets another node
+        assert await rest.xlen(other) == 0
+
+        # Then what follows would go over another connection: it says so
+        with pytest.raises(SlotMoved, match="node of a cluster"):
+            await reading.xlen("orders")
+    async with connections.reading(home="orders") as reading:
+        assert await reading.xlen("orders") == 0
+
+
+async def test_a_connection_that_stays_is_opened_again_when_its_node_names_another(
+    cluster: Cluster,
+) -> None:
+    connections = Connections(cluster.other("orders").peer.url)
+    async with connections.reading(home="orders") as reading:
+        with pytest.raises(SlotMoved):
+            await reading.xlen("orders")
+    async with connections.reading(home="orders") as reading:
+        assert await reading.xlen("orders") == 0
 
 
 async def test_consumers_of_streams_on_different_nodes_share_a_process(store: Store) -> None:

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis.exceptions import AskError, MovedError, NoPermissionError, ResponseError
+from redis.exceptions import (
+    AskError,
+    MovedError,
+    NoPermissionError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headwater.client.guarded import may_have_run
@@ -231,6 +237,53 @@ def test_unwatch_goes_to_every_node_that_watches() -> None:
     router = Router(_topology())
     _run(router, [("WATCH", LOW), ("WATCH", HIGH)], _ok)
     assert [node for node, _words in _run(router, [("UNWATCH",)], _ok)[1]] == [A, B]
+
+
+TRANSACTION: list[tuple[Any, ...]] = [("MULTI",), ("XADD", LOW, "*", "a", 1), ("EXEC",)]
+
+
+def _asked_elsewhere(part: Part) -> list[Any]:
+    """Replies while the stream is at C already, and the watched key is not."""
+    if part.node == C:
+        return _ok(part)
+    return [AskError(_at(C, LOW)) if one.words[0] == "XADD" else b"OK" for one in part.commands]
+
+
+def test_a_transaction_goes_only_to_the_node_that_watches() -> None:
+    # Given a watched key, and a stream that is on its way to another node
+    router = Router(_topology())
+    _run(router, [("WATCH", LOW), ("GET", LOW)], _asked_elsewhere)
+
+    # When the transaction is redirected, then it does not run where nobody watches
+    found, sent = _run(router, TRANSACTION, _asked_elsewhere)
+    assert all(isinstance(one, TryAgainError) for one in found)
+    assert [node for node, _words in sent] == [A]
+
+    # And the next attempt begins from nothing
+    assert _run(router, TRANSACTION, _asked_elsewhere)[0] == [b"OK"] * 3
+
+
+def test_a_key_that_was_watched_elsewhere_keeps_a_transaction_back() -> None:
+    # Given a watched key that is on its way to another node, and its stream is not
+    router = Router(_topology())
+
+    def key_is_away(part: Part) -> list[Any]:
+        away = part.node != C and part.commands[0].words[0] == "WATCH"
+        return [AskError(_at(C, LOW)) if away else b"OK" for _one in part.commands]
+
+    _run(router, [("WATCH", LOW)], key_is_away)
+
+    # Then the transaction is not sent where nobody watches
+    found, sent = _run(router, TRANSACTION, _ok)
+    assert all(isinstance(one, TryAgainError) for one in found)
+    assert sent == []
+
+
+def test_a_transaction_ends_what_its_node_watches() -> None:
+    router = Router(_topology())
+    _run(router, [("WATCH", LOW)], _ok)
+    _run(router, TRANSACTION, _ok)
+    assert _run(router, TRANSACTION, _asked_elsewhere)[0] == [b"OK"] * 3
 
 
 def test_a_server_without_a_cluster_is_said() -> None:

@@ -15,7 +15,7 @@ from redis.exceptions import AskError, ResponseError
 
 from headwater.client.aio import AsyncClient, connect, default_retry, server_pool
 from headwater.client.cluster import LOST, first_url, may_try_again, refuse, topology_of
-from headwater.client.routing import Answer, Part, Queued, Router
+from headwater.client.routing import Answer, Part, Queued, Router, SlotMoved
 from headwater.client.servers import Node, parse_cluster
 from headwater.client.slots import Topology
 
@@ -60,6 +60,8 @@ class AsyncClusterClient(AsyncClient):
         self._make = make
         self._retry = retry
         self._nodes: dict[Node, redis.asyncio.Redis] = {}
+        self._stays_direct = router.stays and not router.topology.cluster
+        """It began with one connection to what may be a single server."""
         super().__init__(connection_pool=pool, single_connection_client=single)
         self.auto_close_connection_pool = True
 
@@ -81,6 +83,11 @@ class AsyncClusterClient(AsyncClient):
     ) -> list[Any]:
         """Have commands run; the replies, errors among them. As often as the retry policy says, while
         nothing has run that must not run twice."""
+        if self._stays_direct:
+            # From now on it would use another connection: not the one that CLIENT ID named, and not the
+            # one that watches.
+            self.router.topology.cluster = True
+            raise SlotMoved("the server is a node of a cluster")
         failures = 0
         while True:
             try:

@@ -11,6 +11,9 @@ Rule 3. A command without a key goes where the others of the same call go; alone
         router's ``home`` key. CLIENT ID and CLIENT UNBLOCK find the same node so.
 Rule 4. A router that ``stays`` is of one connection to one node: it does not follow a move for good, it
         raises `SlotMoved`, a ConnectionError, and its user opens another.
+Rule 5. A transaction behind WATCH runs on the node that watches or not at all: while a slot moves, some
+        of its keys are at one node and some at the other. TRYAGAIN is the answer then, as it is of a
+        node that has some keys of a command.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 
-from redis.exceptions import AskError, MovedError, NoPermissionError, ResponseError
+from redis.exceptions import (
+    AskError,
+    MovedError,
+    NoPermissionError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headwater.client.guarded import say_may_have_run
@@ -80,7 +89,8 @@ class Router:
         self.topology = topology
         self.stays = stays
         self._home = slot_of(home) if home else None
-        self._watched: dict[Node, None] = {}
+        self._watching: dict[Node, None] = {}
+        """The nodes that watch a key for this client."""
 
     def route(self, commands: Sequence[Queued], replies: Sequence[Any] | None = None) -> Routing:
         """Have the commands run; their replies. ``replies`` are those of a node that was asked without
@@ -106,20 +116,49 @@ class Router:
                         found[unit.places.start : unit.places.stop] = [refused] * len(unit.places)
                     break
             again: list[Unit] = []
+            units = self._kept_to_watching(units, commands, found)
             for node, part in self._parts(units, commands).items():
                 answer = yield Part(node, _flat(part, commands))
                 if isinstance(answer, Exception):
                     self.topology.doubt(node)
                     raise _explained(answer, ran)
-                again += self._take(part, answer, found, node)
+                again += self._take(part, answer, found, node, commands)
                 ran = ran or _any_write([commands[n] for unit in part for n in unit.places])
             if not again:
                 break
             units = again
         return found
 
+    def _note(self, name: str, node: Node) -> None:
+        """Note that a node watches a key for this client, or does so no more."""
+        if name == "WATCH":
+            self._watching[node] = None
+        elif self._watching and name in ("MULTI", "UNWATCH"):
+            self._watching.pop(node, None)
+
+    def _kept_to_watching(
+        self, units: list[Unit], commands: Sequence[Queued], found: list[Any]
+    ) -> list[Unit]:
+        """The units without the transactions that would run where nobody watches; these are answered."""
+        if not self._watching:
+            return units
+        kept = []
+        for unit in units:
+            name = command_name(commands[unit.places.start].words)
+            if name == "MULTI" and self._node(unit) not in self._watching:
+                found[unit.places.start : unit.places.stop] = [_elsewhere()] * len(unit.places)
+                self._watching = {}
+            else:
+                kept.append(unit)
+        return kept
+
     def _take(
-        self, part: list[Unit], answer: list[Any], found: list[Any], node: Node
+        self,
+        part: list[Unit],
+        answer: list[Any],
+        found: list[Any],
+        node: Node,
+        commands: Sequence[Queued],
     ) -> list[Unit]:
         """Note the replies of a node; the units that it redirects."""
         again: list[Unit] = []
@@ -131,6 +170,8 @@ class Router:
             redirected = self._redirected(unit, found, node)
             if redirected is not None:
                 again.append(redirected)
+            else:
+                self._note(command_name(commands[unit.places.start].words), node)
         return again
 
     def _redirected(self, unit: Unit, found: Sequence[Any], by: Node) -> Unit | None:
@@ -159,14 +200,8 @@ class Router:
         for unit in units:
             node = common if unit.slot is None else self._node(unit)
             name = command_name(commands[unit.places.start].words)
-            if name == "UNWATCH" and self._watched:
-                for watched in self._watched:
-                    parts.setdefault(watched, []).append(unit)
-                self._watched = {}
-                continue
-            if name == "WATCH":
-                self._watched[node] = None
-            parts.setdefault(node, []).append(unit)
+            for one in self._watching if name == "UNWATCH" and self._watching else (node,):
+                parts.setdefault(one, []).append(unit)
         return parts
 
     def _node(self, unit: Unit) -> Node:
@@ -224,6 +259,13 @@ def _units(commands: Sequence[Queued]) -> list[Unit]:
 
 def _crossing() -> ResponseError:
     return ResponseError("CROSSSLOT a transaction touches keys of one slot only")
+
+
+def _elsewhere() -> ResponseError:
+    return TryAgainError(
+        "TRYAGAIN the keys of a transaction and the key that it watches are at different nodes while "
+        "their slot moves"
+    )
 
 
 def _flat(units: Sequence[Unit], commands: Sequence[Queued]) -> list[Queued]:

@@ -1,0 +1,150 @@
+"""Messages of several keys that flow in order through two workers, and what must be true of it in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import redis.exceptions
+
+from headwater.client.aio import connect
+from headwater.errors import HeadwaterError
+from headwater.worker import Again, App, Delivery, Stream
+from tests.worker.apps import Store, eventually, working
+from tests.worker.test_order import Step, by_key
+
+steps: Stream[Step] = Stream("steps", Step)
+done: Stream[Step] = Stream("{steps}.done", Step)
+"""In the slot of ``steps``."""
+
+KEYS = [f"key-{n}" for n in range(8)]
+BATCH = 5
+PAUSE_SECONDS = 0.02
+"""Between two batches of a key."""
+
+
+@dataclass
+class OrderedFlow:
+    """What was sent, and what became of it, by key."""
+
+    app: App
+    wait: int | None
+    sent: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """The store has said that it has them, and its replica too with ``wait``."""
+    began: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    handled: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    running: set[str] = field(default_factory=set)
+    overlaps: list[str] = field(default_factory=list)
+    runs: int = 0
+    stream = steps.name
+
+    def summary(self) -> str:
+        """What to print of it."""
+        sent = sum(map(len, self.sent.values()))
+        return (
+            f"in order, {sent} confirmed, {self.count} handled, {self.runs - self.count} runs more"
+        )
+
+    @property
+    def count(self) -> int:
+        """How many were handled."""
+        return sum(map(len, self.handled.values()))
+
+    async def more(self, count: int) -> None:
+        """Return when so many more were handled."""
+        aim = self.count + count
+        await eventually(lambda: self.count >= aim, "messages are handled")
+
+    @contextmanager
+    def handling(self, step: Step) -> Iterator[None]:
+        """Around the handler."""
+        if step.key in self.running:
+            self.overlaps.append(f"{step.key} {step.number}")
+        self.running.add(step.key)
+        self.began[step.key].append(step.number)
+        self.runs += 1
+        try:
+            yield
+            self.handled[step.key].add(step.number)
+        finally:
+            self.running.discard(step.key)
+
+    async def publish(self, key: str) -> None:
+        """Send one key's messages until cancelled; what was refused, or is unknown, is not sent again."""
+        number = 0
+        while True:
+            numbers = range(number, number + (BATCH if self.wait is None else 1))
+            number = numbers.stop
+            batch = [Step(key, one) for one in numbers]
+            try:
+                if self.wait is None:
+                    await self.app.send_many(steps, batch)
+                else:
+                    await self.app.send(steps, batch[0], wait=self.wait)
+                self.sent[key] += numbers
+            except (HeadwaterError, redis.exceptions.RedisError):
+                pass
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+@asynccontextmanager
+async def flowing_in_order(
+    name: str, url: str, *, wait: int | None = None
+) -> AsyncIterator[OrderedFlow]:
+    """Messages flow while the block runs; then all that was sent must be handled and settled, in order."""
+    app = App(url, name="test")
+    flow = OrderedFlow(app, wait)
+
+    @app.consumer(
+        steps,
+        group="g",
+        into=done,
+        order_by=by_key,
+        lease="900ms",
+        claim_after="3s",
+        max_deliveries=100,
+    )
+    async def handle(step: Step, delivery: Delivery) -> Step:
+        with flow.handling(step):
+            await asyncio.sleep(0.001)  # handlers of other keys run meanwhile
+            if step.number % 20 == 7 and delivery.count == 1:
+                raise Again(after="20ms")
+        return step
+
+    async with working(app), working(app):
+        publishing = [asyncio.create_task(flow.publish(key)) for key in KEYS]
+        try:
+            await flow.more(200)
+            yield flow
+        finally:
+            for task in publishing:
+                task.cancel()
+            await asyncio.wait(publishing)
+        await eventually(
+            lambda: all(flow.handled[key] >= set(flow.sent[key]) for key in KEYS),
+            "all that was sent is handled",
+        )
+        async with connect(url) as look:
+            store = Store(name, url, look)
+            await eventually(lambda: store.settled(stream="steps"))
+            results = await store.results(done)
+    judge(flow, results)
+
+
+def judge(flow: OrderedFlow, results: list[Step]) -> None:
+    """Raises AssertionError when something is lost, out of order or twice."""
+    assert flow.overlaps == []
+    by_key: dict[str, list[int]] = {key: [] for key in KEYS}
+    for one in results:
+        by_key[one.key].append(one.number)
+    for key in KEYS:
+        first = list(dict.fromkeys(flow.began[key]))
+        assert first == sorted(first), f"{key} began out of order"
+        assert set(by_key[key]) >= set(flow.sent[key]), f"results of {key} are lost"
+        # Publishing and settling is one step: what was lost with a primary was lost together.
+        assert len(by_key[key]) == len(set(by_key[key])), f"results of {key} are there twice"
+        if flow.wait is None:
+            assert by_key[key] == sorted(by_key[key]), f"results of {key} are out of order"

@@ -1,0 +1,105 @@
+"""Order by key on a cluster, while its shards change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import headwater
+from headwater.groups.capabilities import probe
+from headwater.groups.member import Member
+from headwater.groups.operation import Refused, perform
+from headwater.groups.ordered import read_new
+from headwater.messages import group_reader_key
+from headwater.worker.connections import Connections
+from tests.clusters.clusters import Cluster
+from tests.clusters.ordered_flow import OrderedFlow, flowing_in_order
+from tests.clusters.test_cluster_changes import hand_over, kill
+from tests.worker.apps import eventually
+from tests.worker.test_order_groups import between
+
+pytestmark = [pytest.mark.clusters, pytest.mark.slow]
+
+
+async def test_keys_keep_their_order_when_their_shard_fails_over(cluster: Cluster) -> None:
+    # Given messages of eight keys that a replica confirms
+    async with flowing_in_order(cluster.name, cluster.url, wait=1) as flow:
+        # When the stream's shard has another primary
+        await kill(cluster, "steps")
+
+        # Then the flow goes on, and nothing of it is lost or out of order
+        await flow.more(200)
+
+
+async def test_keys_keep_their_order_when_their_shard_is_handed_over(cluster: Cluster) -> None:
+    async with flowing_in_order(cluster.name, cluster.url) as flow:
+        await hand_over(cluster, "steps")
+        await flow.more(200)
+
+
+async def test_keys_keep_their_order_while_their_slot_moves(cluster: Cluster) -> None:
+    async with flowing_in_order(cluster.name, cluster.url) as flow:
+        for _round in range(2):
+            owner = cluster.owner("steps")
+            await asyncio.to_thread(cluster.move, "steps")
+            assert cluster.owner("steps") is not owner
+            await flow.more(200)
+
+
+async def test_keys_keep_their_order_while_their_slot_takes_long_to_move(cluster: Cluster) -> None:
+    async with flowing_in_order(cluster.name, cluster.url) as flow:
+        loop = asyncio.get_running_loop()
+
+        def some_more() -> None:
+            """Some messages are sent between one key and the next."""
+            asyncio.run_coroutine_threadsafe(_sent(flow, 40), loop).result()
+
+        await asyncio.to_thread(cluster.move, "steps", between=some_more)
+        await flow.more(200)
+
+
+async def _sent(flow: OrderedFlow, count: int) -> None:
+    def sent() -> int:
+        return sum(map(len, flow.sent.values()))
+
+    aim = sent() + count
+    await eventually(lambda: sent() > aim)
+
+
+@pytest.mark.parametrize("first", ["steps", group_reader_key("steps", "g")])
+async def test_nothing_is_read_without_the_key_while_stream_and_key_are_at_different_nodes(
+    cluster: Cluster, first: str
+) -> None:
+    # Given the reader of a stream with an entry
+    key = group_reader_key("steps", "g")
+    connections = Connections(cluster.url)
+    with headwater.connect(cluster.url) as look:
+        look.xadd("steps", {"n": 1})
+        look.xgroup_create("steps", "g", "0")
+        look.set(key, "one")
+
+        # When it loses its key between its look and its read, while the slot moves
+        async def read_late() -> str:
+            look.set(key, "one")
+            async with connections.reading(home="steps") as client:
+                member = Member("steps", "g", "one", 60_000, await perform(client, probe()))
+                operation = between(read_new(member, limit=10), lambda: look.set(key, "two"))
+                try:
+                    return str(await perform(client, operation))
+                except Refused as error:
+                    return error.code
+
+        said: list[str] = []
+        await asyncio.to_thread(
+            cluster.move,
+            "steps",
+            between=lambda: said.append(asyncio.run(read_late())),
+            first=first,
+        )
+
+        # Then it is given nothing, whichever of the two moved first
+        assert set(said) <= {"[]", "TRYAGAIN"}
+        pending: Any = look.xpending("steps", "g")
+        assert pending["pending"] == 0
