@@ -2,6 +2,9 @@
 
 with cluster("redis-8.2") as found:      # three shards of two nodes each, in about two seconds
     found.url                            # redis+cluster://127.0.0.1:…,…
+
+With certificates, its nodes speak TLS among themselves and to those who use the url. The test keeps its own
+connections without TLS, which `plain_clients` leaves out.
 """
 
 from __future__ import annotations
@@ -17,19 +20,31 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import redis
 from redis.crc import key_slot
 
 from tests import peers
+from tests.certificates import Certificates
 
 NODE_TIMEOUT_MS = 1_500
+PERIOD_MS = 500
+"""How often Sentinels ask their servers and tell one another what they know."""
+OWN_CONNECTION = "test-looks"
 SHARDS = 3
 SLOTS = 16_384
 PATIENCE_SECONDS = 30.0
 
 WON = re.compile(r"(\d+ \w{3} \d{4} [\d:.]+) . Failover election won")
 """A node's line about an election, with the time as servers write it."""
+
+
+def _url(kind: str, servers: list[Server], made: Certificates | None, path: str = "") -> str:
+    places = ",".join(f"127.0.0.1:{one.open_port}" for one in servers)
+    if made is None:
+        return f"redis+{kind}://{places}{path}"
+    return f"rediss+{kind}://{places}{path}?{urlencode(made.client_options)}"
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
@@ -51,11 +66,27 @@ class Server:
 
     def __init__(self, peer: peers.Peer) -> None:
         self.peer = peer
-        self.client = redis.Redis(port=peer.port, socket_timeout=5, protocol=2)
+        self.client = redis.Redis(
+            port=peer.port, socket_timeout=5, protocol=2, client_name=OWN_CONNECTION
+        )
 
     @property
     def port(self) -> int:
         return self.peer.port
+
+    @property
+    def open_port(self) -> int:
+        """Where others than the test find it: its port for TLS, if it has one."""
+        if "--tls-port" not in self.peer.arguments:
+            return self.port
+        return int(self.peer.arguments[self.peer.arguments.index("--tls-port") + 1])
+
+    def plain_clients(self) -> list[str]:
+        """Clients without TLS that are not the test's own connection."""
+        rows = self.ask("CLIENT", "LIST").decode().splitlines()
+        return [
+            row for row in rows if f":{self.port} " in row and f"name={OWN_CONNECTION} " not in row
+        ]
 
     def ask(self, *words: str | bytes | int) -> Any:
         """The reply to a command, as the server sent it."""
@@ -72,12 +103,19 @@ class Server:
         self.peer.stop()
 
 
+def _tls_flags(made: Certificates | None) -> list[str]:
+    """Words of a command line for a server that speaks TLS on a port of its own."""
+    if made is None:
+        return []
+    return [*made.flags(tls_port=peers.free_port()), "--tls-replication", "yes"]
+
+
 def _started(name: str, arguments: list[str], directory: Path) -> Server:
     directory.mkdir()
     return Server(peers.start(name, *arguments, directory=directory))
 
 
-def _sentinel(name: str, primary: Server, directory: Path) -> Server:
+def _sentinel(name: str, primary: Server, directory: Path, *, made: Certificates | None) -> Server:
     """A Sentinel that watches ``primary`` as ``shop``. It writes what it learns into its file."""
     executable = peers.path(name)
     if executable is None:
@@ -87,11 +125,11 @@ def _sentinel(name: str, primary: Server, directory: Path) -> Server:
     settings = directory / "sentinel.conf"
     settings.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {directory}\n"
-        f"sentinel monitor shop 127.0.0.1 {primary.port} 2\n"
+        f"sentinel monitor shop 127.0.0.1 {primary.open_port} 2\n"
         "sentinel down-after-milliseconds shop 1000\n"
         "sentinel failover-timeout shop 3000\n"
     )
-    command = [str(executable), str(settings), "--sentinel"]
+    command = [str(executable), str(settings), "--sentinel", *_tls_flags(made)]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -103,6 +141,8 @@ def _sentinel(name: str, primary: Server, directory: Path) -> Server:
         )
     server = Server(peers.Peer(name, process, port, directory, arguments=command))
     until(lambda: server.ask("PING"), "a Sentinel answers")
+    # By default a Sentinel asks its servers every ten seconds, and demotes an old primary after eight.
+    server.ask("SENTINEL", "DEBUG", "info-period", PERIOD_MS, "publish-period", PERIOD_MS)
     return server
 
 
@@ -112,11 +152,11 @@ class Cluster:
 
     name: str
     nodes: list[Server] = field(default_factory=list)
+    made: Certificates | None = None
 
     @property
     def url(self) -> str:
-        places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:SHARDS])
-        return f"redis+cluster://{places}"
+        return _url("cluster", self.nodes[:SHARDS], self.made)
 
     def by_port(self, port: int) -> Server:
         return next(node for node in self.nodes if node.port == port)
@@ -165,10 +205,10 @@ class Cluster:
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
         between()
         if first is not None:
-            source.ask("MIGRATE", "127.0.0.1", target.port, first, 0, 30_000)
+            source.ask("MIGRATE", "127.0.0.1", target.open_port, first, 0, 30_000)
             between()
         while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
-            source.ask("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 30_000)
+            source.ask("MIGRATE", "127.0.0.1", target.open_port, keys[0], 0, 30_000)
             between()
         target.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
         source.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
@@ -237,7 +277,7 @@ def _assembled(found: Cluster) -> None:
         node.ask("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
         bus = node.peer.arguments[node.peer.arguments.index("--cluster-port") + 1]
         if node is not first:
-            first.ask("CLUSTER", "MEET", "127.0.0.1", node.port, int(bus))
+            first.ask("CLUSTER", "MEET", "127.0.0.1", node.open_port, int(bus))
     count = f"cluster_known_nodes:{len(found.nodes)}".encode()
     for node in found.nodes:
         until(lambda: count in node.ask("CLUSTER", "INFO"), "nodes meet")  # noqa: B023
@@ -256,10 +296,10 @@ def _assembled(found: Cluster) -> None:
 
 
 @contextmanager
-def cluster(name: str) -> Iterator[Cluster]:
-    """A cluster of three shards with a replica each."""
+def cluster(name: str, *, made: Certificates | None = None) -> Iterator[Cluster]:
+    """A cluster of three shards with a replica each; with certificates, over TLS."""
     directory = Path(tempfile.mkdtemp(prefix="hw-cluster-"))
-    found = Cluster(name)
+    found = Cluster(name, made=made)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         for n in range(2 * SHARDS):
@@ -267,7 +307,8 @@ def cluster(name: str) -> Iterator[Cluster]:
                 *("--cluster-enabled", "yes", "--cluster-port", str(peers.free_port())),
                 *("--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
                 *("--repl-diskless-sync-delay", "0", "--cluster-allow-replica-migration", "no"),
-                *("--repl-ping-replica-period", "1"),
+                *("--repl-ping-replica-period", "1", *_tls_flags(made)),
+                *(("--tls-cluster", "yes") if made else ()),
             ]
             node = _started(name, arguments, directory / str(n))
             stack.callback(node.close)
@@ -283,11 +324,11 @@ class Sentinels:
     name: str
     servers: list[Server] = field(default_factory=list)
     sentinels: list[Server] = field(default_factory=list)
+    made: Certificates | None = None
 
     @property
     def url(self) -> str:
-        places = ",".join(f"127.0.0.1:{one.port}" for one in self.sentinels)
-        return f"redis+sentinel://{places}/shop"
+        return _url("sentinel", self.sentinels, self.made, "/shop")
 
     def primary(self) -> Server:
         """The server that the Sentinels name."""
@@ -296,7 +337,7 @@ class Sentinels:
                 _host, port = sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "shop")
             except redis.ConnectionError:
                 continue
-            return next(one for one in self.servers if one.port == int(port))
+            return next(one for one in self.servers if one.open_port == int(port))
         raise AssertionError("no Sentinel answers")
 
     def complete(self) -> bool:
@@ -310,21 +351,22 @@ class Sentinels:
 
 
 @contextmanager
-def sentinels(name: str) -> Iterator[Sentinels]:
-    """Three Sentinels and the three servers that they watch."""
+def sentinels(name: str, *, made: Certificates | None = None) -> Iterator[Sentinels]:
+    """Three Sentinels and the three servers that they watch; with certificates, over TLS."""
     directory = Path(tempfile.mkdtemp(prefix="hw-sentinels-"))
-    found = Sentinels(name)
+    found = Sentinels(name, made=made)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         for n in range(3):
             arguments = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
+            arguments += _tls_flags(made)
             if n:
-                arguments += ["--replicaof", f"127.0.0.1 {found.servers[0].port}"]
+                arguments += ["--replicaof", f"127.0.0.1 {found.servers[0].open_port}"]
             server = _started(name, arguments, directory / f"server-{n}")
             stack.callback(server.close)
             found.servers.append(server)
         for n in range(3):
-            sentinel = _sentinel(name, found.servers[0], directory / f"sentinel-{n}")
+            sentinel = _sentinel(name, found.servers[0], directory / f"sentinel-{n}", made=made)
             stack.callback(sentinel.close)
             found.sentinels.append(sentinel)
         until(found.complete, "the Sentinels know each other and the servers")

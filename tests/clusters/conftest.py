@@ -5,54 +5,79 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests import peers
+from tests import certificates, peers
+from tests.certificates import Certificates
 from tests.clusters import clusters
 from tests.clusters.clusters import Cluster, Sentinels
 
 CLUSTERED = ("redis-8.2", "valkey-9.1")
 
 
+TLS = "redis-7.0"
+"""The peer whose binary has TLS; those of the others were built without."""
+
+
 @pytest.fixture(scope="session")
-def shared_cluster() -> Iterator[Callable[[str], Cluster]]:
-    """Gives the cluster of a peer, started when it is first asked for."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of the servers and of a client."""
+    return certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(made: Certificates) -> Iterator[Callable[[str], Cluster]]:
+    """Gives the cluster of a peer, started when it is first asked for; that of `TLS` speaks TLS."""
     with ExitStack() as stack:
         found: dict[str, Cluster] = {}
 
         def give(name: str) -> Cluster:
             if name not in found:
-                found[name] = stack.enter_context(clusters.cluster(name))
+                encrypted = made if name == TLS else None
+                with _skipped_without_peer():
+                    found[name] = stack.enter_context(clusters.cluster(name, made=encrypted))
+            found[name].mend()
             return found[name]
 
         yield give
 
 
-@pytest.fixture(params=CLUSTERED)
-def cluster(request: pytest.FixtureRequest, shared_cluster: Callable[[str], Cluster]) -> Cluster:
-    """An empty cluster, all of its nodes well, whatever the test before has done to them."""
+@contextmanager
+def _skipped_without_peer() -> Iterator[None]:
     try:
-        found = shared_cluster(request.param)
+        yield
     except peers.PeerMissing as missing:
         if peers.required():
             raise
         pytest.skip(str(missing))
-    found.mend()
-    return found
+
+
+@pytest.fixture(params=CLUSTERED)
+def cluster(request: pytest.FixtureRequest, shared_cluster: Callable[[str], Cluster]) -> Cluster:
+    """An empty cluster, all of its nodes well, whatever the test before has done to them."""
+    return shared_cluster(request.param)
+
+
+@pytest.fixture
+def tls_cluster(shared_cluster: Callable[[str], Cluster]) -> Cluster:
+    """The same, which speaks TLS."""
+    return shared_cluster(TLS)
 
 
 @pytest.fixture(params=CLUSTERED)
 def sentinels(request: pytest.FixtureRequest) -> Iterator[Sentinels]:
     """Three Sentinels of a service, new for each test: a failover changes them."""
-    try:
-        with clusters.sentinels(request.param) as found:
-            yield found
-    except peers.PeerMissing as missing:
-        if peers.required():
-            raise
-        pytest.skip(str(missing))
+    with _skipped_without_peer(), clusters.sentinels(request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def tls_sentinels(made: Certificates) -> Iterator[Sentinels]:
+    """The same, which speak TLS as their servers do."""
+    with _skipped_without_peer(), clusters.sentinels(TLS, made=made) as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,0 +1,78 @@
+"""Clusters and Sentinels that speak TLS, and what finds its way through them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import redis
+
+import headwater
+from tests.clusters.clusters import Cluster, Sentinels
+from tests.clusters.flow import far, flowing
+from tests.clusters.test_cluster_changes import hand_over
+from tests.clusters.test_sentinels import flowing_to_another_primary
+
+pytestmark = [pytest.mark.clusters, pytest.mark.slow]
+
+
+async def test_messages_flow_through_tls_while_a_cluster_changes(
+    tls_cluster: Cluster, run_headwater: Callable[..., str]
+) -> None:
+    # Given messages that flow, with results at another node
+    async with flowing(tls_cluster.name, tls_cluster.url, into=far) as flow:
+        # When the slot of the stream moves, and its shard is handed over
+        owner = tls_cluster.owner("orders")
+        await asyncio.to_thread(tls_cluster.move, "orders")
+        assert tls_cluster.owner("orders") is not owner
+        await hand_over(tls_cluster)
+
+        # Then they flow on, and the command line finds the way too
+        await flow.more(300)
+        said = await asyncio.to_thread(
+            run_headwater, "consumers", "list", "orders", "g", "--url", tls_cluster.url
+        )
+        assert "active" in said
+
+        # And nobody has connected without TLS
+        assert [node.plain_clients() for node in tls_cluster.nodes] == [[]] * 6
+
+
+async def test_a_client_finds_every_key_through_tls(tls_cluster: Cluster) -> None:
+    keys = [f"s{n}" for n in range(9)]
+    with headwater.connect(tls_cluster.url) as client:
+        for key in keys:
+            client.xadd(key, {"n": key})
+    other_name = tls_cluster.url.replace("rediss+cluster", "valkeys+cluster")
+    async with headwater.aio.connect(other_name) as client:
+        assert [await client.xlen(key) for key in keys] == [1] * len(keys)
+    assert [node.plain_clients() for node in tls_cluster.nodes] == [[]] * 6
+
+
+def test_a_client_without_the_authority_is_told_why(tls_cluster: Cluster) -> None:
+    url = tls_cluster.url.partition("?")[0]
+    with headwater.connect(url, retry=None) as client:
+        with pytest.raises(redis.ConnectionError, match="certificate"):
+            client.xlen("orders")
+
+
+async def test_workers_follow_the_primary_that_sentinels_name_through_tls(
+    tls_sentinels: Sentinels,
+) -> None:
+    async def hand_over() -> None:
+        await asyncio.to_thread(tls_sentinels.sentinels[0].ask, "SENTINEL", "FAILOVER", "shop")
+
+    await flowing_to_another_primary(tls_sentinels, hand_over)
+    everyone = [*tls_sentinels.servers, *tls_sentinels.sentinels]
+    assert [server.plain_clients() for server in everyone] == [[]] * 6
+
+
+async def test_a_client_finds_the_primary_through_tls(tls_sentinels: Sentinels) -> None:
+    with headwater.connect(tls_sentinels.url) as client:
+        assert client.xadd("orders", {"id": "1"})
+    other_name = tls_sentinels.url.replace("rediss+sentinel", "valkeys+sentinel")
+    async with headwater.aio.connect(other_name) as client:
+        assert await client.xlen("orders") == 1
+    everyone = [*tls_sentinels.servers, *tls_sentinels.sentinels]
+    assert [server.plain_clients() for server in everyone] == [[]] * 6
