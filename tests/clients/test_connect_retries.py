@@ -72,6 +72,17 @@ async def test_a_read_is_asked_again(
     await face.close()
 
 
+async def test_without_a_retry_policy_the_nodes_of_a_cluster_are_asked_once(
+    proxy: CuttingProxy, open_face: Callable[..., Face]
+) -> None:
+    proxy.cuts += [Cut(b"CLUSTER", "before")] * 3
+    face = open_face(proxy.url.replace("redis://", "redis+cluster://"), retry=None)
+    with pytest.raises(redis.ConnectionError):
+        await face("xlen", "orders")
+    assert len(proxy.cuts) == 2
+    await face.close()
+
+
 async def test_an_acknowledgement_is_sent_again(
     port: int, proxy: CuttingProxy, open_face: Callable[..., Face]
 ) -> None:

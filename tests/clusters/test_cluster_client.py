@@ -76,6 +76,47 @@ def test_a_single_server_is_no_cluster(cluster: Cluster, peer: Any) -> None:
             client.xlen("orders")
 
 
+def test_the_client_of_one_node_says_which_address_finds_every_key(cluster: Cluster) -> None:
+    # Given the client of a node that does not own a key
+    node = cluster.other("orders")
+    with headwater.connect(f"redis://127.0.0.1:{node.port}") as client:
+        # Then each way to ask says so
+        with pytest.raises(redis.exceptions.MovedError, match="connect to ") as caught:
+            client.xadd("orders", {"a": "1"})
+        pipeline: Any = client.pipeline()
+        with pytest.raises(redis.exceptions.MovedError, match="connect to "):
+            pipeline.xlen("orders").execute()
+    address = str(caught.value).rpartition(" ")[2]
+    assert address == f"redis+cluster://127.0.0.1:{node.port}"
+
+    # And the address that it names finds the key
+    with headwater.connect(address) as client:
+        assert client.xadd("orders", {"a": "1"})
+
+
+async def test_so_does_the_asyncio_client_of_one_node(cluster: Cluster) -> None:
+    node = cluster.other("orders")
+    address = rf"connect to redis\+cluster://127.0.0.1:{node.port}$"
+    async with headwater.aio.connect(f"valkey://127.0.0.1:{node.port}") as client:
+        with pytest.raises(redis.exceptions.MovedError, match=address):
+            await client.xadd("orders", {"a": "1"})
+        with pytest.raises(redis.exceptions.MovedError, match=address):
+            await client.xread({"orders": "$"}, block=1)
+
+
+async def test_the_client_of_one_node_says_when_a_slot_is_moving(cluster: Cluster) -> None:
+    node = cluster.owner("orders")
+    with headwater.connect(f"redis://127.0.0.1:{node.port}") as client:
+
+        def ask() -> None:
+            with pytest.raises(
+                redis.exceptions.AskError, match=r"is moving to .*connect to redis\+c"
+            ):
+                client.xlen("orders")
+
+        await asyncio.to_thread(cluster.move, "orders", between=ask)
+
+
 async def test_reads_survive_a_failover_and_writes_are_not_repeated(cluster: Cluster) -> None:
     async with headwater.aio.connect(cluster.url) as client:
         # Given a write whose connection is lost before the answer comes

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from urllib.parse import urlencode
 
 import pytest
 import redis
 
 import headwater
+from tests.certificates import Certificates
 from tests.clusters.clusters import Cluster, Sentinels
 from tests.clusters.flow import far, flowing
 from tests.clusters.test_cluster_changes import hand_over
@@ -55,6 +57,20 @@ def test_a_client_without_the_authority_is_told_why(tls_cluster: Cluster) -> Non
     with headwater.connect(url, retry=None) as client:
         with pytest.raises(redis.ConnectionError, match="certificate"):
             client.xlen("orders")
+
+
+async def test_the_client_of_one_node_names_the_cluster_address_for_tls(
+    tls_cluster: Cluster, made: Certificates
+) -> None:
+    port = tls_cluster.other("orders").open_port
+    address = rf"connect to rediss\+cluster://127.0.0.1:{port}$"
+    url = f"rediss://127.0.0.1:{port}?{urlencode(made.client_options)}"
+    with headwater.connect(url) as client:
+        with pytest.raises(redis.exceptions.MovedError, match=address):
+            client.xlen("orders")
+    async with headwater.aio.connect(url) as client:
+        with pytest.raises(redis.exceptions.MovedError, match=address):
+            await client.xlen("orders")
 
 
 async def test_workers_follow_the_primary_that_sentinels_name_through_tls(

@@ -167,8 +167,9 @@ def open_cluster(
     """
     single = stays or bool(options.pop("single_connection_client", False))
     # A node's client tries nothing again: another node may have taken its place.
-    retry = options.pop("retry", None) or default_retry()
-    options["retry"] = Retry(NoBackoff(), 0)
+    once = Retry(NoBackoff(), 0)
+    retry = options.get("retry", default_retry()) or once
+    options["retry"] = once
     address = parse_cluster(url)
     topology = topology or topology_of(url)
 

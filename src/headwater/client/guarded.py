@@ -21,15 +21,18 @@ from typing import Any, TypeVar, cast
 
 from redis.connection import AbstractConnection
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    MovedError,
     WatchError,
 )
 from redis.retry import Retry
 from redis.utils import SENTINEL
 
 from headwater.client.safety import Command, Sent
+from headwater.client.servers import Node
 
 T = TypeVar("T")
 
@@ -59,6 +62,19 @@ def explain(sent: Sent, error: Exception) -> None:
             *error.args[1:],
         )
         say_may_have_run(error)
+
+
+def name_cluster(error: AskError, connection: Any) -> None:
+    """Say in a redirection, which the client of a single server does not follow, what does."""
+    here = Node(getattr(connection, "host", ""), getattr(connection, "port", 0))
+    there = Node(error.host or here.host, error.port)
+    scheme = "rediss" if hasattr(connection, "check_hostname") else "redis"
+    what = "is at" if isinstance(error, MovedError) else "is moving to"
+    cluster = f"{scheme}+cluster://{here if here.host else there}"
+    text = (
+        f"slot {error.slot_id} {what} {there}, another node: to find every key connect to {cluster}"
+    )
+    error.args = (text,)
 
 
 def say_may_have_run(error: Exception) -> None:
@@ -175,12 +191,16 @@ class GuardedConnection(AbstractConnection):
         wait = self._sent.wait
         if wait and timeout is SENTINEL and self.socket_timeout is not None:
             timeout = None if wait == inf else wait + self.socket_timeout
-        return super().read_response(
-            disable_decoding,
-            timeout=cast("float", timeout),
-            disconnect_on_error=disconnect_on_error,
-            push_request=push_request,
-        )
+        try:
+            return super().read_response(
+                disable_decoding,
+                timeout=cast("float", timeout),
+                disconnect_on_error=disconnect_on_error,
+                push_request=push_request,
+            )
+        except AskError as error:
+            name_cluster(error, self)
+            raise
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._sent.disconnected()

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
+from redis.exceptions import AskError, WatchError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeout
-from redis.exceptions import WatchError
 
-from headwater.client.guarded import explain, may_try_again
+from headwater.client.guarded import explain, may_try_again, name_cluster
 from headwater.client.safety import Command, Sent
 
 T = TypeVar("T")
@@ -158,22 +158,25 @@ class GuardedConnection(AbstractConnection):
         push_request: bool | None = False,
     ) -> Any:
         wait = self._sent.wait
-        if not wait or timeout is not None or self.socket_timeout is None:
-            return await super().read_response(
-                disable_decoding,
-                timeout,
-                disconnect_on_error=disconnect_on_error,
-                push_request=push_request,
-            )
-        # A timeout given to redis-py here would return None and keep the connection, with the
-        # answer still to come.
         try:
+            if not wait or timeout is not None or self.socket_timeout is None:
+                return await super().read_response(
+                    disable_decoding,
+                    timeout,
+                    disconnect_on_error=disconnect_on_error,
+                    push_request=push_request,
+                )
+            # A timeout given to redis-py here would return None and keep the connection, with the
+            # answer still to come.
             async with asyncio.timeout(None if wait == inf else wait + self.socket_timeout):
                 return await super().read_response(
                     disable_decoding, inf, disconnect_on_error=True, push_request=push_request
                 )
         except TimeoutError:
             raise RedisTimeout(f"Timeout reading from {self._host_error()}") from None
+        except AskError as error:
+            name_cluster(error, self)
+            raise
 
     async def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._sent.disconnected()
