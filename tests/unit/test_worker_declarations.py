@@ -308,7 +308,7 @@ def test_a_backoff_spreads_within_its_jitter() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"factor": 0.5}, "factor=0.5 must be at least 1"),
+        ({"factor": 0.5}, "factor=0.5 must be a number from 1 to 1,000"),
         ({"jitter": 1}, "jitter=1 must be at least 0 and less than 1"),
         ({"first": "10m"}, "ceiling='5m' is shorter than first='10m'"),
     ],

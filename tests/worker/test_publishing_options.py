@@ -167,7 +167,11 @@ async def test_a_server_without_replicas_says_that_the_message_is_not_replicated
     [
         ({"dedupe": "x", "wait": 1}, "dedupe= and wait= exclude each other"),
         ({"dedupe": ""}, "must name the message"),
+        ({"dedupe": 17}, "dedupe=17 must name the message"),
         ({"wait": 0}, "must be a number of replicas from 1 on"),
+        ({"wait": True}, "must be a number of replicas from 1 on"),
+        ({"wait": 1.5}, "must be a number of replicas from 1 on"),
+        ({"wait": "1"}, "must be a number of replicas from 1 on"),
     ],
 )
 async def test_options_that_say_nothing_are_refused(
@@ -175,6 +179,17 @@ async def test_options_that_say_nothing_are_refused(
 ) -> None:
     async with App("headwater://memory") as app:
         with pytest.raises(HeadwaterError, match=complaint):
+            await app.send(orders, Order(1), **options)
+        assert await app.send_many(orders, []) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"dedupe": "order-1"}, {"wait": 1}])
+async def test_a_refusal_names_the_stream_that_refused(
+    store: Store, options: dict[str, Any]
+) -> None:
+    await store.look.set("orders", "a string")
+    async with store.app() as app:
+        with pytest.raises(HeadwaterError, match="'orders' does not take it: WRONGTYPE"):
             await app.send(orders, Order(1), **options)
 
 

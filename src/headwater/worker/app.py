@@ -32,6 +32,7 @@ from headwater.worker.declaration import (
     BatchOptions,
     Consumer,
     ConsumerOptions,
+    check_stream,
     declare,
     declare_batch,
     known,
@@ -134,6 +135,7 @@ class App(AppPublishing):
         entry is acknowledged after it returns, and comes again when it raises. The options are
         those of `ConsumerOptions`. Raises `DeclarationError` for options that contradict each other.
         """
+        check_stream(stream, "@app.consumer")
         known(options, ConsumerOptions)
 
         def decorate(handler: H) -> H:
@@ -150,6 +152,7 @@ class App(AppPublishing):
         failed. The options are those of `BatchOptions`. Raises `DeclarationError` for whatever
         contradicts itself.
         """
+        check_stream(stream, "@app.batch")
         known(options, BatchOptions)
 
         def decorate(handler: H) -> H:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_type_hints
+from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_origin, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.groups.poison import MAX_CRASHES
@@ -74,6 +74,9 @@ class BatchSize(NamedTuple):
     size: int
     linger_ms: int
 
+
+MOST_AT_ONCE = 100_000
+"""Entries that one process handles at a time, as for ``headwater work --concurrency``."""
 
 MOST_IN_BATCH = 10_000
 """All entries of a batch are settled by one command, with a result each."""
@@ -167,9 +170,7 @@ def declare(
     """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
     _check_streams(stream, into, dead)
     _check_group(group)
-    _check_order(order_by)
-    if retry is not None and not isinstance(retry, Backoff):
-        raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
+    _check_kinds(order_by, retry, delete)
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
     claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
@@ -240,12 +241,16 @@ def split(consumer: Consumer) -> list[Consumer]:
     return found
 
 
-def _check_order(order_by: object) -> None:
+def _check_kinds(order_by: object, retry: object, delete: object) -> None:
     if order_by is not None and not callable(order_by):
         raise DeclarationError(
             f"order_by={order_by!r} must be a function of the message, as in "
             "`lambda order: order.customer_id`"
         )
+    if retry is not None and not isinstance(retry, Backoff):
+        raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
+    if not isinstance(delete, bool):
+        raise DeclarationError(f"delete={delete!r} must be True or False")
 
 
 def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple[int, int]:
@@ -262,15 +267,27 @@ def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple
     return claim_after_ms, lease_ms
 
 
-def _check_streams(stream: Any, into: Any, dead: Any) -> None:
+def check_stream(stream: object, decorator: str) -> None:
+    """Refuse what is not a stream, such as the function under a decorator without parentheses."""
     if not isinstance(stream, Stream):
-        raise DeclarationError(f"{stream!r} is not a Stream: Stream('orders', Order)")
+        raise DeclarationError(
+            f"{stream!r} is not a Stream: write {decorator}(orders, group='billing') with "
+            "orders = Stream('orders', Order)"
+        )
+
+
+def _check_streams(stream: Stream[Any], into: Any, dead: Any) -> None:
     if into is not None and not isinstance(into, Stream):
         raise DeclarationError(f"into={into!r} is not a Stream: Stream('invoices', Invoice)")
     if dead is not None and (not isinstance(dead, str) or not dead):
         raise DeclarationError(
             f"dead={dead!r} must be the name of the dead-letter stream, as in 'graveyard'; leave it "
             f"out for {dead_letter_stream(stream.name)!r}"
+        )
+    if into is not None and into.name == (dead or dead_letter_stream(stream.name)):
+        raise DeclarationError(
+            f"into and dead are both {into.name!r}: who reads results cannot read dead letters. Name "
+            "another stream"
         )
     for option, name in (("into", None if into is None else into.name), ("dead", dead)):
         if name == stream.name:
@@ -286,6 +303,10 @@ def _bounds(
     for name, given in (("concurrency", concurrency), ("prefetch", prefetch)):
         if given is not None:
             _check_number(name, given)
+    if concurrency is not None and concurrency > MOST_AT_ONCE:
+        raise DeclarationError(
+            f"concurrency={concurrency} must be at most {MOST_AT_ONCE:,}: each has a task of its own"
+        )
     if batch is not None and batch.size > 1:
         return _batch_bounds(concurrency or 1, prefetch, batch.size)
     if concurrency is None:
@@ -318,10 +339,15 @@ def _check_number(name: str, value: object) -> None:
 
 def known(options: Mapping[str, object], declared: type) -> None:
     """Refuse what is not among the ``declared`` options, a TypedDict, or lacks a required one."""
-    allowed: dict[str, object] = get_type_hints(declared)
+    allowed: dict[str, object] = get_type_hints(declared, include_extras=True)
     unknown = ", ".join(repr(name) for name in sorted(options.keys() - allowed.keys()))
     if unknown:
         raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(allowed)}")
-    missing = sorted(declared.__required_keys__ - options.keys())  # type: ignore[attr-defined]
+    # The annotations are text here, so `__required_keys__` is empty.
+    missing = [
+        name
+        for name, kind in allowed.items()
+        if get_origin(kind) is Required and name not in options
+    ]
     if missing:
         raise DeclarationError(f"a consumer needs {', '.join(f'{name}=' for name in missing)}")

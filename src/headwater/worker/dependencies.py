@@ -111,6 +111,11 @@ def _resolve(signature: Signature, what: str, above: tuple[Key, ...]) -> dict[st
                 f"{what}: the annotation of {name!r} cannot be resolved ({why}). What it names "
                 "must be known in the function's module when it is declared."
             )
+        if isinstance(parameter.default, Use):
+            raise DeclarationError(
+                f"{what}: Use is the default of {name!r}: write {name}: Annotated[…, "
+                f"{parameter.default!r}]"
+            )
         use = _use(signature.extras.get(name), f"{what}: parameter {name!r}")
         if use is None:
             continue

@@ -16,6 +16,8 @@ from headwater.worker.signatures import function_of, name_of, signature_of
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
+_BY_NAME_ONLY = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+
 Call = Callable[..., Any]
 """Takes the message, the delivery and, by name, the values of what the handler needs."""
 
@@ -53,7 +55,7 @@ def bind(
             f"handler {name}: a batch has no single Delivery for parameter {wants_delivery[0]!r}; use "
             "deliveries of the batch, one for each item"
         )
-    if not others or others[0].kind is inspect.Parameter.KEYWORD_ONLY:
+    if not others or others[0].kind in _BY_NAME_ONLY:
         raise DeclarationError(f"handler {name} takes no message: its first parameter gets it")
     for extra in others[1:]:
         if extra.default is inspect.Parameter.empty and extra.kind not in (

@@ -102,16 +102,21 @@ def leads_nowhere(error: Exception) -> bool:
     return isinstance(error, Refused) and remedy(error, Step.PUBLISH) is Remedy.RECONNECT
 
 
-def all_added(outcomes: Sequence[str | Refused | None]) -> list[str]:
+def all_added(additions: Sequence[Addition], outcomes: Sequence[str | Refused | None]) -> list[str]:
     """The ids, or the first refusal raised."""
     added: list[str] = []
-    for outcome in outcomes:
+    for addition, outcome in zip(additions, outcomes, strict=True):
         assert outcome is not None, "what has no outcome yet is an error"
         if isinstance(outcome, Refused):
-            where = f"{len(added)} of {len(outcomes)} messages were added before it"
-            raise Refused(f"{outcome} ({where})", outcome.code)
+            before = f" ({len(added)} of {len(outcomes)} messages were added before it)"
+            raise _of_stream(addition, outcome, before)
         added.append(outcome)
     return added
+
+
+def _of_stream(addition: Addition, error: Refused, more: str = "") -> Refused:
+    """The store's refusal with the name of the stream."""
+    return Refused(f"{addition.stream!r} does not take it: {error}{more}", error.code)
 
 
 def _messages(count: int) -> str:
@@ -134,7 +139,7 @@ class _Job:
         try:
             if error is not None:
                 raise error
-            self.future.set_result(all_added(self.outcomes))
+            self.future.set_result(all_added(self.additions, self.outcomes))
         except Exception as problem:
             self.future.set_exception(problem)
 
@@ -291,7 +296,7 @@ class Publisher:
                 outcomes += batch.outcomes
                 raise self._explained(additions, outcomes, error) from error
             outcomes += batch.outcomes
-        return all_added(outcomes)
+        return all_added(additions, outcomes)
 
     def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
         """As `_perform`, in the caller's thread."""
@@ -335,7 +340,7 @@ class Publisher:
         was begun, None where there is none."""
         refused = may_be_added_later(error)
         if not refused and not isinstance(error, lost_connection()):
-            return error
+            return _of_stream(additions[0], error) if isinstance(error, Refused) else error
         where, stream = redacted(self._connections.url), additions[0].stream
         why = str(error).rstrip(". ")
         added = [one for one in outcomes if isinstance(one, str)]

@@ -8,6 +8,13 @@ from random import Random
 from headwater.errors import DeclarationError
 from headwater.worker.durations import LONGEST_MS, milliseconds
 
+MOST_FACTOR = 1_000
+"""Of a larger one the powers would soon be beyond every float, and the ceiling is all that counts."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
 
 class Backoff:
     """Waits that grow: ``first``, then ``factor`` times as long each time, up to ``ceiling``.
@@ -28,14 +35,16 @@ class Backoff:
         ceiling: str | timedelta = "5m",
         jitter: float = 0.2,
     ) -> None:
+        if not _is_number(factor) or not 1 <= factor <= MOST_FACTOR:
+            raise DeclarationError(
+                f"factor={factor!r} must be a number from 1 to {MOST_FACTOR:,}: waits do not shrink"
+            )
+        if not _is_number(jitter) or not 0 <= jitter < 1:
+            raise DeclarationError(f"jitter={jitter!r} must be at least 0 and less than 1")
         self.first_ms = milliseconds(first, what="first")
         self.ceiling_ms = milliseconds(ceiling, what="ceiling")
         self.factor = factor
         self.jitter = jitter
-        if factor < 1:
-            raise DeclarationError(f"factor={factor!r} must be at least 1: waits do not shrink")
-        if not 0 <= jitter < 1:
-            raise DeclarationError(f"jitter={jitter!r} must be at least 0 and less than 1")
         if self.ceiling_ms < self.first_ms:
             raise DeclarationError(f"ceiling={ceiling!r} is shorter than first={first!r}")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.worker.delivery import Delivery
@@ -45,10 +46,14 @@ def signature_of(given: Callable[..., Any], what: str) -> Signature:
     annotated = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
     try:
         hints = get_type_hints(annotated)
-        return Signature(parameters, hints, get_type_hints(annotated, include_extras=True), {})
+        found = Signature(parameters, hints, get_type_hints(annotated, include_extras=True), {})
     except (NameError, TypeError, AttributeError):
         # A name that only a type checker knows. The other annotations count all the same.
-        return _one_by_one(parameters, annotated)
+        found = _one_by_one(parameters, annotated)
+    for name, hint in found.hints.items():
+        if get_origin(hint) in (Union, types.UnionType) and Delivery in get_args(hint):
+            found.hints[name] = Delivery  # `Delivery | None`, so that a test can leave it out
+    return found
 
 
 def _one_by_one(parameters: list[inspect.Parameter], target: Any) -> Signature:

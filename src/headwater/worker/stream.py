@@ -146,17 +146,18 @@ class Stream(Generic[M]):
     ) -> Callable[[Addition], Operation[str]]:
         """How an entry is added with these options."""
         if dedupe is not None:
+            name: object = dedupe
             if wait is not None:
                 raise HeadwaterError(
                     "dedupe= and wait= exclude each other: a repeated message writes nothing that a "
                     "replica could confirm"
                 )
-            if not dedupe:
-                raise HeadwaterError("dedupe='' must name the message, such as 'order-17'")
+            if not isinstance(name, str) or not name:
+                raise HeadwaterError(f"dedupe={dedupe!r} must name the message, such as 'order-17'")
             return partial(add_once, key=dedupe, window_ms=self.dedupe_window_ms)
         if wait is None:
             return add_one
-        if wait < 1:
+        if type(wait) is not int or wait < 1:
             raise HeadwaterError(f"wait={wait!r} must be a number of replicas from 1 on")
         return partial(add_replicated, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS)
 
@@ -257,5 +258,5 @@ class Stream(Generic[M]):
 def _check(name: object, maxlen: object) -> None:
     if not isinstance(name, str) or not name:
         raise DeclarationError(f"a stream needs a name, not {name!r}")
-    if maxlen is not None and not (isinstance(maxlen, int) and maxlen >= 1):
+    if maxlen is not None and not (type(maxlen) is int and 1 <= maxlen < 2**63):
         raise DeclarationError(f"stream {name!r}: maxlen={maxlen!r} must be a number from 1 on")
