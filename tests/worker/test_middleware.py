@@ -204,6 +204,52 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
     ]
 
 
+class Meddling(Middleware):
+    """Makes of a message's fields what ``change`` does."""
+
+    def __init__(self, change: Callable[[list[Any]], None]) -> None:
+        self.change = change
+
+    def before_publish(self, stream: str, fields: Pairs) -> None:
+        self.change(fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fields: fields.clear(),
+        lambda fields: fields.append("trace"),
+        lambda fields: fields.append((b"trace", 17)),
+        lambda fields: fields.append((b"trace", b"1", b"2")),
+        lambda fields: fields.append(None),
+    ],
+    ids=["none left", "no pair", "a number", "three", "None"],
+)
+async def test_fields_that_no_store_takes_are_logged_and_undone(
+    change: Callable[[list[Any]], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a middleware that leaves of each message what cannot be sent
+    app = App("headwater://memory", middleware=[Meddling(change)])
+    bill = billing(app)
+    # When messages and results are published
+    async with app.test() as t:
+        await t.send(orders, Order(1))
+        # Then they are as they were, and the worker works on
+        assert t.results(invoices) == [Invoice(1)]
+        assert t.pending(bill) == {}
+    failed = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert all("Meddling.before_publish" in one.getMessage() for one in failed)
+    assert len(failed) == 2
+
+
+async def test_fields_may_be_text() -> None:
+    app = App("headwater://memory", middleware=[Meddling(lambda it: it.append(("trace", "ä")))])
+    async with app.test() as t:
+        await t.send(orders, Order(1))
+        entries: Any = t.look.xrange("orders")
+        assert entries[0][1] == {b"id": b"1", b"trace": "ä".encode()}
+
+
 class Refusing(Middleware):
     def __init__(self, error: BaseException) -> None:
         self.error: BaseException | None = error

@@ -67,8 +67,8 @@ class Middleware:
         """The store has settled the delivery. Not called if another worker owns the entry now."""
 
     def before_publish(self, stream: str, fields: Pairs) -> None:
-        """A message is added to ``stream``, by the app or as a handler's result. ``fields`` may be
-        changed, as tracing does; with an error, its changes are undone."""
+        """A message is added to ``stream``, by the app or as a handler's result. ``fields``, pairs of
+        bytes, may be changed, as tracing does; with an error, its changes are undone."""
 
     def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
         """The store has added messages under these ids, or ``error`` says why not all."""
@@ -95,8 +95,8 @@ class Chain:
         """Messages are about to be added; the hooks may change their fields in place."""
         for method in self._before_publish:
             for one in additions:
-                fields = list(one.fields)
-                if call(method, one.stream, fields):
+                fields: list[Any] = list(one.fields)
+                if call(_checked, method, one.stream, fields, name=method):
                     one.fields[:] = fields
 
     def published(
@@ -120,12 +120,26 @@ class Chain:
                 call(method, stream, added, error)
 
 
-def call(method: Callable[..., None], *arguments: Any) -> bool:
-    """Whether a hook succeeded; what it raises is logged."""
+def _checked(method: Callable[..., None], stream: str, fields: list[Any]) -> None:
+    """Call ``before_publish``. `TypeError` if it leaves fields that no store takes: the part of the
+    worker that sends them would end."""
+    method(stream, fields)
+    for place, field in enumerate(fields):
+        words = tuple(field) if isinstance(field, tuple | list) else ()
+        if len(words) != 2 or not all(isinstance(word, bytes | str) for word in words):
+            raise TypeError(f"{field!r:.200} is not a field: expected (name, value), as bytes")
+        fields[place] = tuple(w.encode() if isinstance(w, str) else w for w in words)
+    if not fields:
+        raise TypeError("no field is left, and an entry needs one")
+
+
+def call(method: Callable[..., None], *arguments: Any, name: object = None) -> bool:
+    """Whether a hook succeeded; what it raises is logged, with the hook's ``name``."""
     try:
         method(*arguments)
     except BaseException as error:
-        log.exception("%s of a middleware failed", getattr(method, "__qualname__", method))
+        hook = name or method
+        log.exception("%s of a middleware failed", getattr(hook, "__qualname__", hook))
         if isinstance(error, KeyboardInterrupt):
             raise
         return False
