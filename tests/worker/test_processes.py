@@ -181,7 +181,7 @@ async def _handled(store: Store, orders: set[int]) -> bool:
         ("./shop.py", "write 'shop:app'"),
         ("tests.worker.nowhere:app", "there is no module 'tests.worker.nowhere'"),
         ("tests.worker.shop:nothing", "has no 'nothing'"),
-        ("tests.worker.shop:broken", "is a object, no App"),
+        ("tests.worker.shop:broken", "is not an App but of type object"),
     ],
 )
 async def test_what_cannot_start_ends_with_one_clear_line(

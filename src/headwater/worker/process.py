@@ -15,23 +15,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import importlib
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
-from headwater.errors import DeclarationError, HeadwaterError
+from headwater.errors import HeadwaterError
 from headwater.worker.app import App
 from headwater.worker.durations import milliseconds
 from headwater.worker.logs import LogFormat, LogLevel, configure_logging
 from headwater.worker.pool import Slot
 from headwater.worker.quarantine import Suspects
 from headwater.worker.reports import Reports
+from headwater.worker.targets import AppBroken, find_app
 
 CANNOT_START = 78
 """EX_CONFIG of sysexits.h."""
@@ -40,50 +39,6 @@ PROGRESS_SECONDS = 1.0
 """How often a worker reports its progress."""
 
 log = logging.getLogger("headwater.worker")
-
-
-def find_app(target: str) -> App:
-    """The app that ``module:name`` names; the module is looked for in the current directory too.
-
-    Raises `DeclarationError` when there is none; errors of the module itself pass through.
-    """
-    module_name, colon, attribute = target.partition(":")
-    if not (module_name and colon and attribute):
-        raise DeclarationError(f"expected MODULE:APP, got {target!r}: {_suggestion(target)}")
-    if module_name.endswith(".py") or "/" in module_name:
-        raise DeclarationError(
-            f"expected a module, got the file {module_name!r}: {_suggestion(target)}"
-        )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise  # the module is there, and misses another
-        raise DeclarationError(
-            f"there is no module {error.name!r} here ({here}) or on the path of {sys.executable}"
-        ) from error
-    found = module
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise DeclarationError(f"module {module_name!r} has no {attribute!r}")
-        found = getattr(found, name)
-    if not isinstance(found, App):
-        raise DeclarationError(f"{target} is a {type(found).__name__}, no App")
-    return found
-
-
-def _suggestion(target: str) -> str:
-    """What to write instead of ``target``.
-
-    >>> _suggestion("./shop/orders.py:app"), _suggestion("shop.py"), _suggestion("app")
-    ("write 'shop.orders:app'", "write 'shop:app'", "write 'app:app'")
-    """
-    module, _colon, attribute = target.partition(":")
-    name = module.removesuffix(".py").removeprefix("./").strip("/").replace("/", ".")
-    return f"write '{name or 'shop'}:{attribute or 'app'}'"
 
 
 def freeze_program() -> None:
@@ -182,7 +137,8 @@ def run_worker(
         asyncio.run(work(app, until_eof=until_eof, reports=Reports(reports), progress=progress))
     except HeadwaterError as problem:
         log.error("%s", problem)  # noqa: TRY400  # it is for people: no traceback
-        return CANNOT_START
+        # What a module raises may depend on what it reaches while it is imported.
+        return 1 if isinstance(problem, AppBroken) else CANNOT_START
     except Exception:
         log.exception("the worker ends")
         return 1

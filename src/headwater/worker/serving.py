@@ -22,9 +22,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError
-from headwater.worker.process import find_app, log
+from headwater.worker.process import log
 from headwater.worker.source_watch import SourceWatch
 from headwater.worker.supervise import supervise
+from headwater.worker.targets import find_app
 
 
 def supervise_on_its_store(

@@ -1,0 +1,94 @@
+"""``headwater work MODULE:APP``: what is wrong with a target is said with its place and its remedy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headwater.errors import DeclarationError
+from headwater.worker.targets import AppBroken, find_app
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with its modules forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return tmp_path
+
+
+GOOD = "from headwater import App\napp = App('redis://localhost')\nnumber = 5\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("shop_a.py:app", "the file 'shop_a.py': write 'shop_a:app'"),
+        ("./shop_a.py", "write 'shop_a:app'"),
+        ("shop_a", "expected MODULE:APP, got 'shop_a': write 'shop_a:app'"),
+        (" ", "expected MODULE:APP, got ' ': write 'shop:app'"),
+        ("..shop_a:app", "expected a module, got '..shop_a': write 'shop_a:app'"),
+        ("shop-a:app", "expected a module, got 'shop-a'"),
+        ("shop_a:shop", "module 'shop_a' has no 'shop'; it has the App 'app': write 'shop_a:app'"),
+        ("shop_a:app.x", "has no 'app.x'"),
+        ("shop_a:number", "shop_a:number is not an App but of type int; .* write 'shop_a:app'"),
+        ("nosuch_a:app", "there is no module 'nosuch_a' here"),
+    ],
+)
+def test_a_target_that_names_no_app_is_corrected(project: Path, target: str, words: str) -> None:
+    (project / "shop_a.py").write_text(GOOD)
+    with pytest.raises(DeclarationError, match=words):
+        find_app(target)
+
+
+def test_a_file_elsewhere_is_to_be_run_from_its_directory(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = project / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    with pytest.raises(DeclarationError, match=f"in {project} write 'shop_b:app'"):
+        find_app(f"{project / 'shop_b.py'}:app")
+    with pytest.raises(DeclarationError, match=r": write 'pkg\.shop_b:app'"):
+        find_app(f"{inside / 'pkg' / 'shop_b.py'}:app")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import no_such_thing_c", "ModuleNotFoundError: No module named 'no_such_thing_c'"),
+        ("x = = 1", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def f():\n    1 / 0\nf()", "in f\n.*\nZeroDivisionError"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_an_error_with_its_own_lines_only(
+    project: Path, source: str, words: str
+) -> None:
+    (project / "shop_c.py").write_text(f"{source}\n")
+    with pytest.raises(AppBroken, match=f"(?s)module 'shop_c' cannot be imported:.*{words}") as why:
+        find_app("shop_c:app")
+    said = str(why.value)
+    assert "shop_c.py" in said
+    assert "importlib" not in said
+    assert "targets.py" not in said
+
+
+def test_a_declaration_that_is_refused_is_an_error_with_its_line(project: Path) -> None:
+    (project / "shop_d.py").write_text("from headwater import App\n\napp = App('reddis://x')\n")
+    with pytest.raises(DeclarationError, match=r"shop_d\.py, line 3: url='reddis://x' is not the"):
+        find_app("shop_d:app")
+
+
+def test_the_command_line_says_so_without_a_traceback(
+    project: Path, run_headwater: Callable[..., str]
+) -> None:
+    (project / "shop_e.py").write_text("import no_such_thing_e\n")
+    said = run_headwater("work", "shop_e:app", status=1)
+    assert said.startswith("headwater: module 'shop_e' cannot be imported:")
+    assert "Traceback" not in said
