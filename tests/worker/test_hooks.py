@@ -38,6 +38,23 @@ def handled(app: App) -> None:
         said.append(f"handle {order.id}")
 
 
+async def test_a_start_that_takes_long_is_named_in_the_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headwater.worker.lifespan.SLOW_SECONDS", 0.001)
+    app = store.app()
+    handled(app)
+
+    @app.on_start
+    async def warm_up() -> None:
+        await eventually(lambda: "warm_up has taken" in caplog.text)
+
+    async with run(app):
+        await eventually(store.consumers_if_any)
+    (line,) = [one for one in caplog.messages if "has taken" in one]
+    assert line.endswith("the worker reads nothing before it is done")
+
+
 async def test_hooks_run_around_the_work_in_their_order(store: Store) -> None:
     # Given hooks, async and not, one of which needs a dependency
     app = store.app()

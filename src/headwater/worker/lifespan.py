@@ -30,6 +30,9 @@ log = logging.getLogger("headwater.worker")
 CLOSING_SECONDS = 10.0
 """How long hooks and dependencies may take to close."""
 
+SLOW_SECONDS = 10.0
+"""After so long the log says what the start waits for."""
+
 HURRIED_SECONDS = 1.0
 """The same, after a second signal."""
 
@@ -212,6 +215,15 @@ class Lifespan:
 
 async def _begin(name: str, work: Coroutine[Any, Any, Any]) -> None:
     """Wait for ``work``; its errors are `StartFailed`, unless the declaration is wrong."""
+    loop = asyncio.get_running_loop()
+    slow = loop.call_later(
+        SLOW_SECONDS,
+        lambda: log.warning(
+            "%s has taken %g s to start: the worker reads nothing before it is done",
+            name,
+            SLOW_SECONDS,
+        ),
+    )
     try:
         await work
     except DeclarationError:
@@ -220,3 +232,5 @@ async def _begin(name: str, work: Coroutine[Any, Any, Any]) -> None:
         if isinstance(error, asyncio.CancelledError) and cancelled():
             raise
         raise StartFailed(f"{name} failed at the start: {error_text(error)}") from error
+    finally:
+        slow.cancel()

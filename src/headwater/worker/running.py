@@ -122,7 +122,9 @@ class Running:
 
     def start(self) -> None:
         """Begin to read, for every consumer."""
-        log.info("%d consumers on %s", len(self.loops), redacted(self._connections.url))
+        count = len(self.loops)
+        consumers = "consumer" if count == 1 else "consumers"
+        log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
         for loop in self.loops.values():
             loop.start()
         self.scheduler.start()
