@@ -76,6 +76,52 @@ def test_dead_replay_says_what_it_could_not_replay(member: Core, run_headwater: 
     assert member.client.xlen("{s}.dead") == 0
 
 
+def test_dead_letters_are_json_for_scripts(member: Core, run_headwater: Run) -> None:
+    member.client.xadd("s", {"v": "a", "raw": b"\xff"})
+    (entry,) = _bury_all(member)
+    (listed,) = json.loads(run_headwater("dead", "list", "s", "-o", "json"))
+    (shown,) = json.loads(run_headwater("dead", "show", "s", listed["id"], "-o", "json"))
+    assert listed == shown
+    assert (listed["stream"], listed["group"], listed["entry_id"]) == ("s", "g", entry)
+    assert listed["fields"] == [["v", "a"], ["raw", "\\xff"]]
+    member.client.delete("{s}.dead")
+    assert run_headwater("dead", "list", "s", "-o", "json") == "[]\n"
+
+
+def test_a_mistyped_id_drops_and_replays_nothing(member: Core, run_headwater: Run) -> None:
+    # Given a dead letter
+    member.client.xadd("s", {"v": "a"})
+    _bury_all(member)
+    records: Any = member.client.xrange("{s}.dead")
+    letter = records[0][0].decode()
+
+    # When somebody names it and one that is not there, or mistypes an id
+    for command in ("replay", "drop"):
+        said = run_headwater("dead", command, "s", letter, "1-1", status=1)
+        assert "{s}.dead has no dead letter 1-1" in said
+    said = run_headwater("dead", "drop", "s", letter, "1526-x", status=1)
+    assert "'1526-x' is not the id of a dead letter" in said
+    assert "'x' is not the id" in run_headwater("dead", "list", "s", "--after", "x", status=1)
+
+    # Then nothing has happened, and the right id alone is dropped
+    assert member.client.xlen("{s}.dead") == 1
+    assert run_headwater("dead", "drop", "s", letter) == "1 dropped\n"
+
+
+def test_what_the_store_refuses_is_said_in_one_line(
+    member: Core, run_headwater: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an address with a database that the store does not have, and a key of another type
+    url = member.client.connection_pool.connection_kwargs
+    address = f"redis://{url['host']}:{url['port']}"
+    member.client.set("text", "x")
+    for command in (["pending", "s"], ["consumers", "list", "s", "g"], ["dead", "list", "s"]):
+        said = run_headwater(*command, "--url", f"{address}/99", status=1)
+        assert said == f"headwater: {address}/99 refuses this: DB index is out of range\n"
+    said = run_headwater("pending", "text", status=1)
+    assert said.startswith(f"headwater: {address} refuses this: WRONGTYPE")
+
+
 def test_a_store_that_is_not_there_is_named_without_its_password(run_headwater: Run) -> None:
     url = "redis://ann:secret@localhost:1"
     said = run_headwater("dead", "list", "s", "--url", url, status=1)

@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 DEFAULT_URL = "redis://localhost:6379"
 
+PATIENCE_SECONDS = 10.0
+"""How long a store may take to answer."""
+
 Url = Annotated[
     str,
     typer.Option(envvar="HEADWATER_URL", metavar="URL", help="Address of the store."),
@@ -51,14 +54,16 @@ def ask(url: str, operation: Operation[T]) -> T:
     Raises `HeadwaterError` when the store cannot be reached, and what the operation raises.
     """
     from headwater.client.redaction import redacted
-    from headwater.groups.operation import run
+    from headwater.groups.operation import Refused, run
     from headwater.worker.connections import Connections, lost_connection
 
-    client = Connections(url).synchronous()
+    client = Connections(url).synchronous(deadline_s=PATIENCE_SECONDS)
     try:
         return run(client, operation)
     except lost_connection() as error:
         raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
+    except Refused as error:
+        raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
     finally:
         client.close()
 

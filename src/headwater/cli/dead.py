@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.asking import DEFAULT_URL, AllGroups, Url, ask
+from headwater.cli.asking import DEFAULT_URL, AllGroups, Form, Output, Url, ask, print_json
 from headwater.cli.main import SETTINGS
 from headwater.errors import HeadwaterError
 
@@ -51,12 +51,14 @@ def list_letters(
     count: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
     after: Annotated[str, typer.Option(metavar="ID", help="Only those behind this one.")] = "",
     source: From = None,
+    output: Output = Form.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
     from headwater.groups.dead_letters import page
 
     where = _source(stream, source)
+    after = _id(after) if after else ""
     letters: list[DeadLetter] = []
     while found := ask(url, page(where, after=after, count=count)):
         letters += _of(stream, found)
@@ -66,6 +68,9 @@ def list_letters(
     letters = letters[:count]
     if not letters:
         _say_none(url, stream, where)
+    if output is Form.JSON:
+        print_json([_document(letter) for letter in letters])
+        return
     for letter in letters:
         what = f"{letter.stream} {letter.entry_id} in group {letter.group}"
         error = letter.error.replace("\n", " ")
@@ -74,12 +79,21 @@ def list_letters(
 
 @app.command()
 def show(
-    stream: StreamName, ids: Ids = None, *, source: From = None, url: Url = DEFAULT_URL
+    stream: StreamName,
+    ids: Ids = None,
+    *,
+    source: From = None,
+    output: Output = Form.TEXT,
+    url: Url = DEFAULT_URL,
 ) -> None:
     """Show dead letters in full: fields, error, where it happened."""
     from headwater.groups.dead_letters import find
 
-    for letter in ask(url, find(_source(stream, source), _some(ids))):
+    letters = ask(url, find(_source(stream, source), _some(ids)))
+    if output is Form.JSON:
+        print_json([_document(letter) for letter in letters])
+        return
+    for letter in letters:
         _print(letter)
 
 
@@ -141,10 +155,12 @@ def drop(
 ) -> None:
     """Remove dead letters for good."""
     from headwater.groups.dead_letters import drop as remove
+    from headwater.groups.dead_letters import find
 
     where = _source(stream, source)
     if not every:
-        print(f"{ask(url, remove(where, _some(ids)))} dropped")
+        found = ask(url, find(where, _some(ids)))  # so that a mistyped id drops nothing
+        print(f"{ask(url, remove(where, [letter.id for letter in found]))} dropped")
         return
     dropped = 0
     for letters in _pages(url, stream, where, ids):
@@ -161,7 +177,20 @@ def _source(stream: str, source: str | None) -> str:
 def _some(ids: list[str] | None) -> list[str]:
     if not ids:
         raise HeadwaterError("name at least one dead letter; `headwater dead list` shows their ids")
-    return ids
+    return [_id(one) for one in ids]
+
+
+def _id(text: str) -> str:
+    """An id as it was typed; its second half may be left out. `HeadwaterError` for anything else."""
+    from headwater.model import StreamID
+
+    try:
+        return str(StreamID.parse(text if "-" in text else f"{text}-0"))
+    except ValueError:
+        raise HeadwaterError(
+            f"{text!r} is not the id of a dead letter; `headwater dead list` shows their ids, such as "
+            "1526569498055-0"
+        ) from None
 
 
 def _say_none(url: str, stream: str, where: str) -> None:
@@ -223,6 +252,15 @@ def _newest(where: str) -> Operation[str]:
     return newest
 
 
+def _document(letter: DeadLetter) -> dict[str, object]:
+    """As JSON; fields in pairs, since a name may come twice."""
+    return {**letter._asdict(), "fields": [[*map(_text, field)] for field in letter.fields]}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
 def _print(letter: DeadLetter) -> None:
     print(f"{letter.id}")
     print(f"  entry       {letter.stream} {letter.entry_id}")
@@ -233,5 +271,4 @@ def _print(letter: DeadLetter) -> None:
     for line in letter.trace.splitlines():
         print(f"    {line}")
     for name, value in letter.fields:
-        shown = value.decode("utf-8", "backslashreplace")
-        print(f"  {name.decode('utf-8', 'backslashreplace')} = {shown}")
+        print(f"  {_text(name)} = {_text(value)}")
