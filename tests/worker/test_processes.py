@@ -205,6 +205,24 @@ async def test_a_refused_claim_after_ends_everything_with_one_clear_line(store: 
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [("/99", "DB index is out of range"), ("", "WRONGTYPE Operation against a key")],
+)
+async def test_what_the_store_refuses_at_the_start_ends_everything_with_one_clear_line(
+    store: Store, address: str, complaint: str
+) -> None:
+    # Given a database that the store does not have, or a key of another type
+    await store.look.set("orders", "a string")
+    with supervised(store.url + address) as parent:
+        # Then the workers end as at any other mistake of the configuration
+        assert parent.wait() == 78
+        said = parent.said()
+    assert "bill cannot join group 'g' of stream 'orders' at redis://" in said
+    assert complaint in said
+    assert "Traceback" not in said
+
+
 async def test_an_embedded_store_is_served_to_the_workers(tmp_path: Path) -> None:
     url = f"headwater://{tmp_path}/data"
     with connect(url) as store:

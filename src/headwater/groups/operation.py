@@ -112,7 +112,10 @@ def run(client: redis.Redis, operation: Operation[T]) -> T:
                 queue: Callable[..., Any] = pipeline.execute_command
                 for command in commands:
                     queue(*_wire(command))
-                replies = pipeline.execute(raise_on_error=False)
+                try:
+                    replies = pipeline.execute(raise_on_error=False)
+                except ResponseError as error:
+                    raise _judged(error) from error  # to the words that open a connection
             commands = operation.send([_judged(reply) for reply in replies])
     except StopIteration as finished:
         result: T = finished.value
@@ -138,7 +141,10 @@ async def perform(client: redis.asyncio.Redis, operation: Operation[T]) -> T:
                 pipeline = client.pipeline(transaction=False)
                 for command in commands:
                     pipeline.execute_command(*_wire(command))
-                replies = await pipeline.execute(raise_on_error=False)
+                try:
+                    replies = await pipeline.execute(raise_on_error=False)
+                except ResponseError as error:
+                    raise _judged(error) from error  # as in `run`
             commands = operation.send([_judged(reply) for reply in replies])
     except StopIteration as finished:
         result: T = finished.value

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, Reader, drop_gone, recover
@@ -134,6 +135,11 @@ class Fetcher:
         elif what in (Remedy.END, Remedy.FAIL):
             if isinstance(error, refused_credentials()):
                 raise HeadwaterError(f"the store does not let this worker in: {error}") from error
+            if isinstance(error, Refused):
+                raise HeadwaterError(
+                    f"{self.consumer.name} cannot join group {self.consumer.group!r} of stream "
+                    f"{self.consumer.stream.name!r} at {redacted(self._connections.url)}: {error}"
+                ) from error
             raise error
         else:
             seconds = self.pause.next()
@@ -250,6 +256,8 @@ class Fetcher:
         if not self._suspects_only and self._clock.monotonic() >= self._look_at:
             self._look_at = self._clock.monotonic() + LOOK_SECONDS
             self._losses.unread(await perform(client, unread_lost(reader.member)))
+        if self.paused or self._ends():
+            return []  # it was asked for meanwhile, and saw no read to wait for
         self._mark = self._in_flight.mark
         self._in_read = True
         try:
