@@ -13,11 +13,21 @@ import redis
 
 from headwater.worker import App, Backoff, Dead
 from tests import peers
-from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
+from tests.worker.apps import (
+    Invoice,
+    Order,
+    Store,
+    elapsed,
+    eventually,
+    invoices,
+    orders,
+    working,
+)
 from tests.worker.outages import PEERS
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"
 TEXT = (GUIDES / "production.md").read_text(encoding="utf-8")
+WORKER = (GUIDES / "worker.md").read_text(encoding="utf-8")
 
 
 def test_the_programs_of_the_guide_run(store_url: Callable[[str], str]) -> None:
@@ -46,15 +56,24 @@ def test_the_commands_of_the_guide_exist(run_headwater: Callable[..., str]) -> N
             assert word in helped
 
 
+def _rights_of(page: str) -> list[str]:
+    """The words of the ACL SETUSER that a page has, or of its list of rights."""
+    lines = re.findall(r"^ACL SETUSER .*$", page, re.MULTILINE)
+    if lines:
+        return str(lines[0]).split()
+    (listed,) = re.findall(r"^~orders ~\{orders\}\*[^`]*", page, re.MULTILINE)
+    return ["ACL", "SETUSER", "shop", "on", ">secret", "resetchannels", *listed.split()]
+
+
+@pytest.mark.parametrize("page", [TEXT, WORKER], ids=["production", "worker"])
 @pytest.mark.parametrize("name", PEERS)
 async def test_a_worker_with_the_rights_of_the_guide_is_refused_nothing(
-    peer: Callable[..., peers.Peer], name: str
+    peer: Callable[..., peers.Peer], name: str, page: str
 ) -> None:
     # Given a user as the guide makes one
     server = peer(name)
-    (line,) = re.findall(r"^ACL SETUSER .*$", TEXT, re.MULTILINE)
     async with redis.asyncio.Redis.from_url(server.url) as look:
-        await look.execute_command(*line.split())
+        await look.execute_command(*_rights_of(page))
         store = Store(name, server.url.replace("redis://", "redis://shop:secret@"), look)
 
         # When its worker bills, fails, retries, gives up, deletes, and publishes in every way
@@ -76,7 +95,14 @@ async def test_a_worker_with_the_rights_of_the_guide_is_refused_nothing(
                 raise Dead("never")
             return Invoice(order.id)
 
-        async with working(app):
+        ledger = store.app()
+
+        @ledger.consumer(
+            invoices, group="ledger", claim_after="100ms", order_by=lambda it: it.order
+        )
+        async def enter(invoice: Invoice) -> None: ...
+
+        async with working(app), working(ledger):
             await app.send_many(orders, [Order(1), Order(2), Order(3)])
             await app.send(orders, Order(4), dedupe="four")
             scheduled = await app.send(orders, Order(6), after="1h")
@@ -84,10 +110,16 @@ async def test_a_worker_with_the_rights_of_the_guide_is_refused_nothing(
             assert await scheduled.cancel()
             await eventually(lambda: _billed(store, {1, 4, 5}))
             await eventually(lambda: store.settled("billing"))
+            await eventually(lambda: _settled_invoices(store))
+            await eventually(elapsed(0.1))  # for a renewal of the reader's place
 
         # Then the server has refused nothing
         refused = [entry["object"] for entry in await look.acl_log()]
     assert refused == []
+
+
+async def _settled_invoices(store: Store) -> bool:
+    return not await store.pending("ledger", "invoices")
 
 
 async def _billed(store: Store, numbers: set[int]) -> bool:
