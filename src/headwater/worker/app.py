@@ -103,6 +103,8 @@ class App(AppPublishing):
         super().__init__(Publisher(self._connections), Extensions(middleware))
         self._on_dead: dict[str, str] = {}
         """Stream → dead-letter stream, of what `on_dead` was declared for."""
+        self._openers = 0
+        """How many ``async with`` blocks are open; the last one closes the connections."""
         self._running: Running | None = None
 
     def __repr__(self) -> str:
@@ -236,11 +238,17 @@ class App(AppPublishing):
 
     async def __aenter__(self) -> Self:
         self._enter()
+        with _open_lock:
+            self._openers += 1
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._leave()
-        await self._publisher.close()
+        with _open_lock:
+            self._openers -= 1
+        if not self._openers:
+            await self._publisher.close(opened=lambda: self._openers > 0)
+        self._close_synchronous()
 
     def __enter__(self) -> Self:
         self._enter()
@@ -248,7 +256,7 @@ class App(AppPublishing):
 
     def __exit__(self, *exc_info: object) -> None:
         self._leave()
-        self._publisher.close_synchronous()
+        self._close_synchronous()
 
     def _enter(self) -> None:
         with _open_lock:
@@ -257,6 +265,11 @@ class App(AppPublishing):
     def _leave(self) -> None:
         with _open_lock:
             _open.remove(self)
+
+    def _close_synchronous(self) -> None:
+        """Close what threads have used, unless somebody else has the app open."""
+        if self not in open_apps():
+            self._publisher.close_synchronous()
 
     # --- working ----------------------------------------------------------------------------------
 

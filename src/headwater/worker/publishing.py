@@ -19,17 +19,18 @@ from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.client.redaction import redacted
-from headwater.errors import NotSent, OutcomeUnknown, StoreClosed
+from headwater.errors import HeadwaterError, NotSent, OutcomeUnknown
 from headwater.groups.adding import CHUNK, Adding, may_be_added_later
 from headwater.groups.operation import Operation, Refused, perform, run
 from headwater.groups.scheduling import cancel
 from headwater.groups.settling import Addition
-from headwater.groups.troubles import Remedy, Step, refused_credentials, remedy
 from headwater.worker.connections import (
     Connections,
     lost_connection,
     may_have_run,
 )
+from headwater.worker.patience import Patience, failures, leads_nowhere, reach
+from headwater.worker.shared_client import SharedClient
 
 if TYPE_CHECKING:
     import redis
@@ -45,61 +46,9 @@ QUIET_SECONDS = 1.0
 sent. One that has restarted meanwhile and still loads its data would refuse the first message of a batch,
 and what became of the others would be unknown."""
 
-RECONNECT_SECONDS = 4.0
-"""How long sending is tried again while the store cannot be reached: a restart takes less."""
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-"""Seconds between two attempts, doubling."""
-
-
 SEEING_TURNS = 2
 """Turns of the event loop before a batch is sent. After the second the loop has seen that the server
 closed a connection, so nothing is sent into it and its outcome is not unknown."""
-
-
-class Patience:
-    """Decides whether something is sent again after its connection failed, and when.
-
-    What is ``repeatable`` is sent again even if it may have been carried out.
-    """
-
-    def __init__(self, *, repeatable: bool) -> None:
-        self.failed = False
-        self._repeatable = repeatable
-        self._until = time.monotonic() + RECONNECT_SECONDS
-        self._pause = FIRST_PAUSE
-
-    def pause(self, error: Exception) -> float | None:
-        """Seconds to wait before the next attempt; None if there must be none."""
-        self.failed = True
-        if isinstance(error, Refused) and not may_be_added_later(error):
-            return None
-        if may_have_run(error) and not self._repeatable:
-            return None
-        if isinstance(error, (*refused_credentials(), StoreClosed)):
-            return None
-        left = self._until - time.monotonic()
-        if left <= 0:
-            return None
-        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)
-        return min(pause, left)
-
-
-def reach() -> Operation[None]:
-    """Return when the store executes commands. While it loads its data this raises redis-py's
-    BusyLoadingError, as a refused connection would."""
-    yield [["PING"]]
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """What an attempt to send may end with; `Patience` says whether there is another."""
-    return (Refused, *lost_connection())
-
-
-def leads_nowhere(error: Exception) -> bool:
-    """Whether the connection leads to a server that takes no writes: a demoted primary. The address
-    may lead to its successor."""
-    return isinstance(error, Refused) and remedy(error, Step.PUBLISH) is Remedy.RECONNECT
 
 
 def all_added(additions: Sequence[Addition], outcomes: Sequence[str | Refused | None]) -> list[str]:
@@ -154,26 +103,42 @@ class Publisher:
         self._connections = connections
         self._lock = threading.Lock()
         self._threads = threading.BoundedSemaphore(THREADS)
-        self._synchronous: redis.Redis | None = None
-        self._asynchronous: redis.asyncio.Redis | None = None
-        self._place = self._place_of_threads = ""
+        self._synchronous: SharedClient[redis.Redis] | None = None
+        self._asynchronous: SharedClient[redis.asyncio.Redis] | None = None
         self._heard_at = -inf
-        self._left: list[redis.asyncio.Redis] = []
-        self._left_synchronous: list[redis.Redis] = []
-        """Clients of places where the store is no longer, to be closed at the end."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._jobs: deque[_Job] = deque()
         self._sending: asyncio.Task[None] | None = None
-        self._slots: asyncio.Semaphore | None = None
+        self._slots = asyncio.Semaphore(THREADS)
+        self._apart: set[asyncio.Future[None]] = set()
+        """One for each coroutine that sends by itself."""
 
     async def send(self, additions: Sequence[Addition]) -> list[str]:
         """Add from a coroutine; the ids. One that is cancelled may have added."""
         if not additions:
             return []
+        self._enter_loop()
         job = _Job(additions)
         self._jobs.append(job)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send_all(), name="headwater publisher")
         return await job.future
+
+    def _enter_loop(self) -> None:
+        """Belong to the running event loop. `HeadwaterError` while another one publishes."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        used = self._asynchronous is not None or self._on_their_way()
+        if self._loop is not None and not self._loop.is_closed() and used:
+            raise HeadwaterError(
+                "this app publishes in another event loop: give each event loop an App of its own"
+            )
+        # What a loop that has ended left behind can be neither used nor closed.
+        self._loop, self._asynchronous, self._sending = loop, None, None
+        self._jobs.clear()
+        self._apart.clear()
+        self._slots = asyncio.Semaphore(THREADS)
 
     async def _send_all(self) -> None:
         """Send what there is, together, until there is nothing."""
@@ -211,17 +176,19 @@ class Publisher:
         """Carry out an operation, again while that is safe and the time allows it."""
         patience = Patience(repeatable=repeatable)
         while True:
-            if self._asynchronous is None:
-                self._place = self._connections.place()
-                self._asynchronous = self._connections.asynchronous()
-            client = self._asynchronous
-            for _turn in range(SEEING_TURNS):
-                await asyncio.sleep(0)
+            shared = self._asynchronous
+            if shared is None:
+                place = self._connections.place()
+                shared = SharedClient(self._connections.asynchronous(), place)
+                self._asynchronous = shared
+            client = shared.acquire()
             try:
+                for _turn in range(SEEING_TURNS):
+                    await asyncio.sleep(0)
                 if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                     await perform(client, reach())
                 result = await perform(client, make())
-            except _failures() as error:
+            except failures() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
@@ -230,10 +197,19 @@ class Publisher:
             else:
                 self._heard_at = time.monotonic()
                 return result
+            finally:
+                if shared.release():
+                    await client.aclose()
             await asyncio.sleep(pause)
-            if self._asynchronous is client and self._place != self._connections.place():
-                self._left.append(client)  # other coroutines may use it still
-                self._asynchronous = None
+            if shared.place != self._connections.place():
+                await self._retire(shared)
+
+    async def _retire(self, shared: SharedClient[redis.asyncio.Redis]) -> None:
+        """Use this client for nothing new."""
+        if self._asynchronous is shared:
+            self._asynchronous = None
+            if shared.retire():
+                await shared.client.aclose()
 
     async def send_one(
         self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
@@ -241,29 +217,35 @@ class Publisher:
         """Add by an operation of its own, from a coroutine; what that returns."""
         try:
             return await self._perform_apart(make, repeatable=repeatable)
-        except _failures() as error:
+        except failures() as error:
             raise self._explained([addition], [None], error, repeatable=repeatable) from error
 
     async def _perform_apart(
         self, make: Callable[[], Operation[T]], *, repeatable: bool = False
     ) -> T:
-        if self._slots is None:
-            self._slots = asyncio.Semaphore(THREADS)
-        async with self._slots:
-            return await self._perform(make, repeatable=repeatable)
+        self._enter_loop()
+        ended = asyncio.get_running_loop().create_future()
+        self._apart.add(ended)
+        try:
+            async with self._slots:
+                return await self._perform(make, repeatable=repeatable)
+        finally:
+            self._apart.discard(ended)
+            if not ended.done():
+                ended.set_result(None)
 
     async def cancel(self, stream: str, entry_id: str) -> bool:
         """Take back a scheduled message, from a coroutine; whether it was there."""
         try:
             return await self._perform_apart(partial(cancel, stream, entry_id))
-        except _failures() as error:
+        except failures() as error:
             raise self._not_cancelled(stream, entry_id, error) from error
 
     def cancel_blocking(self, stream: str, entry_id: str) -> bool:
         """As `cancel`, from code without an event loop."""
         try:
             return self._run(partial(cancel, stream, entry_id))
-        except _failures() as error:
+        except failures() as error:
             raise self._not_cancelled(stream, entry_id, error) from error
 
     def _not_cancelled(self, stream: str, entry_id: str, error: Exception) -> Exception:
@@ -282,7 +264,7 @@ class Publisher:
         """As `send_one`, from code without an event loop."""
         try:
             return self._run(make, repeatable=repeatable)
-        except _failures() as error:
+        except failures() as error:
             raise self._explained([addition], [None], error, repeatable=repeatable) from error
 
     def publish(self, additions: Sequence[Addition]) -> list[str]:
@@ -292,7 +274,7 @@ class Publisher:
             batch = Adding(additions[first : first + CHUNK])
             try:
                 self._run(batch.rest)
-            except _failures() as error:
+            except failures() as error:
                 outcomes += batch.outcomes
                 raise self._explained(additions, outcomes, error) from error
             outcomes += batch.outcomes
@@ -303,16 +285,18 @@ class Publisher:
         patience = Patience(repeatable=repeatable)
         while True:
             with self._lock:
-                if self._synchronous is None:
-                    self._place_of_threads = self._connections.place()
-                    self._synchronous = self._connections.synchronous()
-                client = self._synchronous
+                shared = self._synchronous
+                if shared is None:
+                    place = self._connections.place()
+                    shared = SharedClient(self._connections.synchronous(), place)
+                    self._synchronous = shared
+                client = shared.acquire()
             try:
                 with self._threads:
                     if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                         run(client, reach())
                     result = run(client, make())
-            except _failures() as error:
+            except failures() as error:
                 pause = patience.pause(error)
                 if pause is None:
                     raise
@@ -321,12 +305,14 @@ class Publisher:
             else:
                 self._heard_at = time.monotonic()
                 return result
+            finally:
+                with self._lock:
+                    last = shared.release()
+                if last:
+                    client.close()
             time.sleep(pause)
-            with self._lock:
-                moved = self._place_of_threads != self._connections.place()
-                if self._synchronous is client and moved:
-                    self._left_synchronous.append(client)  # other threads may use it still
-                    self._synchronous = None
+            if shared.place != self._connections.place():
+                self._retire_synchronous(shared)
 
     def _explained(
         self,
@@ -370,26 +356,30 @@ class Publisher:
             unknown=in_flight,
         )
 
-    async def close(self) -> None:
-        """Send what is on its way and close both connections."""
-        if self._sending is not None:
-            await asyncio.gather(self._sending, return_exceptions=True)
-            self._sending = None
-        self._slots = None
-        clients, self._left = self._left, []
-        if self._asynchronous is not None:
-            clients.append(self._asynchronous)
-            self._asynchronous = None
-        for client in clients:
-            await client.aclose()
-        self.close_synchronous()
+    async def close(self, *, opened: Callable[[], bool]) -> None:
+        """Send what is on its way, and close the connections that coroutines have used; not if the app
+        is ``opened`` again meanwhile."""
+        if self._loop is not asyncio.get_running_loop():
+            return
+        while not opened() and (waiting := self._on_their_way()):
+            await asyncio.wait(waiting)
+        if not opened() and self._asynchronous is not None:
+            await self._retire(self._asynchronous)
+
+    def _on_their_way(self) -> set[asyncio.Future[None]]:
+        sending = self._sending
+        return {*self._apart, *([] if sending is None or sending.done() else [sending])}
 
     def close_synchronous(self) -> None:
-        """Close the connections that threads have used."""
+        """Close the connections that threads have used, as soon as none uses them."""
+        if self._synchronous is not None:
+            self._retire_synchronous(self._synchronous)
+
+    def _retire_synchronous(self, shared: SharedClient[redis.Redis]) -> None:
+        """As `_retire`, for what threads use."""
         with self._lock:
-            clients, self._left_synchronous = self._left_synchronous, []
-            if self._synchronous is not None:
-                clients.append(self._synchronous)
+            unused = self._synchronous is shared and shared.retire()
+            if self._synchronous is shared:
                 self._synchronous = None
-        for client in clients:
-            client.close()
+        if unused:
+            shared.client.close()

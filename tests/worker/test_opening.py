@@ -1,0 +1,119 @@
+"""Who opens an app may publish; whoever leaves it breaks nobody else's connection."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.errors import HeadwaterError
+from headwater.worker import App
+from tests.worker.apps import Order, Store, orders
+from tests.worker.processes import ROOT
+
+WAYS: list[dict[str, Any]] = [{}, {"dedupe": "order-1"}, {"after": "1h"}]
+
+
+def open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def connections_of(app: App) -> tuple[object, object]:
+    publisher = app._publisher  # what it left open
+    return publisher._asynchronous, publisher._synchronous
+
+
+@pytest.mark.parametrize("options", WAYS, ids=lambda way: next(iter(way), "plain"))
+async def test_an_app_may_be_opened_for_each_request(store: Store, options: dict[str, Any]) -> None:
+    # Given requests that open the app and leave it while others are sending
+    app = store.app()
+
+    async def request(number: int) -> int:
+        for _turn in range(number % 7):
+            await asyncio.sleep(0)
+        async with app:
+            await app.send(orders, Order(number), **options)
+            await app.send(orders, Order(number), **options)
+        return number
+
+    # Then each of them succeeds, and nothing stays open
+    found = await asyncio.gather(*map(request, range(150)))
+    assert found == [*range(150)]
+    assert connections_of(app) == (None, None)
+
+
+async def test_an_app_may_be_opened_for_each_thread(store: Store) -> None:
+    app = store.app()
+
+    def request(number: int) -> int:
+        with app:
+            app.publish(orders, Order(number))
+            app.publish(orders, Order(number))
+        return number
+
+    def requests() -> list[int]:
+        with ThreadPoolExecutor(10) as threads:
+            return [*threads.map(request, range(100))]
+
+    assert await asyncio.to_thread(requests) == [*range(100)]
+    assert connections_of(app) == (None, None)
+
+
+async def test_leaving_waits_for_what_is_on_its_way(store: Store) -> None:
+    app = store.app()
+    async with app:
+        sending = [
+            asyncio.create_task(app.send(orders, Order(number), dedupe=f"order-{number}"))
+            for number in range(50)
+        ]
+        await asyncio.sleep(0)
+    assert connections_of(app) == (None, None)
+    assert all(one.done() for one in sending)
+    assert await store.look.xlen("orders") == 50
+
+
+SCRIPT = """
+import asyncio, sys
+from headwater import App
+from tests.worker.apps import Order, orders
+
+app = App(sys.argv[1])
+for number in range(3):
+    asyncio.run(app.send(orders, Order(number)))
+    asyncio.run(app.send(orders, Order(number), dedupe=f"order-{number}"))
+"""
+
+
+async def test_an_app_that_nobody_leaves_publishes_in_one_event_loop_after_the_other(
+    store: Store,
+) -> None:
+    # In a process of its own: what a loop that has ended left open, Python warns of at some time
+    ended = await asyncio.create_subprocess_exec(sys.executable, "-c", SCRIPT, store.url, cwd=ROOT)
+    assert await ended.wait() == 0
+    assert await store.look.xlen("orders") == 6
+
+
+async def test_two_event_loops_at_a_time_need_an_app_each(store: Store) -> None:
+    app = store.app()
+    async with app:
+        await app.send(orders, Order(4))
+        with pytest.raises(HeadwaterError, match="give each event loop an App of its own"):
+            await asyncio.to_thread(asyncio.run, app.send(orders, Order(5)))
+        await app.send(orders, Order(6))
+
+
+async def test_opening_and_leaving_a_hundred_times_leaves_nothing_open(store: Store) -> None:
+    app = store.app()
+    async with app:
+        await app.send(orders, Order(0))
+    before = open_files()
+    for number in range(100):
+        async with app:
+            await app.send(orders, Order(number))
+        with app:
+            await asyncio.to_thread(app.publish, orders, Order(number))
+    assert open_files() <= before
