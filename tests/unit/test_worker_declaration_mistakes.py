@@ -129,3 +129,17 @@ def test_a_jitter_that_is_not_a_fraction_is_refused(jitter: Any) -> None:
 def test_a_length_that_no_server_takes_is_refused(maxlen: Any) -> None:
     with pytest.raises(DeclarationError, match=r"maxlen=.* must be a number from 1 on"):
         Stream("orders", Order, maxlen=maxlen)
+
+
+async def test_a_consumer_that_is_declared_while_the_app_works_is_refused() -> None:
+    app = new_app()
+    app.consumer(orders, group="g")(handle)
+    async with app.test():
+        with pytest.raises(DeclarationError, match=r"the declaration of .*late comes too late"):
+
+            @app.consumer(orders, group="late")
+            async def late(order: Order) -> None: ...
+
+        with pytest.raises(DeclarationError, match="comes too late"):
+            app.on_dead(orders)(lambda letter: None)
+    assert len(app.consumers) == 1

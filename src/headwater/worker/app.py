@@ -183,6 +183,7 @@ class App(AppPublishing):
         return decorate
 
     def _register(self, found: Consumer) -> None:
+        self._not_working(f"the declaration of {found.name}")
         parts = split(found)
         names = {part.stream.name for part in parts}
         for one in self.consumers:
