@@ -46,6 +46,20 @@ def _those(field: int, value: int) -> list[int]:
     ]
 
 
+def with_variable(name: str, value: str) -> list[int]:
+    """The processes that live and were started with this environment variable."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended, or is another user's
+        if wanted in environment and runs(int(entry.name)):
+            found.append(int(entry.name))
+    return found
+
+
 def command_line(pid: int) -> str:
     """The words that ``pid`` was started with; empty when it has ended."""
     try:

@@ -7,17 +7,22 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.processes import children, command_line
+from tests.processes import children, command_line, with_variable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 ONLY_SUSPECTS = "--suspects only"
 
 SHOP = "tests.worker.shop:app"
+
+MARK = "HEADWATER_TEST_WORKER"
+"""The variable of the environment by which a worker's processes are found."""
 
 
 class WorkerProcess:
@@ -32,13 +37,14 @@ class WorkerProcess:
         directory: Path = ROOT,
     ) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
+        self._mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             command,
             cwd=directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self.errors,
-            env={**os.environ, "SHOP_URL": url, **environment},
+            env={**os.environ, "SHOP_URL": url, MARK: self._mark, **environment},
             start_new_session=True,
         )
 
@@ -58,11 +64,19 @@ class WorkerProcess:
         return self.errors.read().decode(errors="replace")
 
     def end(self) -> None:
-        """Kill what still runs, and its children with it: they see their input end."""
+        """Kill what still runs, and all that it started, whoever adopted that since.
+
+        The children would stop by themselves, but the next test empties the store under them: they
+        create their group again there, with the ``claim_after`` of this test.
+        """
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
             self.process.kill()
         self.process.wait()
+        while left := with_variable(MARK, self._mark):
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.001)
         if self.process.stdin is not None:
             self.process.stdin.close()
         self.errors.close()

@@ -93,6 +93,19 @@ async def test_a_worker_stops_in_peace_when_its_parent_is_killed(store: Store) -
     assert await store.consumers() == []
 
 
+async def test_what_a_supervisor_started_does_not_outlive_its_test(headwater_url: str) -> None:
+    # Given children that notice the death of their supervisor late
+    with supervised(headwater_url, "--workers", "1") as parent:
+        found = await eventually(lambda: len(two := children(parent.pid)) == 2 and two)
+        for pid in found:
+            os.kill(pid, signal.SIGSTOP)
+        parent.signal(signal.SIGKILL)
+        parent.wait()
+
+    # Then none of them is there to join a group of the next test, with the claim_after of this one
+    assert not any(map(runs, found))
+
+
 async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store: Store) -> None:
     # Given an entry that kills whoever runs it, among neighbours, and few deliveries
     with supervised(
