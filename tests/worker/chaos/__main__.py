@@ -1,6 +1,6 @@
 """The long campaign of the worker: `make chaos-worker`.
 
-    simulated   workers that die at each await and in random rows, on a simulated clock
+    simulated   workers that die, halt or stop at each await and in random rows, on a simulated clock
     processes   worker processes, connections and servers that die, stop and fall silent under load
     upgrade     the same for a minute with workers of an earlier commit (--from) in the same group
 
@@ -26,6 +26,7 @@ from typing import Final
 from tests import campaigns
 from tests.campaigns import Outcome
 from tests.worker.chaos import simulated, upgrade
+from tests.worker.chaos.scenarios import SCENARIOS
 from tests.worker.chaos.trial import Plan, Trial, Verdict
 
 NAME: Final = "chaos-worker"
@@ -87,19 +88,31 @@ def scaled(scale: float) -> tuple[int, Plan]:
 
 
 def run_simulated(seed: int, scale: float) -> list[Outcome]:
-    """Each await of each scenario once, then random rows of deaths."""
+    """Each await of each scenario once with each interruption, then random rows of them."""
     wanted = round(CRASHES * scale)
     began = time.monotonic()
-    crashes, failures = 0, []
-    for scenario in simulated.SCENARIOS:
-        stride = max(1, round(1 / scale / 10))
-        done, wrong = simulated.play(simulated.each_step(scenario, stride=stride))
-        crashes += done
-        failures += wrong
-    done, wrong = simulated.play(simulated.several(seed), crashes=max(0, wanted - crashes))
-    crashes, failures = crashes + done, failures + wrong
+    stride = max(1, round(1 / scale / 10))
+    done, failures = simulated.Played(), []
+    for scenario in SCENARIOS:
+        for how in (None, simulated.How.HALT, simulated.How.STOP):
+            more, wrong = simulated.play(simulated.each_step(scenario, stride=stride, how=how))
+            done += more
+            failures += wrong
+    more, wrong = simulated.play(simulated.several(seed), crashes=wanted - done["crashes"])
+    done += more
+    failures += wrong
     seconds = time.monotonic() - began
-    return [Outcome("simulated", (seed, seed), crashes, "crashes", failures, seconds)]
+    return [
+        Outcome(
+            "simulated" if unit == "crashes" else f"simulated: {unit}",
+            (seed, seed),
+            number,
+            unit,
+            failures if unit == "crashes" else [],
+            seconds,
+        )
+        for unit, number in sorted(done.items())
+    ]
 
 
 def run_trial(part: str, store: str, seed: int, plan: Plan, ref: str) -> tuple[Verdict, float]:

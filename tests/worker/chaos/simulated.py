@@ -1,13 +1,16 @@
-"""Simulated crashes: a worker dies at one await after the other, and the next one finishes its work.
+"""Simulated interruptions: a worker dies, halts or stops at one await after the other, and the next one
+goes on.
 
 The worker, the engine and the clock are those of `App.test()`, so a trial takes milliseconds and plays
-the same way each time. `Trial` runs a short scenario and kills the worker at the n-th step of its
+the same way each time. `Trial` runs a short scenario and interrupts the worker at the n-th step of its
 event loop, and the next worker at a step of its own if asked to. Then it judges:
 
 - each message is settled, and nothing is pending or waits
 - each result is published once, also if the handler ran twice
 - exactly the messages that must be dead letters are, each once
-- no message ran more often than its scenario and the crashes explain
+- no message ran more often than its scenario and the interruptions explain
+- of an ordered consumer, no message ran before those before it in its key were settled, or after one
+  behind it was; and the results of a key are in the order of its messages
 """
 
 from __future__ import annotations
@@ -15,237 +18,285 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import Any, Final
+from unittest.mock import patch
 
-import msgspec
+import redis
 
-from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
+from headwater.worker import App
+from headwater.worker.clocks import Timers
+from headwater.worker.loop import Loop
 from headwater.worker.quarantine import QuarantineLock
 from headwater.worker.testing import AppTest
-from tests.worker.chaos.stepping import SteppingLoop, every_command_a_step
+from tests.worker.chaos.scenarios import (
+    SCENARIOS,
+    Order,
+    Scenario,
+    Shape,
+    declare,
+    invoices,
+    orders,
+)
+from tests.worker.chaos.stepping import ProcessClock, SteppingLoop, every_command_a_step, process
 
-MOST_DELIVERIES: Final = 4
+MOST_STEPS: Final = {Shape.EACH: 220, Shape.BATCH: 220, Shape.ORDER: 500}
+"""Where a worker may be interrupted; the longest scenarios are a little longer."""
 
-MOST_STEPS: Final = 220
-"""Where a worker may die; the longest scenario is a little longer."""
+REDIS_PY: Final = redis.__version__
+"""redis-py looks it up in its installed files for each connection, an eighth of a trial's time."""
 
 PATIENCE_ROUNDS: Final = 60
 """Rounds of five simulated seconds in which all must be settled."""
 
+HALT_SECONDS: Final = 5.0
+"""Longer than ``claim_after``: others take what a halted worker has."""
 
-class Order(msgspec.Struct):
-    id: int
-    do: str = ""
-
-
-class Invoice(msgspec.Struct):
-    order: int
+GRACE_SECONDS: Final = 1.0
+"""Of a worker that stops: shorter than a slow handler."""
 
 
-class Kind(NamedTuple):
-    """What a message has its handler do. ``runs`` are its runs without a crash."""
+class How(StrEnum):
+    """What happens to a worker at its step; the next worker starts in that moment."""
 
-    runs: int = 1
-    dead: bool = False
+    CRASH = "crash"
+    """It is killed, and its connections are closed."""
+    POWER = "power"
+    """It is killed, and its connections stay open, as with a machine without power."""
+    HALT = "halt"
+    """It runs nothing for `HALT_SECONDS`, and then goes on, as with SIGSTOP and SIGCONT."""
+    STOP = "stop"
+    """It stops in peace, as with SIGTERM."""
 
 
-KINDS: Final = {
-    "": Kind(),
-    "yield": Kind(),
-    "slow": Kind(),
-    "fail once": Kind(runs=2),
-    "again": Kind(runs=2),
-    "dead": Kind(dead=True),
-    "fail": Kind(runs=MOST_DELIVERIES, dead=True),
-    "unreadable": Kind(runs=0, dead=True),
-    "kill": Kind(dead=True),
-}
-
-SCENARIOS: Final[dict[str, Sequence[str]]] = {
-    "results": ("", "yield", "yield", ""),
-    "retries": ("fail once", "again", "yield"),
-    "dead letters": ("dead", "unreadable", "fail", ""),
-    "leases": ("slow", "slow", ""),
-    "poison": ("", "kill", "yield", "again"),
-    "all": ("", "again", "slow", "unreadable", "fail once", "dead", "yield", "fail"),
-}
+CRASHES: Final = frozenset({How.CRASH, How.POWER})
 
 
 class Trial:
-    """One scenario, in which workers crash at these steps, one after the other.
+    """One scenario, in which workers are interrupted at these steps, one after the other."""
 
-    ``power`` leaves the connections of a dead worker open, as a machine without power does.
-    """
+    clock: Timers
 
-    def __init__(
-        self, scenario: str, *crashes: int, into: bool = True, power: bool = False
-    ) -> None:
-        self.scenario = scenario
-        self.messages = SCENARIOS[scenario]
-        self.crashes = crashes
-        self._planned = [*crashes]
+    def __init__(self, scenario: str, *steps: int, into: bool = True, how: How = How.CRASH) -> None:
+        self.name = scenario
+        self.scenario: Scenario = SCENARIOS[scenario]
+        self.at = steps
+        self._planned = [*steps]
         self.into = into
-        self.power = power
-        self.crashed = 0
-        """Crashes that came about, those by a message included; a step beyond the end of the scenario is
-        none."""
+        self.how = how
+        self.done: Counter[How] = Counter()
+        """Interruptions that came about, those by a message included; a step beyond the end of the
+        scenario is none."""
         self.runs: Counter[int] = Counter()
         self.steps = 0
         """Steps that the last worker took."""
-        self.orders: Stream[Order] = Stream("orders", Order)
-        self.invoices: Stream[Invoice] = Stream("invoices", Invoice)
+        self._names: dict[int, str] = {}
+        self._ids: list[str] = []
+        self._wrong: list[str] = []
 
     def __repr__(self) -> str:
-        steps = ", ".join(map(str, self.crashes))
-        return f"Trial({self.scenario!r}, {steps}, into={self.into}, power={self.power})"
+        steps = "".join(f", {step}" for step in self.at)
+        return f"Trial({self.name!r}{steps}, into={self.into}, how={self.how!s})"
 
     def run(self) -> list[str]:
         """What does not hold; nothing if all is well."""
-        with every_command_a_step(), asyncio.Runner(loop_factory=SteppingLoop) as runner:
+        quick = patch("redis.utils.get_lib_version", lambda: REDIS_PY)
+        with quick, every_command_a_step(), asyncio.Runner(loop_factory=SteppingLoop) as runner:
             return runner.run(self._run())
 
     async def _run(self) -> list[str]:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()  # type: ignore[assignment]
         assert isinstance(loop, SteppingLoop), "a trial has a loop of its own"
         app = App("headwater://memory", name="trial")
         async with app.test() as t:
-            handler = self._declared(app, t)
-            self._start(t, loop)
-            for number, do in enumerate(self.messages):
-                if do == "unreadable":
-                    await t.add(self.orders, {"id": f"not {number}"})
-                else:
-                    await t.send(self.orders, Order(number, do))
+            self._test = t
+            self.clock = t._the_running()._clock = ProcessClock(t.clock, loop)
+            handler = declare(app, self.scenario, self, into=self.into)
+            self._start()
+            for number in range(len(self.scenario.messages)):
+                await self._send(number)
             for _ in range(PATIENCE_ROUNDS):
                 await t.advance("5s")
-                if self._settled(t):
+                if self._settled():
                     break
             loop.disarm()
             self.steps = loop.steps
-            wrong = self._judge(t, handler)
+            wrong = self._wrong + self._judge(handler)
+            for worker in t._abandoned:
+                worker.abandon()
             loop.bury()
         return wrong
 
-    def _declared(self, app: App, t: AppTest) -> Callable[..., Any]:
-        @app.consumer(
-            self.orders,
-            group="g",
-            claim_after="3s",
-            lease="1s",
-            concurrency=2,
-            max_deliveries=MOST_DELIVERIES,
-            retry=Backoff("1s", jitter=0),
-            into=self.invoices if self.into else None,
-        )
-        async def handle(order: Order, delivery: Delivery) -> Invoice:
-            self.runs[order.id] += 1
-            match order.do:
-                case "yield":
-                    await asyncio.sleep(0)
-                case "slow":
-                    await t.clock.sleep(2.5)
-                case "again" if delivery.count == 1:
-                    raise Again(after="2s")
-                case "fail once" if delivery.count == 1:
-                    raise ValueError("as it was told")
-                case "fail":
-                    raise ValueError("as it was told")
-                case "dead":
-                    raise Dead("as it was told")
-                case "kill":
-                    loop = asyncio.get_running_loop()
-                    assert isinstance(loop, SteppingLoop), "a trial has a loop of its own"
-                    loop.kill()
-                    await asyncio.sleep(0)
-            return Invoice(order.id)
+    async def _send(self, number: int) -> None:
+        order = self.scenario.order(number)
+        if order.do == "unreadable":
+            self._ids.append(await self._test.add(orders, {"id": f"not {number}"}))
+        else:
+            self._ids += await self._test.send(orders, order)
 
-        return handle
+    # --- what handlers say ------------------------------------------------------------------------
+
+    def began(self, order: Order) -> None:
+        """A handler has this message now."""
+        self.runs[order.id] += 1
+        if self.scenario.shape is Shape.ORDER:
+            self._judge_turn(order)
+
+    def kill(self) -> None:
+        """The message that runs kills its process."""
+        self._crash(process(), how=How.CRASH)
 
     # --- processes --------------------------------------------------------------------------------
 
-    def _start(self, t: AppTest, loop: SteppingLoop) -> None:
+    _loop: SteppingLoop
+    _test: AppTest
+
+    def _start(self) -> None:
         """A worker process in the place of the one before."""
         step = self._planned.pop(0) if self._planned else None
-        loop.spawn(lambda: self._begin(t), crash_at=step, crashed=lambda: self._crash(t, loop))
+        self._loop.spawn(self._begin, at=step, then=self._interrupt)
 
-    def _begin(self, t: AppTest) -> None:
-        running = t._the_running()
+    def _begin(self) -> None:
+        running = self._test._the_running()
         running._lock = QuarantineLock()  # of a process
-        for consumer in t.app.consumers:
-            if consumer in running.loops:
-                t._abandoned.append(running.replace(consumer))
-            else:
-                running.loops[consumer] = running._loop(consumer)
-                running.loops[consumer].start()
+        (consumer,) = self._test.app.consumers
+        former = running.loops.get(consumer)
+        if former is not None:
+            self._test._abandoned.append(former)
+        worker = running.loops[consumer] = running._loop(consumer)
+        self._names[process()] = worker.consumer_name
+        worker.start()
 
-    def _crash(self, t: AppTest, loop: SteppingLoop) -> None:
-        self.crashed += 1
-        if not self.power:
-            self._disconnect(t)
-        self._start(t, loop)
+    def _interrupt(self, number: int) -> None:
+        if self.how in CRASHES:
+            self._crash(number, how=self.how)
+            return
+        self.done[self.how] += 1
+        if self.how is How.HALT:
+            self._loop.halt(number)
+            self._test.clock.call_later(HALT_SECONDS, lambda: self._loop.carry_on(number))
+        else:
+            (worker,) = self._test._the_running().loops.values()
+            self._loop.run_as(number, lambda: self._stop(worker))
+        self._start()
 
-    def _disconnect(self, t: AppTest) -> None:
-        """Close the connections over which the dead worker reads, as the kernel does."""
-        names = {one.consumer_name for one in t._the_running().loops.values()}
-        for client in t.look.client_list():
-            if client["name"] in names:
-                t.look.client_kill_filter(_id=client["id"])
+    def _stop(self, worker: Loop) -> None:
+        stopping = worker.stop(grace=GRACE_SECONDS, at_once=asyncio.Event())
+        self._stopping = asyncio.ensure_future(stopping)
+
+    def _crash(self, number: int, *, how: How) -> None:
+        self.done[how] += 1
+        self._loop.kill(number)
+        if how is How.CRASH:
+            self._loop.outside(lambda: self._disconnect(number))
+        self._loop.outside(self._start)
+
+    def _disconnect(self, number: int) -> None:
+        """Close the connection over which the dead worker reads, as the kernel does."""
+        for client in self._test.look.client_list():
+            if client["name"] == self._names[number]:
+                self._test.look.client_kill_filter(_id=client["id"])
 
     # --- verdict ----------------------------------------------------------------------------------
 
-    def _settled(self, t: AppTest) -> bool:
-        (group,) = t.look.xinfo_groups("orders") or [{}]
+    def _settled(self) -> bool:
+        (group,) = self._test.look.xinfo_groups("orders") or [{}]
         return bool(group) and group["pending"] == 0 and group["lag"] == 0
 
-    def _judge(self, t: AppTest, handler: Callable[..., Any]) -> list[str]:
+    def _judge(self, handler: Callable[..., Any]) -> list[str]:
+        t = self._test
         wrong = []
-        if not self._settled(t):
+        if not self._settled():
             wrong.append(f"not settled: {t.pending(handler)}, {t.look.xinfo_groups('orders')}")
-        kinds = [KINDS[do] for do in self.messages]
-        innocent = [number for number, kind in enumerate(kinds) if not kind.dead]
-        results = [one.order for one in t.results(self.invoices)]
+        numbers = range(len(self.scenario.messages))
+        innocent = [number for number in numbers if not self.scenario.kind(number).dead]
+        results = [one.order for one in t.results(invoices)]
         if sorted(results) != (innocent if self.into else []):
             wrong.append(f"results of {sorted(results)}, expected {innocent}")
-        letters = [dict(letter.fields)[b"id"].decode() for letter in t.dead(self.orders)]
+        letters = [dict(letter.fields)[b"id"].decode() for letter in t.dead(orders)]
         expected = [
-            f"not {number}" if do == "unreadable" else str(number)
-            for number, do in enumerate(self.messages)
-            if KINDS[do].dead
+            f"not {number}" if self.scenario.order(number).do == "unreadable" else str(number)
+            for number in numbers
+            if self.scenario.kind(number).dead
         ]
         if sorted(letters) != sorted(expected):
             wrong.append(f"dead letters {sorted(letters)}, expected {sorted(expected)}")
-        for number, kind in enumerate(kinds):
-            runs = self.runs[number]
+        interruptions = self.done.total()
+        for number in numbers:
+            kind, runs = self.scenario.kind(number), self.runs[number]
             least = 0 if kind.dead else 1
-            if not least <= runs <= kind.runs + self.crashed:
-                wrong.append(f"message {number} ran {runs} times, {self.crashed} crashes")
+            if not least <= runs <= kind.runs + interruptions:
+                wrong.append(f"message {number} ran {runs} times, {interruptions} interruptions")
+        if self.scenario.shape is Shape.ORDER:
+            wrong += self._judge_keys(results)
         return wrong
 
+    def _judge_turn(self, order: Order) -> None:
+        """A message of a key runs after those before it are settled, and before those behind it."""
+        group: Any = self._test.look.xinfo_groups("orders")[0]
+        pending: Any = self._test.look.xpending_range("orders", "g", "-", "+", 1_000)
+        waiting = {row["message_id"].decode() for row in pending}
+        given = group["last-delivered-id"].decode()
+        for number, found in enumerate(self._ids):
+            if number == order.id or self.scenario.order(number).key != order.key:
+                continue
+            settled = _place(found) <= _place(given) and found not in waiting
+            if settled != (number < order.id):
+                self._wrong.append(
+                    f"message {order.id} ran {'after' if settled else 'before'} {number} was settled"
+                )
 
-def each_step(scenario: str, *, stride: int = 1, first: int = 1) -> Iterator[Trial]:
-    """A trial for each step of the scenario, or every ``stride``-th, with each kind of death."""
+    def _judge_keys(self, results: list[int]) -> Iterator[str]:
+        for key in {self.scenario.order(number).key for number in results}:
+            of_key = [one for one in results if self.scenario.order(one).key == key]
+            if of_key != sorted(of_key):
+                yield f"results of key {key!r} in the order {of_key}"
+
+
+def _place(id: str) -> tuple[int, ...]:
+    return tuple(map(int, id.split("-")))
+
+
+def each_step(
+    scenario: str, *, stride: int = 1, first: int = 1, how: How | None = None
+) -> Iterator[Trial]:
+    """A trial for each step of the scenario, or every ``stride``-th; with each kind of death in turn, if
+    no other interruption is asked for."""
     whole = Trial(scenario)
-    assert not whole.run(), "a scenario without a crash ends well"
+    assert not whole.run(), "a scenario without an interruption ends well"
     for number, step in enumerate(range(first, whole.steps + 1, stride)):
-        yield Trial(scenario, step, power=bool((number + step) % 2))
+        death = How.POWER if (number + step) % 2 else How.CRASH
+        yield Trial(scenario, step, how=how or death)
 
 
 def several(seed: int) -> Iterator[Trial]:
-    """Trials without end in which two or three workers die, one after the other."""
+    """Trials without end in which up to three workers are interrupted, one after the other."""
     chance = random.Random(seed)
     while True:
         scenario = chance.choice(list(SCENARIOS))
-        crashes = [chance.randint(1, MOST_STEPS) for _ in range(chance.choice((1, 2, 2, 3)))]
-        yield Trial(scenario, *crashes, into=chance.random() < 0.8, power=chance.random() < 0.5)
+        most = MOST_STEPS[SCENARIOS[scenario].shape]
+        steps = [chance.randint(1, most) for _ in range(chance.choice((1, 2, 2, 3)))]
+        how = chance.choice([How.CRASH, How.CRASH, How.POWER, How.POWER, How.HALT, How.STOP])
+        yield Trial(scenario, *steps, into=chance.random() < 0.8, how=how)
 
 
-def play(trials: Iterable[Trial], *, crashes: int | None = None) -> tuple[int, list[str]]:
-    """Run trials until they end, or so many crashes came about; the crashes, and what did not hold."""
-    done, failures = 0, []
+class Played(Counter[str]):
+    """How many interruptions of each kind came about: ``crashes``, ``halts``, ``stops``."""
+
+    def add(self, trial: Trial) -> None:
+        """One trial more."""
+        for how, number in trial.done.items():
+            self["crashes" if how in CRASHES else f"{how}s"] += number
+
+
+def play(trials: Iterable[Trial], *, crashes: int | None = None) -> tuple[Played, list[str]]:
+    """Run trials until they end, or so many crashes came about; what came about, and what did not
+    hold."""
+    done, failures = Played(), []
     for trial in trials:
-        if crashes is not None and done >= crashes:
+        if crashes is not None and done["crashes"] >= crashes:
             break
         failures += [f"{trial}: {text}" for text in trial.run()]
-        done += trial.crashed
+        done.add(trial)
     return done, failures

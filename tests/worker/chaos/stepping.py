@@ -1,8 +1,9 @@
-"""An event loop that kills a simulated process at a chosen step.
+"""An event loop that kills or halts a simulated process at a chosen step.
 
-A process is everything that was started in one context: tasks, callbacks, and what these start. A step is
-one callback that the event loop runs for it; between two steps lies an await. At the chosen step the
-process dies: the loop runs nothing of it any more, no ``finally`` and no cancellation, as after SIGKILL.
+A process is everything that was started in one context: tasks, callbacks, timers, and what these start. A
+step is one callback that the event loop runs for it; between two steps lies an await. A process that is
+killed runs nothing any more, no ``finally`` and no cancellation, as after SIGKILL. One that is halted runs
+nothing until it continues, as between SIGSTOP and SIGCONT; its timers are late then.
 
 An await of the embedded store returns at once. `every_command_a_step` lets it wait for a turn of the loop, so
 that a process can also die between two commands.
@@ -11,49 +12,84 @@ that a process can also die between two commands.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 from headwater.client.embedded_aio import EmbeddedWriter
+from headwater.testing.clock import ManualClock
 
 _PROCESS: ContextVar[int] = ContextVar("_PROCESS", default=0)
 """The process that the running callback belongs to; 0 is the test."""
 
+Callback = tuple[Callable[..., Any], tuple[Any, ...], Context]
+
 
 class SteppingLoop(asyncio.SelectorEventLoop):
-    """Counts the steps of the process that lives, and drops those of dead ones."""
+    """Counts the steps of each process, keeps those of halted ones, and drops those of dead ones."""
+
+    clock: ManualClock
+    """By which processes sleep."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps = 0
-        """Steps of the living process so far."""
-        self._living = 0
-        self._crash_at: int | None = None
-        self._crashed: Callable[[], None] = lambda: None
+        self._steps: defaultdict[int, int] = defaultdict(int)
+        self._alive: set[int] = set()
+        self._halted: dict[int, list[Callback]] = {}
+        self._plans: dict[int, tuple[int, Callable[[], None]]] = {}
+        self._spawned = 0
         self._outside = copy_context()
-        self._dropped: list[tuple[Callable[..., Any], tuple[Any, ...], Context]] = []
+        self._dropped: list[Callback] = []
+        self._buried = False
+
+    @property
+    def steps(self) -> int:
+        """Steps of the last process so far."""
+        return self._steps[self._spawned]
 
     def spawn(
-        self, begin: Callable[[], None], *, crash_at: int | None, crashed: Callable[[], None]
-    ) -> None:
-        """Run ``begin`` as a new process, the only living one; call ``crashed`` after its death."""
-        self._living += 1
-        self.steps = 0
-        self._crash_at, self._crashed = crash_at, crashed
-        context = self._outside.copy()
-        context.run(_PROCESS.set, self._living)
-        context.run(begin)
+        self, begin: Callable[[], None], *, at: int | None, then: Callable[[int], None]
+    ) -> int:
+        """Run ``begin`` as a new process; its number. At its step ``at`` it calls ``then`` instead of
+        running the step, from outside, with that number."""
+        self._spawned += 1
+        number = self._spawned
+        self._alive.add(number)
+        if at is not None:
+            self._plans[number] = (at, lambda: self._outside.copy().run(then, number))
+        self.run_as(number, begin)
+        return number
 
-    def kill(self) -> None:
-        """Kill the living process now, from within: what runs must not go on."""
-        self._living += 1
-        self._outside.copy().run(super().call_soon, self._crashed)
+    def outside(self, work: Callable[[], None]) -> None:
+        """Call ``work`` for no process, after the step that runs."""
+        self._outside.copy().run(super().call_soon, work)
+
+    def run_as(self, number: int, work: Callable[[], None]) -> None:
+        """Call ``work`` in this process now."""
+        context = self._outside.copy()
+        context.run(_PROCESS.set, number)
+        context.run(work)
+
+    def kill(self, number: int) -> None:
+        """Kill this process: what runs of it must not go on."""
+        self._alive.discard(number)
+        self._dropped += self._halted.pop(number, [])
+
+    def halt(self, number: int) -> None:
+        """Run nothing of this process until it continues."""
+        self._halted[number] = []
+
+    def carry_on(self, number: int) -> None:
+        """Let a halted process continue."""
+        for callback, args, context in self._halted.pop(number, []):
+            super().call_soon(self._step, callback, args, context, context=context)
 
     def disarm(self) -> None:
-        """Let the living process live."""
-        self._crash_at = None
+        """Let the living processes live."""
+        self._plans.clear()
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
@@ -64,21 +100,81 @@ class SteppingLoop(asyncio.SelectorEventLoop):
             return super().call_soon(callback, *args, context=found)
         return super().call_soon(self._step, callback, args, found, context=found)
 
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle | ProcessTimer:
+        """A process waits by the clock that the test advances, also for the network."""
+        if not _PROCESS.get():
+            return super().call_later(delay, callback, *args, context=context)
+        return ProcessTimer(self, delay, partial(callback, *args), context or copy_context())
+
     def _step(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context) -> None:
-        if _PROCESS.get() == self._living:
-            self.steps += 1
-            if self.steps != self._crash_at:
+        number = _PROCESS.get()
+        if self._buried:
+            callback(*args)
+            return
+        if number in self._alive and number not in self._halted:
+            self._steps[number] += 1
+            at, then = self._plans.get(number, (0, None))
+            if then is None or self._steps[number] != at:
                 callback(*args)
                 return
-            self.kill()
-        self._dropped.append((callback, args, context))
+            then()
+        waiting = self._halted.get(number)
+        (self._dropped if waiting is None else waiting).append((callback, args, context))
 
     def bury(self) -> None:
         """Let dead processes end in order, once nothing depends on them any more."""
-        dropped, self._dropped = self._dropped, []
-        for callback, args, context in dropped:
-            context.run(_PROCESS.set, 0)
+        self._buried = True
+        for number in [*self._halted]:
+            self.kill(number)
+        for callback, args, context in self._dropped:
             super().call_soon(callback, *args, context=context)
+        self._dropped.clear()
+
+
+def process() -> int:
+    """The process that runs."""
+    return _PROCESS.get()
+
+
+class ProcessTimer:
+    """A call that is to come in the process that made it."""
+
+    def __init__(
+        self, loop: SteppingLoop, delay: float, callback: Callable[[], Any], context: Context
+    ) -> None:
+        self._callback: Callable[[], Any] | None = callback
+        self._timer = loop.clock.call_later(
+            delay, lambda: loop.call_soon(self._ring, context=context)
+        )
+
+    def _ring(self) -> None:
+        if self._callback is not None:
+            self._callback()
+
+    def cancel(self) -> None:
+        self._callback = None
+        self._timer.cancel()
+
+
+class ProcessClock:
+    """A clock whose timers belong to the process that sets them: a dead one's ring no more, a halted
+    one's ring late."""
+
+    def __init__(self, clock: ManualClock, loop: SteppingLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        loop.clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def call_later(self, delay: float, callback: Callable[[], Any]) -> ProcessTimer:
+        return ProcessTimer(self._loop, delay, callback, copy_context())
 
 
 @contextmanager
