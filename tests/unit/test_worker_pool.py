@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from headwater.groups.capabilities import Capabilities
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
+from headwater.worker.clocks import LoopClock
+from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
 from headwater.worker.signals import Changes
@@ -17,6 +19,11 @@ from headwater.worker.signals import Changes
 def an_entry(number: int = 1) -> Owned:
     member = Member("s", "g", "c", 1_000, Capabilities(verbs=True, cluster=False, server="test"))
     return Owned(Delivered(b"%d-0" % number, [], 1, False, False), member)
+
+
+async def never() -> None:
+    """A pool whose entries were renewed lately asks for no renewal."""
+    raise AssertionError
 
 
 async def turns(count: int = 5) -> None:
@@ -36,6 +43,7 @@ async def a_pool(
         handled.append(owned.id)
 
     pool = Pool(size, run, lambda: None, Changes())
+    pool.fresh = Freshness("g of s", clock=LoopClock(), claim_after_ms=60_000, renew=never)
     tasks = pool.start("test")
     await turns()
     try:

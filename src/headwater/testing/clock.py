@@ -72,10 +72,14 @@ class ManualClock:
         self._start_ms = unix_ms - self._passed_us // 1000
 
     def call_later(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
-        """Call ``callback`` when the clock has been advanced by ``delay`` seconds."""
+        """Call ``callback`` when the clock has been advanced by ``delay`` seconds.
+
+        A delay that is shorter than the clock's microsecond takes one, so that a callback that waits for
+        a moment, and finds that a hair is missing, does not wait for ever.
+        """
         timer = ManualTimer(callback)
         with self._lock:
-            due = self._passed_us + max(0, round(delay * 1e6))
+            due = self._passed_us + max(1 if delay > 0 else 0, round(delay * 1e6))
             heapq.heappush(self._timers, (due, next(self._order), timer))
         return timer
 

@@ -59,6 +59,9 @@ class BatchPool(Pool):
         while not slot.dismissed:
             self._idle()
             batch = await self._gather()
+            if batch and self.fresh.stale:
+                await self.fresh.restored()
+                batch = [owned for owned in batch if owned.state is State.BUFFERED]
             if batch:
                 await self._handle(batch)
                 await asyncio.sleep(0)  # a handler that never waits leaves others their turn

@@ -38,8 +38,8 @@ from headwater.groups.troubles import (
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s, moved
 from headwater.worker.declaration import Consumer
+from headwater.worker.freshness import Freshness
 from headwater.worker.in_flight import InFlight
-from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.losses import Losses
 from headwater.worker.ordered_fetch import OrderedFetch, OrderedReader
 from headwater.worker.signals import Changes, cancelled
@@ -77,7 +77,7 @@ class Fetcher:
         connections: Connections,
         clock: Timers,
         in_flight: InFlight,
-        renewer: ThreadRenewer | TaskRenewer,
+        fresh: Freshness,
         changes: Changes,
         losses: Losses,
         suspects_only: bool,
@@ -99,7 +99,7 @@ class Fetcher:
         self._connections = connections
         self._clock = clock
         self._in_flight = in_flight
-        self._renewer = renewer
+        self._fresh = fresh
         self._changes = changes
         self._losses = losses
         self._suspects_only = suspects_only
@@ -249,7 +249,7 @@ class Fetcher:
     async def _read_once(
         self, client: redis.asyncio.Redis, reader: AnyReader, limit: int
     ) -> list[Delivered]:
-        stale = self._clock.monotonic() - self._renewer.renewed_at
+        stale = self._clock.monotonic() - self._fresh.renewed_at
         if self._in_flight.owned and stale > self.consumer.lease_ms / 1000:
             # This process stood still. A read that claims would claim from ourselves.
             await self._in_flight.renew_now()

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.operation import GroupVanished, Operation, perform
+from headwater.groups.operation import GroupVanished, Operation
 from headwater.groups.session import Session
 from headwater.groups.settling import Addition, How, Outcome, Settlement, whereabouts
 from headwater.groups.troubles import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
-from headwater.worker.lease import renew_all
+from headwater.worker.lease import renewal
 from headwater.worker.link import Link
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned, State, Stop
@@ -214,9 +214,13 @@ class InFlight:
                 await self.rejoin(mark)
 
     async def renew_now(self) -> None:
-        """Renew everything owned, before something that must not find it stale."""
-        entries = list(self.owned.values())
-        self.lost(await perform(self.client, renew_all(self.the_member(), entries)))
+        """Renew everything owned and drop what is another's, before something that must not find it
+        stale. Raises `Refused` if this consumer may not renew."""
+        lost = await self.ask(lambda _member: renewal(self), step=Step.SETTLE)
+        if self.reading is not None and (lost.reading or not self.reading.held):
+            self.reading.lose()
+        if lost.entries:
+            await self._drop_unless_remade(lost.entries)
 
     async def rejoin(self, mark: bytes | None) -> None:
         """Create a vanished group again, unless a task of this consumer has done so since ``mark``

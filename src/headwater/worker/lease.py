@@ -1,6 +1,7 @@
 """Renews the leases of the entries that a consumer owns, running and buffered alike.
 
-Rule 1. Every third of the lease, everything owned is renewed, as long as it is still owned.
+Rule 1. Every third of the lease, everything owned is renewed, as long as it is still owned; and the key of
+        the reader of an ordered group with it.
 Rule 2. In its own thread with its own connection, so that a handler that blocks the event loop
         keeps its lease. In tests, where time stops between two advances, a task does it.
 Rule 3. A lease is lost only when the server says so; a connection that is gone says nothing.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
@@ -22,6 +23,7 @@ from headwater.groups.settling import renew
 from headwater.groups.troubles import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
+from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned
 from headwater.worker.reader_lease import ReaderLease
 
@@ -53,10 +55,38 @@ class LeaseTable(Protocol):
         """These were not owned any more when they were to be renewed."""
 
 
-def renew_all(member: Member, entries: Sequence[Owned]) -> Operation[list[Owned]]:
-    """Renew them; those that are not owned any more."""
+class Lost(NamedTuple):
+    """What was no longer this consumer's when it was to be renewed."""
+
+    entries: Sequence[Owned] = ()
+    reading: bool = False
+    """Of an ordered consumer: another process reads."""
+
+    def __bool__(self) -> bool:
+        return bool(self.entries) or self.reading
+
+
+def renewal(table: LeaseTable) -> Operation[Lost]:
+    """Renew the reader's key, if it is held, then everything owned; what was lost."""
+    member, reading = table.member, table.reading
+    if member is None:
+        return Lost()
+    another_reads = False
+    if reading is not None and reading.held:
+        another_reads = not (yield from reading.renew(member))
+    entries = list(table.owned.values())
+    if not entries:
+        return Lost(reading=another_reads)
     flags = yield from renew(member, [one.id for one in entries])
-    return [one for one, kept in zip(entries, flags, strict=True) if not kept]
+    lost = [one for one, kept in zip(entries, flags, strict=True) if not kept]
+    return Lost(lost, another_reads)
+
+
+def drop(table: LeaseTable, lost: Lost) -> None:
+    """Give up what was lost. In the event loop's thread."""
+    if lost.reading and table.reading is not None:
+        table.reading.lose()
+    table.lost(lost.entries)
 
 
 class Misses:
@@ -113,15 +143,16 @@ class ThreadRenewer:
         lease_ms: int,
         clock: Timers,
         connections: Connections,
+        fresh: Freshness,
         ended: Ended,
     ) -> None:
         self._table = table
+        self._fresh = fresh
         seconds = lease_ms / 3000
         self._misses = Misses(name, seconds=seconds, clock=clock, connections=connections)
         self._clock = clock
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self.renewed_at = clock.monotonic()
         self._thread = LeaseThread(
             self,
             connect=lambda: connections.synchronous(deadline_s=deadline_s(lease_ms)),
@@ -129,6 +160,7 @@ class ThreadRenewer:
         )
 
     def start(self) -> None:
+        self._fresh.renewed(self._clock.monotonic())
         self._thread.start()
 
     def cancel(self) -> None:
@@ -145,19 +177,11 @@ class ThreadRenewer:
 
     def renew(self, client: redis.Redis) -> None:
         """Renew everything owned."""
-        member = self._table.member
-        entries = list(self._table.owned.values())
         began = self._clock.monotonic()
-        reading = self._table.reading
-        if member is not None and reading is not None and reading.held:
-            kept = run(client, reading.renew(member))
-            if not kept:
-                self._loop.call_soon_threadsafe(reading.lose)
-        if member is not None and entries:
-            lost = run(client, renew_all(member, entries))
-            if lost:
-                self._loop.call_soon_threadsafe(self._table.lost, lost)
-        self.renewed_at = began
+        lost = run(client, renewal(self._table))
+        if lost:
+            self._loop.call_soon_threadsafe(drop, self._table, lost)
+        self._fresh.renewed(began, lost=bool(lost))
 
     def renewed(self) -> float:
         return self._misses.renewed()
@@ -185,19 +209,21 @@ class TaskRenewer:
         lease_ms: int,
         clock: Timers,
         connections: Connections,
+        fresh: Freshness,
         ended: Ended,
     ) -> None:
         self._table = table
+        self._fresh = fresh
         self._seconds = lease_ms / 3000
         self._misses = Misses(name, seconds=self._seconds, clock=clock, connections=connections)
         self._clock = clock
         self._connections = connections
         self._ended = ended
         self._stopping = False
-        self.renewed_at = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        self._fresh.renewed(self._clock.monotonic())
         self._task = asyncio.create_task(self._keep(), name="headwater leases")
         self._task.add_done_callback(self._done)
 
@@ -221,26 +247,16 @@ class TaskRenewer:
         try:
             while True:
                 await sleep(self._clock, pause)
-                member = self._table.member
-                entries = list(self._table.owned.values())
-                self.renewed_at = self._clock.monotonic()
-                reading = self._table.reading
-                if member is None or not (entries or reading):
-                    continue
+                began = self._clock.monotonic()
                 try:
-                    if (
-                        reading
-                        and reading.held
-                        and not await perform(client, reading.renew(member))
-                    ):
-                        reading.lose()
-                    lost = await perform(client, renew_all(member, entries))
+                    lost = await perform(client, renewal(self._table))
                 except Exception as error:
                     if remedy(error, Step.RENEW) is Remedy.END:
                         raise
-                    pause = self._misses.missed(error, entries=len(entries))
+                    pause = self._misses.missed(error, entries=len(self._table.owned))
                 else:
+                    drop(self._table, lost)
+                    self._fresh.renewed(began, lost=bool(lost))
                     pause = self._misses.renewed()
-                    self._table.lost(lost)
         finally:
             await client.aclose()

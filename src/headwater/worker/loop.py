@@ -23,6 +23,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.dependencies import Values
 from headwater.worker.fetch import Fetcher
 from headwater.worker.flow import Flow
+from headwater.worker.freshness import Freshness
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.noting import Noting
 from headwater.worker.ordered_fetch import OrderedFetch
@@ -91,6 +92,12 @@ class Loop:
         )
         self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
+        self._fresh = self.pool.fresh = Freshness(
+            name,
+            clock=clock,
+            claim_after_ms=consumer.claim_after_ms,
+            renew=flow.in_flight.renew_now,
+        )
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
         if self.order is not None:
@@ -115,6 +122,7 @@ class Loop:
             lease_ms=self.consumer.lease_ms,
             clock=self._clock,
             connections=connections,
+            fresh=self._fresh,
             ended=self._broken,
         )
 
@@ -125,7 +133,7 @@ class Loop:
             connections=connections,
             clock=self._clock,
             in_flight=self.in_flight,
-            renewer=self._renewer,
+            fresh=self._fresh,
             changes=self._changes,
             losses=self.telemetry.losses,
             suspects_only=suspects is Suspects.ONLY,
@@ -216,7 +224,7 @@ class Loop:
         return ConsumerProgress(
             reader_age=self.fetcher.age(now),
             settler_age=self.in_flight.settler.age(now),
-            renewer_age=max(0.0, now - self._renewer.renewed_at),
+            renewer_age=max(0.0, now - self._fresh.renewed_at),
             oldest_handler_age=max(0.0, now - min(began, default=now)),
             running=len(began),
             owned=len(self.in_flight.owned),

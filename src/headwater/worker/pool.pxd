@@ -9,3 +9,4 @@ cdef class Pool:
     cdef public object _arrivals
     cdef public object _slots
     cdef public set running
+    cdef public object fresh

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned, State
 from headwater.worker.signals import Changes
 
@@ -64,6 +65,8 @@ class Pool:
         """Slots that wait for an entry."""
         self._slots: list[Slot] = []
         self.running: set[Owned] = set()
+        self.fresh: Freshness
+        """Set before `start`."""
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
         """Make the slots; the caller watches their tasks."""
@@ -117,13 +120,16 @@ class Pool:
                 raise
 
     async def _work(self) -> None:
-        turns = 0
+        turns, fresh, now = 0, self.fresh, self.fresh.now
         slot = asyncio.current_task()
         assert isinstance(slot, Slot), "start makes it"
         while not slot.dismissed:
             if not self._buffer:
                 self._idle()
                 await self._arrival()
+            if now() > fresh.until:
+                await fresh.restored()
+                continue
             owned = self._buffer.popleft()
             if owned.state is not State.BUFFERED:
                 continue  # lost, or handed back, while it waited here

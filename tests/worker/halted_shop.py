@@ -1,0 +1,45 @@
+"""An app for worker processes that are halted and go on: handlers say when they begin.
+
+``SHOP_SHAPE`` is ``each``, ``batch`` or ``order``; a handler runs until the file ``SHOP_END`` exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from headwater.worker import App, Batch, Stream
+
+
+class Order(msgspec.Struct):
+    id: int
+
+
+app = App(os.environ.get("SHOP_URL", "redis://localhost:1"), name="shop", grace="20s")
+orders: Stream[Order] = Stream("orders", Order)
+
+END = os.environ.get("SHOP_END", ".")
+SHAPE = os.environ.get("SHOP_SHAPE", "each")
+OPTIONS: dict[str, Any] = {"group": "g", "claim_after": "600ms", "prefetch": 16}
+
+
+async def handle(first: Order) -> None:
+    sys.stderr.write(f"order {first.id} begins\n")
+    while not os.path.exists(END):  # noqa: ASYNC110, ASYNC240, PTH110  # another process makes it
+        await asyncio.sleep(0.01)
+
+
+if SHAPE == "batch":
+
+    @app.batch(orders, **OPTIONS, size=2, linger="10ms")
+    async def load(rows: Batch[Order]) -> None:
+        await handle(rows.items[0])
+
+elif SHAPE == "order":
+    app.consumer(orders, **OPTIONS, concurrency=2, order_by=lambda order: order.id % 6)(handle)
+else:
+    app.consumer(orders, **OPTIONS, concurrency=2)(handle)

@@ -1,0 +1,86 @@
+"""A worker that stands still, as with SIGSTOP, a paused machine or a handler that holds the interpreter,
+begins nothing that others have by then."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis.asyncio
+
+from headwater.worker import App
+from tests.worker.apps import Order, Store, eventually, orders, working
+from tests.worker.processes import WorkerProcess, one_worker
+
+SHOP = "tests.worker.halted_shop:app"
+
+MESSAGES = 12
+
+
+def begun(worker: WorkerProcess) -> list[str]:
+    """The messages that its handlers have begun."""
+    return re.findall(r"order (\d+) begins", worker.said())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "at_a_time"), [("each", 2), ("batch", 1), ("order", 2)])
+async def test_a_worker_that_was_halted_begins_nothing_that_others_have(
+    store: Store, tmp_path: Path, shape: str, at_a_time: int
+) -> None:
+    # Given a worker that runs some messages and owns more
+    end = tmp_path / "end"
+    options = {"target": SHOP, "SHOP_SHAPE": shape, "SHOP_END": str(end)}
+    with one_worker(store.url, **options) as halted:
+        for number in range(MESSAGES):
+            await store.look.xadd("orders", {"id": number})
+        await eventually(lambda: len(begun(halted)) == at_a_time)
+        await eventually(lambda: _owned(store, MESSAGES))
+
+        # When it is halted, and another handles all of them
+        halted.signal(signal.SIGSTOP)
+        ran = begun(halted)
+        end.touch()
+        with one_worker(store.url, **options):
+            await eventually(store.settled)
+
+        # Then it begins none of them when it goes on
+        halted.signal(signal.SIGCONT)
+        await store.look.xadd("orders", {"id": MESSAGES})
+        await eventually(lambda: str(MESSAGES) in begun(halted))
+        assert begun(halted)[len(ran) :] == [str(MESSAGES)]
+        assert "this process stood still" in halted.said()
+
+
+@pytest.mark.slow
+async def test_a_worker_that_may_not_renew_handles_its_messages_all_the_same(
+    headwater_url: str, store_url: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a user who may do everything but renew, and more work than fits into claim_after
+    async with redis.asyncio.Redis.from_url(store_url("headwater")) as look:
+        await look.acl_setuser(
+            "idler", True, nopass=True, keys=["*"], commands=["+@all", "-xrenew"]
+        )
+        app = App(headwater_url.replace("//", "//idler:any@"), name="test")
+        handled: list[int] = []
+
+        @app.consumer(orders, group="g", claim_after="300ms", concurrency=1, retry=None)
+        async def bill(order: Order) -> None:
+            await asyncio.sleep(0.1)
+            handled.append(order.id)
+
+        # When it works, then it handles all of it, and says what is wrong
+        try:
+            async with working(app):
+                await orders.send_many([Order(number) for number in range(6)])
+                await eventually(lambda: set(handled) == set(range(6)))
+        finally:
+            await look.acl_deluser("idler")
+    assert "cannot be renewed: other workers may handle the same entries" in caplog.text
+
+
+async def _owned(store: Store, count: int) -> bool:
+    return len(await store.pending()) == count
