@@ -142,6 +142,56 @@ async def test_workers_start_again_when_a_source_changes(
     look.close()
 
 
+@pytest.mark.slow
+async def test_an_app_that_cannot_be_imported_at_first_is_started_when_it_is_mended(
+    url: str, tmp_path: Path
+) -> None:
+    # Given an app with a syntax error in a module that it imports
+    (tmp_path / "shop.py").write_text(SHOP.format(url=url))
+    (tmp_path / "prices.py").write_text("# prices in euros\nPRICE = (\n")
+    command = [sys.executable, "-m", "headwater.cli.main", "work", "shop:app", "--reload"]
+    parent = WorkerProcess(command, url=url, environment={}, directory=tmp_path)
+    look = redis.Redis.from_url(url)
+    try:
+        # When it is started, then one line says what is wrong, and where
+        file = tmp_path / "prices.py"
+        await eventually(lambda: "waiting for a source file to change" in parent.said())
+        (line,) = parent.said().splitlines()
+        assert f"shop:app cannot start: {file}, line 2: SyntaxError: '(' was never closed" in line
+
+        # When another error is in its place, then that is said
+        file.write_text("PRISE = 1")
+        await eventually(lambda: parent.said().count("waiting for a source file to change") == 2)
+        assert f"{tmp_path / 'shop.py'}, line 6: ImportError: cannot import name" in parent.said()
+        assert "Traceback" not in parent.said()
+
+        # and when it is mended, then it works
+        file.write_text("PRICE = 7")
+        look.xadd("orders", {"id": "1"})
+        await eventually(lambda: "order 1 costs 7\n" in parent.said())
+        parent.signal(signal.SIGTERM)
+        assert parent.wait() == 0
+    finally:
+        look.close()
+        parent.end()
+
+
+@pytest.mark.slow
+def test_a_wrong_name_of_the_app_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("app = 1")
+    for target, complaint in (("shop:ap", "has no 'ap'"), ("shp:app", "no module 'shp'")):
+        done = subprocess.run(
+            [sys.executable, "-m", "headwater.cli.main", "work", target, "--reload"],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=30,
+        )
+        assert done.returncode == 1
+        assert complaint in done.stderr
+
+
 # --- concurrency ----------------------------------------------------------------------------------
 
 

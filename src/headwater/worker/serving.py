@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError
+from headwater.worker.mending import found_when_mended
 from headwater.worker.process import log
 from headwater.worker.source_watch import SourceWatch
 from headwater.worker.supervise import supervise
@@ -42,7 +43,7 @@ def supervise_on_its_store(
         # Python takes a file for unchanged that was changed within a second and is as long.
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    app = find_app(target)
+    app = found_when_mended(target) if reload else find_app(target)
     if not app.consumers:
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
     grace_ms = app.grace_ms if grace_ms is None else grace_ms

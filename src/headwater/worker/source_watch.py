@@ -12,6 +12,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 MOST_FILES = 20_000
@@ -31,6 +32,11 @@ class SourceWatch:
         self._elsewhere = list(_imported())
         self._before = self._look()
 
+    def add(self, file: str) -> None:
+        """Look at this file too, wherever it is."""
+        self._elsewhere.append(file)
+        self._before |= self._stat([file])
+
     def changed(self) -> list[str]:
         """The files that were written, added or removed since the last call, sorted."""
         before, self._before = self._before, self._look()
@@ -38,8 +44,11 @@ class SourceWatch:
         return sorted(one for one in both if before.get(one) != self._before.get(one))
 
     def _look(self) -> Snapshot:
+        return self._stat((*_files_under(self._root), *self._elsewhere))
+
+    def _stat(self, paths: Iterable[str]) -> Snapshot:
         found: Snapshot = {}
-        for path in (*_files_under(self._root), *self._elsewhere):
+        for path in paths:
             try:
                 seen = os.stat(path)  # noqa: PTH116  # of strings, thousands of times
             except OSError:
@@ -66,15 +75,25 @@ def _files_under(root: Path) -> Iterator[str]:
                 yield os.path.join(directory, file)  # noqa: PTH118  # as above
 
 
+def is_source(file: str | None) -> bool:
+    """Whether it is a Python file that is not part of Python, of an installed package, or of this one.
+
+    >>> is_source("/home/me/shop.py"), is_source(os.__file__), is_source("<frozen importlib>")
+    (True, False, False)
+    """
+    return file is not None and file.endswith(".py") and not file.startswith(_installed())
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Where the standard library, installed packages and this one are."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    paths = [sysconfig.get_path(name) for name in names]
+    ours = str(Path(__file__).parents[1])
+    return (*paths, *site.getsitepackages(), site.getusersitepackages(), ours)
+
+
 def _imported() -> Iterable[str]:
     """Files of imported modules that are not installed packages."""
-    installed = [
-        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-    ]
-    ours = str(Path(__file__).parents[1])
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and file.endswith(".py") and not file.startswith((*installed, ours)):
-            yield file
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return [file for file in files if file is not None and is_source(file)]

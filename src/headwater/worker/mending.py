@@ -1,0 +1,85 @@
+"""``headwater work --reload`` of an app that cannot be imported: says why, and waits until it is mended.
+
+Rule 1. Waited for is what the app's own code raises. A wrong MODULE:APP is an error as without ``--reload``.
+Rule 2. Each attempt imports anew what the one before imported of the app.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from headwater.messages import error_text
+from headwater.worker.app import App
+from headwater.worker.source_watch import SourceWatch, is_source
+from headwater.worker.targets import find_app
+
+log = logging.getLogger("headwater.worker")
+
+LOOK_SECONDS = 0.2
+"""How often source files are looked at."""
+
+
+class Fault(NamedTuple):
+    """Where the app's code raised an error."""
+
+    file: str
+    line: int
+    text: str
+
+
+def found_when_mended(target: str) -> App:
+    """`find_app`; while the app's own code raises, this logs it once and waits for a change."""
+    while True:
+        before = set(sys.modules)
+        watch = SourceWatch(Path.cwd())
+        try:
+            return find_app(target)
+        except Exception as error:
+            fault = fault_of(error)
+            if fault is None:
+                raise
+        log.error(
+            "%s cannot start: %s, line %d: %s; waiting for a source file to change",
+            target,
+            fault.file,
+            fault.line,
+            fault.text,
+        )
+        watch.add(fault.file)
+        _wait_for_change(watch)
+        _forget(set(sys.modules) - before)
+
+
+def _wait_for_change(watch: SourceWatch) -> None:
+    while not (changed := watch.changed()):
+        time.sleep(LOOK_SECONDS)
+    log.info("%s changed: starting", changed[0])
+
+
+def fault_of(error: Exception) -> Fault | None:
+    """The place in source code of the app, the last one, at which it was raised; None if it was not
+    raised there. `find_app` raises errors of its own from those of the app."""
+    if isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return Fault(error.filename, error.lineno or 0, f"{type(error).__name__}: {error.msg}")
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if is_source(frame.filename):
+            return Fault(frame.filename, frame.lineno or 0, error_text(error))
+    return None
+
+
+def _forget(modules: Iterable[str]) -> None:
+    """Have these imported again, as far as they are the app's."""
+    for name in modules:
+        if is_source(getattr(sys.modules[name], "__file__", None)):
+            del sys.modules[name]
+    importlib.invalidate_caches()
