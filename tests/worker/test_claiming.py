@@ -3,11 +3,12 @@ is gone from the stream is reported."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from headwater.groups.member import join
+from headwater.groups.operation import Operation, single
 from headwater.groups.settling import How
 from headwater.groups.trimmed import unread_lost
 from headwater.messages import delays_key, due_key
@@ -17,6 +18,11 @@ from tests.worker.test_groups import RIPE, add, in_lua
 DELAYS, DUE = delays_key("s", "g"), due_key("s", "g")
 
 WAITING = 200_000
+
+T = TypeVar("T")
+
+by_verbs = pytest.mark.parametrize("core", ["headwater"], indirect=True)
+"""What is different on a server that claims while it reads."""
 
 PARK = """
 for first = 1, ARGV[1], 1000 do
@@ -163,6 +169,61 @@ def test_a_retry_that_is_trimmed_while_it_waits_is_reported(core: Core) -> None:
     assert other.read() == []
     assert other.gone == [first.id]
     assert core.nothing_pending()
+
+
+@by_verbs
+def test_a_retry_that_waits_long_and_is_trimmed_is_reported_before_it_is_due(core: Core) -> None:
+    # Given a retry that waits for an hour, among others, and is trimmed with all before it
+    add(core, b"a", b"b", b"c")
+    first, second, _third = core.read()
+    core.settle(first, How.FAIL, delay_ms=3_600_000)
+    core.settle(second, How.FAIL, delay_ms=3_600_000)
+    core.client.xtrim("s", maxlen=2, approximate=False)
+
+    # When a member looks, then it says so
+    other = core.beside("two")
+    assert other.read() == []
+    assert other.gone == [first.id]
+    assert core.pending(second.id) == ("", 1)
+
+
+@by_verbs
+def test_looking_for_what_is_gone_costs_little_however_many_retries_wait(core: Core) -> None:
+    # Given 10,000 retries that wait for an hour, and one that is deleted while its owner is silent
+    add(core, *(b"x" for _ in range(10_000)))
+    while found := core.read(limit=1_000):
+        ids = [one.id for one in found]
+        delay = ("FAIL", "DELAY", 3_600_000)
+        core.do(single("XSETTLE", "s", "g", "one", *delay, "IDS", len(ids), *ids))
+    add(core, b"a")
+    (last,) = core.read()
+    core.age(last, RIPE)
+    core.client.xdel("s", last.id)
+
+    # When a member has looked at all of them
+    other, commands = core.beside("two"), 0
+    while not other.gone:
+        other.now += 1
+        steps = counted(other.reader.read(limit=100, now=other.now))
+        found, more = other.do(steps)
+        assert found == []
+        commands += more
+
+    # Then that took a few commands for each thousand, and found what is gone
+    assert other.gone == [last.id]
+    assert commands <= 11 * 4 + 2
+
+
+def counted(operation: Operation[T]) -> Operation[tuple[T, int]]:
+    """The same operation, and how many commands it sent."""
+    count, commands = 0, next(operation)
+    while True:
+        count += len(commands)
+        replies = yield commands
+        try:
+            commands = operation.send(replies)
+        except StopIteration as finished:
+            return finished.value, count
 
 
 @pytest.mark.slow

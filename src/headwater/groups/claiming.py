@@ -21,6 +21,7 @@ from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, Word, accepted
 from headwater.groups.scripts import CLAIM, SWEEP
 from headwater.messages import PARKED_CONSUMER
+from headwater.model import MAX_ID, StreamID
 
 T = TypeVar("T")
 
@@ -150,21 +151,32 @@ class Reader:
         """Acknowledge what is ripe and whose entry is gone from the stream, a page at a time.
 
         CLAIM passes over it, so it would stay in the pending list for ever. A worker that still
-        handles such an entry renews its lease, so it is not ripe.
+        handles such an entry renews its lease, so it is not ripe. Retries that wait are looked at when
+        they are due, or trimmed: what is below the first entry of the stream is gone.
         """
         if now < self._sweep_at or not self._looks_for_gone:
             return
         member = self.member
-        ripe: list[Word] = ["IDLE", member.claim_after_ms, self._looked_to, "+", HISTORY_ROWS]
-        replies = yield [["XPENDING", member.stream, member.group, *ripe]]
+        rest: list[Word] = [self._looked_to, "+", HISTORY_ROWS]
+        replies = yield [
+            ["XPENDING", member.stream, member.group, "IDLE", member.claim_after_ms, *rest],
+            ["XDELAYED", member.stream, member.group, *rest],
+            ["XRANGE", member.stream, "-", "+", "COUNT", 1],
+        ]
         ids: list[bytes] = [row[0] for row in accepted(replies[0])]
         more = len(ids) == HISTORY_ROWS
         self._looked_to = b"(" + ids[-1] if more else b"-"
         self._sweep_at = now + (claim_interval_ms(member) / 1000 if more else SWEEP_SECONDS)
-        if not ids:
-            return
-        replies = yield [["XRANGE", member.stream, one, one] for one in ids]
-        gone = [one for one, reply in zip(ids, replies, strict=True) if accepted(reply) == []]
+        # A server that has no XDELAYED, or does not let this member use it, names none.
+        delayed = [] if isinstance(replies[1], Refused) else replies[1]
+        waiting = {row[0] for row in delayed if row[1] > 0}
+        first = MAX_ID
+        for entry in accepted(replies[2]):
+            first = StreamID.parse(entry[0])
+        gone = [one for one in ids if StreamID.parse(one) < first]
+        asked = [one for one in ids[len(gone) :] if one not in waiting]
+        replies = (yield [["XRANGE", member.stream, one, one] for one in asked]) if asked else []
+        gone += [one for one, reply in zip(asked, replies, strict=True) if accepted(reply) == []]
         yield from drop_gone(member, gone, self._gone)
 
     # --- servers that do not ----------------------------------------------------------------------
