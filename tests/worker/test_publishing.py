@@ -10,7 +10,7 @@ import redis
 
 from headwater.errors import EncodeError, HeadwaterError, NotSent
 from headwater.groups.operation import Refused
-from headwater.worker import App, Stream, publishing
+from headwater.worker import App, Stream, patience
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
 
@@ -88,7 +88,7 @@ def test_errors_of_publishing_keep_the_password_to_themselves(
     peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given an app whose url holds a password, and a store that is gone
-    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
     server = peer("redis-8.2")
     app = App(server.url.replace("redis://", "redis://ann:secret@"), name="sender")
     with redis.Redis.from_url(server.url) as client:

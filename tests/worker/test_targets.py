@@ -89,6 +89,6 @@ def test_the_command_line_says_so_without_a_traceback(
     project: Path, run_headwater: Callable[..., str]
 ) -> None:
     (project / "shop_e.py").write_text("import no_such_thing_e\n")
-    said = run_headwater("work", "shop_e:app", status=1)
+    said = run_headwater("work", "shop_e:app", status=1, apart=True)
     assert said.startswith("headwater: module 'shop_e' cannot be imported:")
     assert "Traceback" not in said

@@ -112,7 +112,9 @@ class Trial:
         async with app.test() as t:
             self._test = t
             self.clock = t._the_running()._clock = ProcessClock(t.clock, loop)
+            running, app._running = app._running, None  # nothing starts it but this trial
             handler = declare(app, self.scenario, self, into=self.into)
+            app._running = running
             self._start()
             for number in range(len(self.scenario.messages)):
                 await self._send(number)
