@@ -78,7 +78,7 @@ def _files_under(root: Path) -> Iterator[str]:
 def is_source(file: str | None) -> bool:
     """Whether it is a Python file that is not part of Python, of an installed package, or of this one.
 
-    >>> is_source("/srv/shop/shop.py"), is_source(os.__file__), is_source("<frozen importlib>")
+    >>> is_source("/var/lib/shop/shop.py"), is_source(os.__file__), is_source("<frozen importlib>")
     (True, False, False)
     """
     return file is not None and file.endswith(".py") and not file.startswith(_installed())
