@@ -55,6 +55,15 @@ def test_dead_names_a_stream_that_does_not_exist(member: Core, run_headwater: Ru
     assert run_headwater("dead", "list", "s") == ""
 
 
+def test_a_stream_with_partitions_is_named_by_one_of_them(member: Core, run_headwater: Run) -> None:
+    member.client.xadd("moves.{0}", {"v": "a"})
+    for command in (["pending"], ["consumers", "list"], ["dead", "list"]):
+        group = ["g"] if command[0] == "consumers" else []
+        said = run_headwater(*command, "moves", *group, status=1)
+        assert "split into partitions" in said
+        assert "such as 'moves.{0}'" in said
+
+
 def test_dead_replay_says_what_it_could_not_replay(member: Core, run_headwater: Run) -> None:
     # Given two dead letters, one of an entry that is gone, and another group
     member.client.xadd("s", {"v": "a"})

@@ -198,7 +198,13 @@ def _say_none(url: str, stream: str, where: str) -> None:
     replies = ask(url, _exist(stream, where))
     if replies == (False, False):
         from headwater.client.redaction import redacted
+        from headwater.groups.missing import partitions_of
 
+        if first := ask(url, partitions_of(stream)):
+            raise HeadwaterError(
+                f"{stream!r} is split into partitions, each with its own dead letters: name one of "
+                f"them, such as {first}"
+            )
         raise HeadwaterError(
             f"{redacted(url)} has no stream {stream!r}, and no dead letters of it ({where!r}). Look "
             "at the name and at --url; for a dead-letter stream of another name there is --from."

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.groups.member import Member, retire
+from headwater.groups.missing import instead_of
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import RESERVED_PREFIX, reader_key
 
@@ -56,7 +57,10 @@ def consumers(
     """The consumers of a group, by name. `HeadwaterError` when there is no such group."""
     replies = yield [["XINFO", "CONSUMERS", stream, group]]
     reply = replies[0]
-    if isinstance(reply, Refused) and (reply.code == "NOGROUP" or "no such key" in str(reply)):
+    if isinstance(reply, Refused) and "no such key" in str(reply).lower():
+        remedy = yield from instead_of(stream)
+        raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
+    if isinstance(reply, Refused) and reply.code == "NOGROUP":
         raise HeadwaterError(
             f"there is no group {group!r} of a stream {stream!r}; `headwater pending {stream}` lists "
             "the groups of a stream"

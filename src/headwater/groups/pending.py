@@ -13,6 +13,7 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
+from headwater.groups.missing import instead_of
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
@@ -79,7 +80,8 @@ def pending(
     seconds, micros = accepted(replies[0])
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if isinstance(replies[1], Refused) and "no such key" in str(replies[1]):
-        raise HeadwaterError(f"there is no stream {stream!r}: look at the name and the address")
+        remedy = yield from instead_of(stream)
+        raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
     found = [mapping(row) for row in accepted(replies[1])]
     names = [about[b"name"].decode("utf-8", "backslashreplace") for about in found]
     if group is not None and group not in names:
