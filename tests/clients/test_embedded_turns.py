@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,6 +23,9 @@ from headwater.server.opening import open_node
 from headwater.server.session import Session
 from headwater.testing.files import CrashableFiles
 from tests.clients.faces import blocked
+
+# The function behind `signal.signal`, which itself looks at the handler's repr.
+set_handler: Callable[..., Any] = importlib.import_module("_signal").signal
 
 
 class Interrupting(SystemClock):
@@ -69,6 +73,26 @@ def test_a_handler_that_another_library_installed_waits_as_well() -> None:
             assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Unprintable:
+    """A handler whose repr is expensive: asyncio's contains that of a task."""
+
+    def __call__(self, _number: int, _frame: object) -> None: ...
+
+    def __repr__(self) -> str:
+        raise AssertionError("nobody needs the repr of a handler")
+
+
+def test_a_turn_does_not_print_the_handler_that_waits() -> None:
+    handler = Unprintable()
+    with headwater.connect("headwater://memory") as client:
+        before = set_handler(int(signal.SIGINT), handler)
+        try:
+            assert client.ping()
+        finally:
+            after = set_handler(int(signal.SIGINT), before)
+    assert after is handler
 
 
 class Failing(SystemClock):
