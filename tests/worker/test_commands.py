@@ -127,6 +127,10 @@ def test_what_the_store_refuses_is_said_in_one_line(
     for command in (["pending", "s"], ["consumers", "list", "s", "g"], ["dead", "list", "s"]):
         said = run_headwater(*command, "--url", f"{address}/99", status=1)
         assert said == f"headwater: {address}/99 refuses this: DB index is out of range\n"
+    bad = f"{address.replace('redis', 'rediss')}?ssl_cert_reqs=bogus"
+    said = run_headwater("pending", "s", "--url", bad, status=1)
+    assert "cannot be used: Invalid SSL Certificate Requirements Flag: bogus" in said
+    assert "Traceback" not in said
     said = run_headwater("pending", "text", status=1)
     assert said.startswith(f"headwater: {address} refuses this: WRONGTYPE")
 

@@ -53,6 +53,8 @@ def ask(url: str, operation: Operation[T]) -> T:
 
     Raises `HeadwaterError` when the store cannot be reached, and what the operation raises.
     """
+    from redis.exceptions import RedisError
+
     from headwater.client.redaction import redacted
     from headwater.groups.operation import Refused, run
     from headwater.worker.connections import Connections, lost_connection
@@ -64,6 +66,8 @@ def ask(url: str, operation: Operation[T]) -> T:
         raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
     except Refused as error:
         raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
+    except RedisError as error:  # of a parameter of the address, such as ssl_cert_reqs
+        raise HeadwaterError(f"{redacted(url)} cannot be used: {error}") from error
     finally:
         client.close()
 

@@ -22,6 +22,8 @@ log = logging.getLogger("headwater.worker")
 class Trouble(Enum):
     """What can be wrong with a store, in the words of the two lines."""
 
+    UNREACHED = ("cannot be reached", "answers")
+    """Nobody of this process has reached it yet."""
     AWAY = ("went away", "is back")
     UNWRITABLE = ("takes no writes", "takes writes again")
     REFUSING = ("refuses a command", "accepts what it had refused")
@@ -36,10 +38,13 @@ class Availability:
         self._lock = threading.Lock()
         self._troubled: dict[str, Trouble] = {}
         self._since: dict[Trouble, float] = {}
+        self._answered = False
 
     def troubled(self, who: str, error: BaseException, *, pause: float) -> None:
         """``who`` met ``error`` and tries again in ``pause`` seconds."""
         trouble = _kind(error)
+        if trouble is Trouble.AWAY and not self._answered:
+            trouble = Trouble.UNREACHED
         with self._lock:
             before = self._troubled.get(who)
             if before is not trouble:
@@ -54,7 +59,7 @@ class Availability:
                 self._url,
                 trouble.value[0],
                 who,
-                error,
+                str(error).rstrip(". "),
                 trouble.value[1],
             )
         else:
@@ -62,6 +67,7 @@ class Availability:
 
     def well(self, who: str) -> None:
         """The store has answered ``who``, or there is nothing more that it wants."""
+        self._answered = True
         if who in self._troubled:
             with self._lock:
                 self._forget(who)
