@@ -22,11 +22,12 @@ def test_a_store_that_was_never_there_cannot_be_reached(caplog: pytest.LogCaptur
     store.well("publisher")
 
     # Then nobody says that it went away
-    assert caplog.messages == [
+    first, last = caplog.messages
+    assert first == (
         "the store redis://***@localhost:1 cannot be reached (reader of orders/g): Error 111 "
-        "connecting to localhost:1. Connection refused; trying again until it answers",
-        "the store redis://***@localhost:1 answers after 3.0 s",
-    ]
+        "connecting to localhost:1. Connection refused; trying again until it answers"
+    )
+    assert last == "the store redis://***@localhost:1 answers after 3.0 s"
 
 
 def test_a_store_that_answered_goes_away_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:

@@ -117,9 +117,7 @@ def test_a_mistyped_id_drops_and_replays_nothing(member: Core, run_headwater: Ru
     assert run_headwater("dead", "drop", "s", letter) == "1 dropped\n"
 
 
-def test_what_the_store_refuses_is_said_in_one_line(
-    member: Core, run_headwater: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_store_refuses_is_said_in_one_line(member: Core, run_headwater: Run) -> None:
     # Given an address with a database that the store does not have, and a key of another type
     url = member.client.connection_pool.connection_kwargs
     address = f"redis://{url['host']}:{url['port']}"

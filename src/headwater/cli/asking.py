@@ -59,17 +59,18 @@ def ask(url: str, operation: Operation[T]) -> T:
     from headwater.groups.operation import Refused, run
     from headwater.worker.connections import Connections, lost_connection
 
-    client = Connections(url).synchronous(deadline_s=PATIENCE_SECONDS)
     try:
-        return run(client, operation)
+        client = Connections(url).synchronous(deadline_s=PATIENCE_SECONDS)
+        try:
+            return run(client, operation)
+        finally:
+            client.close()
     except lost_connection() as error:
         raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
     except Refused as error:
         raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
     except RedisError as error:  # of a parameter of the address, such as ssl_cert_reqs
         raise HeadwaterError(f"{redacted(url)} cannot be used: {error}") from error
-    finally:
-        client.close()
 
 
 def print_json(document: Any) -> None:
