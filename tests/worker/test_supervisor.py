@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import pytest
 
 from tests.worker import shop
 from tests.worker.apps import Store, eventually
-from tests.worker.processes import supervised, workers_of
+from tests.worker.processes import quarantine_of, supervised, workers_of
 
 pytestmark = pytest.mark.slow
 
@@ -140,3 +141,21 @@ async def test_a_worker_whose_dependency_fails_at_the_start_is_started_again(
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
         assert "closed the database" in parent.said()
+
+
+async def test_a_signal_after_the_workers_have_ended_changes_no_exit_status(
+    tmp_path: Path,
+) -> None:
+    # Given workers on a store that `headwater work` serves, and ends after them
+    with supervised(f"headwater://{tmp_path}/data") as parent:
+        await eventually(lambda: parent.said().count(" of group g") == 2)
+
+        # When signals come as long as it lives, after the workers have stopped at the first
+        parent.signal(signal.SIGTERM)
+        await eventually(lambda: not workers_of(parent.pid) and not quarantine_of(parent.pid))
+        while parent.process.poll() is None:
+            parent.signal(signal.SIGTERM)
+            await asyncio.sleep(0.001)
+
+        # Then it ends as it would have
+        assert parent.wait() == 0

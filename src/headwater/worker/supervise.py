@@ -99,6 +99,7 @@ class Supervisor:
                 group.create_task(self._reload_at_changes(self._watch))
         if self._health is not None:
             self._health.close()
+        _hear_no_more(loop)
         return self._status
 
     def _look(self) -> list[WorkerHealth]:
@@ -244,6 +245,15 @@ class Supervisor:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for one in waiting:
             one.cancel()
+
+
+def _hear_no_more(loop: asyncio.AbstractEventLoop) -> None:
+    """All workers have ended, so one more signal would only spoil the exit status."""
+    told = (signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, told)
+    for number in told:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _terminate(process: Process) -> None:
