@@ -334,5 +334,5 @@ def test_dead_letters_of_a_key_that_is_no_stream_are_refused_in_one_line(
     with connect(headwater_url) as store:
         store.set("{orders}.dead", "text")
     said = run_headwater("dead", "drop", "orders", "--all", "--url", headwater_url, status=1)
-    assert said.startswith("headwater: WRONGTYPE")
+    assert said.startswith(f"headwater: {headwater_url} refuses this: WRONGTYPE")
     assert "Traceback" not in said
