@@ -291,3 +291,37 @@ def test_what_cannot_be_an_order_is_refused() -> None:
         memory_app().consumer(steps, group="g", order_by="key")(handle)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="a batch has no order_by"):
         memory_app().batch(steps, group="g", order_by=by_key)(load)
+
+
+class _Incomparable:
+    """A key that can be hashed and not compared, as one that holds an array."""
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value is ambiguous")
+
+
+async def test_keys_that_cannot_be_compared_fail_their_delivery_and_not_the_reader() -> None:
+    # Given a function whose keys for two of three messages cannot be compared
+    app = memory_app()
+    handled: list[int] = []
+
+    @app.consumer(
+        steps,
+        group="g",
+        order_by=lambda step: _Incomparable() if step.key == "odd" else step.key,
+        max_deliveries=1,
+    )
+    async def handle(step: Step) -> None:
+        handled.append(step.number)
+
+    async with app.test() as t:
+        # When they arrive together
+        await t.send(steps, Step("odd", 1), Step("odd", 2), Step("even", 3))
+
+        # Then the second one is a dead letter that names the error, and the others are handled
+        assert sorted(handled) == [1, 3]
+        (letter,) = t.dead(steps)
+        assert "the truth value is ambiguous" in letter.error

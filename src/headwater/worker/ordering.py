@@ -205,7 +205,7 @@ class Ordering:
             return _Alone(), None  # the handler's execution says what is wrong with it
         try:
             key = self._order_by(message)
-            hash(key)
+            _ = key in self._lines  # a key that cannot be hashed, or compared, raises here
         except BaseException as error:
             return _Alone(), error
         return key, None
