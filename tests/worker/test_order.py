@@ -167,6 +167,29 @@ async def test_a_busy_key_holds_no_more_than_prefetch_and_the_retry_finds_room(
     assert seen.order == {"a": list(range(12))}
 
 
+async def test_retries_of_two_keys_find_room_one_after_the_other() -> None:
+    # Given room for four entries, and first messages of two keys that wait for their retries
+    app, seen = memory_app(), Seen()
+    delays = {"a": "20s", "b": "30s"}
+
+    @app.consumer(steps, group="g", order_by=by_key, prefetch=4, claim_after="10m")
+    async def handle(step: Step, delivery: Delivery) -> None:
+        if step.number == 0 and delivery.count == 1:
+            raise Again(after=delays[step.key])
+        seen.ended(step)
+
+    async with app.test() as t:
+        # When what waits behind the second takes all of the room
+        await t.send(steps, Step("b", 0), Step("a", 0), *(Step("b", n) for n in range(1, 9)))
+        assert seen.order == {}
+
+        # Then each is handled when it is due
+        await t.advance("20s")
+        assert seen.order == {"a": [0]}
+        await t.advance("11s")
+        assert seen.order == {"a": [0], "b": list(range(9))}
+
+
 async def test_a_message_that_was_deleted_while_it_waited_gives_up_its_place(store: Store) -> None:
     app, seen = store.app(), Seen()
 

@@ -105,6 +105,16 @@ class OrderedFetch:
 
     def _expect(self, due: float) -> None:
         self._call_back(due)
+        self._wake_at(due)
+
+    def wake_again(self) -> None:
+        """Some first entries were taken off the list of those that are due: wake for the next."""
+        following = self.ordering.next_due
+        if following is not None:
+            self._wake_at(following)
+
+    def _wake_at(self, due: float) -> None:
+        """Have a reader that waits for room look again at ``due``: there is something to do without."""
         if self._timer is not None and self._timer_due <= due:
             return
         if self._timer is not None:
@@ -114,10 +124,13 @@ class OrderedFetch:
 
     def _due(self) -> None:
         self._timer = None
-        following = self.ordering.next_due
-        if following is not None and following > self.clock.monotonic():
-            self._expect(following)
         self._changes.notify()
+        now = self.clock.monotonic()
+        later = [
+            due for due in (self.ordering.next_due, self.note_at) if due is not None and due > now
+        ]
+        if later:
+            self._wake_at(min(later))
 
     # --- the key ----------------------------------------------------------------------------------
 
@@ -134,6 +147,7 @@ class OrderedFetch:
         await self._note(client, member)
         now = self.clock.monotonic()
         self.note_at = now + max(NOTE_SECONDS, 20 * (now - began))
+        self._wake_at(self.note_at)
         if not self._noted and self.lease.held:
             self._noted = True
             log.info(
@@ -235,6 +249,7 @@ class OrderedReader:
         ``limit`` of 0 as many first entries as handlers may run."""
         most = min(PAGE, max(limit, self._fetch.consumer.concurrency))
         asked = self._fetch.ordering.due(most)
+        self._fetch.wake_again()
         if asked:
             return (yield from self._claim(asked))
         if limit <= 0:
