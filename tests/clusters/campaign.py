@@ -3,8 +3,8 @@
     python -m tests.clusters.campaign --rounds 20 --only valkey-9.1
     python -m tests.clusters.campaign --seed 17 --rounds 1        plays a round again
 
-changes   a primary killed, a shard handed over, the stream's slot moved: four a round, on Redis with a rest
-          between failovers (`Cluster.rested`)
+changes   a primary killed, its replica up to date or behind; a shard handed over; the stream's slot moved:
+          four a round, on Redis with a rest between failovers (`Cluster.rested`)
 load      batches all the time, of half of the rounds each message confirmed by a replica (wait=1); a
           primary is killed only in those
 consumers a plain one with results in the stream's slot or another, or two ordered ones
@@ -32,9 +32,10 @@ from tests.clusters.clusters import Cluster
 from tests.clusters.conftest import CLUSTERED
 from tests.clusters.flow import Flow, far, flowing, near
 from tests.clusters.ordered_flow import OrderedFlow, flowing_in_order
-from tests.clusters.test_cluster_changes import hand_over, kill
+from tests.clusters.test_cluster_changes import hand_over, kill, kill_ahead
 
 CHANGES = 4
+KILLS = {"kill": kill, "kill ahead": kill_ahead}
 
 ROUND_SECONDS = 300
 """What takes longer is stuck; most rounds take 5 to 30 seconds."""
@@ -51,11 +52,11 @@ async def play(cluster: Cluster, seed: int) -> str:
     chance = random.Random(seed)
     into = chance.choice((near, far))
     wait = chance.choice((None, 1))
-    kinds = ("kill" if wait else "move", "hand over", "move")
+    kinds = ("kill", "kill ahead", "hand over", "move") if wait else ("hand over", "move", "move")
     changes = [chance.choice(kinds) for _change in range(CHANGES)]
     flows: AbstractAsyncContextManager[Flow | OrderedFlow]
     if chance.random() < ORDERED:
-        flows = flowing_in_order(cluster.name, cluster.url, wait=wait)
+        flows = flowing_in_order(cluster, wait=wait)
     else:
         flows = flowing(cluster.name, cluster.url, into=into, wait=wait)
     async with flows as flow:
@@ -67,10 +68,10 @@ async def play(cluster: Cluster, seed: int) -> str:
 
 
 async def _change(cluster: Cluster, name: str, stream: str) -> None:
-    if name == "kill":
+    if name in KILLS:
         # Without a replica that is up to date there would be no new primary.
         await asyncio.to_thread(clusters.until, cluster.healthy, "every shard has its replica")
-        await kill(cluster, stream)
+        await KILLS[name](cluster, stream)
     elif name == "hand over":
         await hand_over(cluster, stream)
     else:

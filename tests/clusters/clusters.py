@@ -199,6 +199,7 @@ class Cluster:
     ) -> None:
         """Move a key's slot to another primary while it is used, the key ``first`` before the others;
         ``between`` is called when the slot is on its way and after each key."""
+        until(self.agreed, "all nodes agree on the owners of the slots")
         source, target, slot = self.owner(key), self.other(key), key_slot(key.encode())
         source_id, target_id = source.ask("CLUSTER", "MYID"), target.ask("CLUSTER", "MYID")
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
@@ -229,6 +230,14 @@ class Cluster:
             node = self.by_port(row[2][1])
             node.ask("FLUSHALL")
             node.ask("SCRIPT", "FLUSH")
+
+    def agreed(self) -> bool:
+        """Whether all nodes name the same primaries."""
+        views = {
+            tuple(sorted((row[0], row[1], row[2][1]) for row in node.ask("CLUSTER", "SLOTS")))
+            for node in self.living()
+        }
+        return len(views) == 1
 
     def healthy(self) -> bool:
         """Whether every node lives, and every replica follows its primary."""

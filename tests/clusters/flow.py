@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import redis.exceptions
@@ -53,6 +53,15 @@ class Flow:
         await eventually(lambda: len(self.sent) >= sent + count, "messages are sent")
         await eventually(lambda: len(self.handled) >= handled + count, "messages are handled")
 
+    async def publish_unsure(self) -> None:
+        """Send until cancelled what no replica confirms."""
+        while True:
+            numbers = range(self.number, self.number + BATCHES[1])
+            self.number += BATCHES[1]
+            with suppress(HeadwaterError, redis.exceptions.RedisError):
+                await self.app.send_many(orders, [Order(id=n) for n in numbers])
+            await asyncio.sleep(PAUSE_SECONDS)
+
     async def publish(self) -> None:
         """Send until cancelled; what was refused, or is unknown, is not sent again."""
         while True:
@@ -98,14 +107,17 @@ async def flowing(
         await asyncio.sleep(0)
         return Invoice(order=order.id)
 
-    async with working(app):
-        publishing = asyncio.create_task(flow.publish())
+    async with working(app), working(app):
+        publishing = [asyncio.create_task(flow.publish())]
+        if wait is not None:
+            publishing.append(asyncio.create_task(flow.publish_unsure()))
         try:
             await flow.more(500)
             yield flow
         finally:
-            publishing.cancel()
-            await asyncio.wait([publishing])
+            for task in publishing:
+                task.cancel()
+            await asyncio.wait(publishing)
         await eventually(lambda: flow.handled.keys() >= flow.sent, "all that was sent is handled")
         async with connect(url) as look:
             store = Store(name, url, look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import time
 from collections.abc import Awaitable, Callable
 
@@ -22,11 +23,31 @@ MANUAL_FAILOVER_SECONDS = 6.0
 """After five seconds a replica gives a failover up that it was asked for (cluster.c, CLUSTER_MF_TIMEOUT)."""
 
 
+AHEAD_SECONDS = 0.2
+"""Of writes that are lost with their primary."""
+
+
 async def kill(cluster: Cluster, key: str = "orders") -> None:
     """The primary of a key is gone without a word, and comes back as a replica."""
     await eventually(cluster.rested)
     owner = cluster.owner(key)
     owner.kill()
+    await eventually(lambda: cluster.owner(key) is not owner)
+    await asyncio.to_thread(cluster.restart, owner)
+
+
+async def kill_ahead(cluster: Cluster, key: str = "orders") -> None:
+    """As `kill`, and what it has written last is gone too: its replica has not got it."""
+    await eventually(cluster.rested)
+    owner, replica = cluster.owner(key), cluster.replica(key)
+    replica.peer.process.send_signal(signal.SIGSTOP)
+    try:
+        # What was sent before is in the replica's socket. What follows is sent nowhere.
+        owner.ask("CLIENT", "KILL", "TYPE", "replica")
+        await asyncio.sleep(AHEAD_SECONDS)
+        owner.kill()
+    finally:
+        replica.peer.process.send_signal(signal.SIGCONT)
     await eventually(lambda: cluster.owner(key) is not owner)
     await asyncio.to_thread(cluster.restart, owner)
 
@@ -44,7 +65,7 @@ async def hand_over(cluster: Cluster, key: str = "orders") -> None:
         await asyncio.sleep(0.02)  # nothing announces it
 
 
-@pytest.mark.parametrize("change", [kill, hand_over])
+@pytest.mark.parametrize("change", [kill, kill_ahead, hand_over])
 async def test_nothing_confirmed_is_lost_when_a_shard_fails_over(
     cluster: Cluster, change: Callable[[Cluster], Awaitable[None]]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,34 +14,39 @@ from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform
 from headwater.groups.ordered import read_new
 from headwater.messages import group_reader_key
+from headwater.worker import App, Stream
 from headwater.worker.connections import Connections
 from tests.clusters.clusters import Cluster
 from tests.clusters.ordered_flow import OrderedFlow, flowing_in_order
-from tests.clusters.test_cluster_changes import hand_over, kill
-from tests.worker.apps import eventually
+from tests.clusters.test_cluster_changes import hand_over, kill, kill_ahead
+from tests.worker.apps import eventually, working
+from tests.worker.test_order import Seen, Step, by_key
 from tests.worker.test_order_groups import between
 
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
 
-async def test_keys_keep_their_order_when_their_shard_fails_over(cluster: Cluster) -> None:
+@pytest.mark.parametrize("change", [kill, kill_ahead])
+async def test_keys_keep_their_order_when_their_shard_fails_over(
+    cluster: Cluster, change: Callable[[Cluster, str], Awaitable[None]]
+) -> None:
     # Given messages of eight keys that a replica confirms
-    async with flowing_in_order(cluster.name, cluster.url, wait=1) as flow:
+    async with flowing_in_order(cluster, wait=1) as flow:
         # When the stream's shard has another primary
-        await kill(cluster, "steps")
+        await change(cluster, "steps")
 
         # Then the flow goes on, and nothing of it is lost or out of order
         await flow.more(200)
 
 
 async def test_keys_keep_their_order_when_their_shard_is_handed_over(cluster: Cluster) -> None:
-    async with flowing_in_order(cluster.name, cluster.url) as flow:
+    async with flowing_in_order(cluster) as flow:
         await hand_over(cluster, "steps")
         await flow.more(200)
 
 
 async def test_keys_keep_their_order_while_their_slot_moves(cluster: Cluster) -> None:
-    async with flowing_in_order(cluster.name, cluster.url) as flow:
+    async with flowing_in_order(cluster) as flow:
         for _round in range(2):
             owner = cluster.owner("steps")
             await asyncio.to_thread(cluster.move, "steps")
@@ -49,7 +55,7 @@ async def test_keys_keep_their_order_while_their_slot_moves(cluster: Cluster) ->
 
 
 async def test_keys_keep_their_order_while_their_slot_takes_long_to_move(cluster: Cluster) -> None:
-    async with flowing_in_order(cluster.name, cluster.url) as flow:
+    async with flowing_in_order(cluster) as flow:
         loop = asyncio.get_running_loop()
 
         def some_more() -> None:
@@ -66,6 +72,46 @@ async def _sent(flow: OrderedFlow, count: int) -> None:
 
     aim = sent() + count
     await eventually(lambda: sent() > aim)
+
+
+async def test_the_address_of_one_node_is_enough_for_ordered_consumers(cluster: Cluster) -> None:
+    # Given an app that knows a node, which is not that of its stream
+    url = cluster.other("steps").peer.url
+    async with flowing_in_order(cluster, url=url) as flow:
+        # When its slot moves
+        await asyncio.to_thread(cluster.move, "steps")
+
+        # Then messages flow on, in order
+        await flow.more(200)
+
+
+async def test_partitions_on_different_nodes_keep_the_order_of_their_keys(cluster: Cluster) -> None:
+    # Given a stream of three partitions, which lie on different nodes, and two processes
+    app = App(cluster.url, name="test")
+    parts: Stream[Step] = Stream("parts", Step, partitions=3, key=by_key)
+    names = [f"parts.{{{number}}}" for number in range(3)]
+    seen = Seen()
+
+    @app.consumer(parts, group="g", order_by=by_key)
+    async def handle(step: Step) -> None:
+        seen.began(step)
+        await asyncio.sleep(0)
+        seen.ended(step)
+
+    numbers = list(range(40))
+    keys = [f"key-{n}" for n in range(9)]
+    async with working(app), working(app):
+        # When one of them moves while messages are sent
+        moving = asyncio.create_task(asyncio.to_thread(cluster.move, names[0]))
+        for number in numbers:
+            await app.send_many(parts, [Step(key, number) for key in keys])
+        await moving
+        await eventually(lambda: sum(map(len, seen.order.values())) >= len(keys) * len(numbers))
+
+    # Then every key was handled in order
+    assert len({cluster.owner(name) for name in names}) > 1
+    assert seen.order == dict.fromkeys(keys, numbers)
+    assert seen.overlaps == 0
 
 
 @pytest.mark.parametrize("first", ["steps", group_reader_key("steps", "g")])
