@@ -14,6 +14,7 @@ from headwater.worker.connections import Connections
 from headwater.worker.quarantine import Suspects
 from headwater.worker.running import Running
 from tests.worker.apps import Store, buried, elapsed, eventually, killed, worker, working
+from tests.worker.processes import ROOT
 from tests.worker.test_order import Seen, Step, by_key, parked, settled, steps
 
 READER = group_reader_key("steps", "g")
@@ -219,3 +220,39 @@ async def test_the_process_that_handles_only_suspects_leaves_ordered_consumers_t
         suspects=Suspects.ONLY,
     )
     assert only.loops == {}
+
+
+async def test_a_user_with_the_rights_of_the_guide_keeps_its_place_and_gives_it_up(
+    store: Store,
+) -> None:
+    # Given a user with the rights that the guide names
+    text = (ROOT / "docs/guide/worker.md").read_text(encoding="utf-8")
+    rules = text.partition("has these rights:\n\n```text\n")[2].partition("```")[0]
+    rules = rules.replace("orders", "steps")
+    set_user: Any = store.look.execute_command
+    await set_user(b"ACL", "SETUSER", "app", "reset", "on", ">secret", *rules.split())
+    app, seen = App(store.url.replace("://", "://app:secret@"), name="test"), Seen()
+
+    @app.consumer(steps, group="g", order_by=by_key, lease="90ms", claim_after="30s")
+    async def handle(step: Step) -> None:
+        seen.ended(step)
+
+    async with working(app):
+        await eventually(lambda: store.look.get(READER))
+        # When it reads, then it renews the key
+        low = await store.look.pttl(READER)
+        await eventually(elapsed(0.02))
+
+        async def renewed() -> bool:
+            nonlocal low
+            left = await store.look.pttl(READER)
+            low, before = min(low, left), low
+            return bool(left > before)
+
+        await eventually(renewed)
+        await store.look.xadd("steps", dict(steps.codec.encode(Step("a", 1))))
+        await eventually(lambda: seen.order == {"a": [1]})
+
+    # And when it stops, another may read at once
+    assert await store.look.get(READER) is None
+    await set_user(b"ACL", "DELUSER", "app")
