@@ -17,6 +17,9 @@ SEED = 20261123
 STRIDES = {Shape.EACH: 16, Shape.BATCH: 16, Shape.ORDER: 48}
 """An ordered consumer takes three times as many steps."""
 
+SLICE_STRIDES = {Shape.EACH: (2, 40), Shape.BATCH: (20, 40), Shape.ORDER: (32, 60)}
+"""In `make slice`, for deaths and for other interruptions: 40 seconds in all."""
+
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
@@ -72,10 +75,11 @@ def test_the_same_at_many_awaits_of_every_scenario_with_every_interruption() -> 
     began = time.monotonic()
     done, failures = Played(), []
     for name, scenario in SCENARIOS.items():
+        deaths, others = SLICE_STRIDES[scenario.shape]
         trials = [
-            each_step(name, stride=2 if scenario.shape is Shape.EACH else 20),
-            each_step(name, stride=40, how=How.HALT),
-            each_step(name, stride=40, how=How.STOP),
+            each_step(name, stride=deaths),
+            each_step(name, stride=others, how=How.HALT),
+            each_step(name, stride=others, how=How.STOP),
         ]
         more, wrong = play(itertools.chain(*trials))
         done += more

@@ -67,6 +67,10 @@ class Scenario(NamedTuple):
     shape: Shape = Shape.EACH
     size: int = 3
     """Of a batch."""
+    prefetch: int | None = None
+    """Unless it is the usual one."""
+    apart: str = "0s"
+    """How much time passes after each message."""
 
     def order(self, number: int) -> Order:
         """The message of this number."""
@@ -82,12 +86,12 @@ class Scenario(NamedTuple):
         return kind._replace(runs=kind.runs + failing)
 
 
-def _batch(*messages: str, size: int = 3) -> Scenario:
-    return Scenario(messages, Shape.BATCH, size)
+def _batch(*messages: str, size: int = 3, prefetch: int | None = None) -> Scenario:
+    return Scenario(messages, Shape.BATCH, size, prefetch)
 
 
-def _order(*messages: str) -> Scenario:
-    return Scenario(messages, Shape.ORDER)
+def _order(*messages: str, apart: str = "0s") -> Scenario:
+    return Scenario(messages, Shape.ORDER, apart=apart)
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -102,11 +106,14 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "batches with dead letters": _batch("dead", "", "unreadable", "fail", "yield", size=4),
     "batches with poison": _batch("", "kill", "yield", "again"),
     "long batches": _batch("slow", "", "slow", "fail once", size=2),
+    # Who takes over has room for a part of the second batch.
+    "parted batches": _batch(*("slow", "slow", "", "slow", "slow", "", "slow", "slow"), prefetch=6),
     "keys": _order("a:", "b: yield", "a: yield", "b:", "a:"),
     "keys with retries": _order("a: fail once", "a:", "b: again", "b: yield", "a: again", "b:"),
     "keys with dead letters": _order("a: dead", "a:", "unreadable", "b: fail", "b: yield", "a:"),
     "keys with poison": _order("a:", "a: kill", "a: yield", "b: again"),
     "long keys": _order("a: slow", "a: slow", "b: slow", "a:"),
+    "keys over time": _order("a:", "a: slow", "b:", "a:", "b: again", "a:", "a:", "b:", apart="1s"),
 }
 
 
@@ -115,7 +122,7 @@ class Watching(Protocol):
 
     clock: Timers
 
-    def began(self, order: Order) -> None:
+    def began(self, order: Order, delivery: Delivery) -> None:
         """A handler has this message now."""
 
     def kill(self) -> None:
@@ -124,7 +131,8 @@ class Watching(Protocol):
 
 def declare(app: App, scenario: Scenario, watching: Watching, *, into: bool) -> Callable[..., Any]:
     """Declare the scenario's consumer; its handler."""
-    options: dict[str, Any] = {
+    options: dict[str, Any] = {} if scenario.prefetch is None else {"prefetch": scenario.prefetch}
+    options |= {
         "group": "g",
         "claim_after": "3s",
         "lease": "1s",
@@ -143,7 +151,7 @@ def declare(app: App, scenario: Scenario, watching: Watching, *, into: bool) -> 
 
 def _handler(watching: Watching) -> Callable[..., Awaitable[Invoice]]:
     async def handle(order: Order, delivery: Delivery) -> Invoice:
-        watching.began(order)
+        watching.began(order, delivery)
         await _take_time(watching, order.do)
         match order.do:
             case "again" if delivery.count == 1:
@@ -161,8 +169,8 @@ def _handler(watching: Watching) -> Callable[..., Awaitable[Invoice]]:
 
 def _batch_handler(watching: Watching) -> Callable[..., Awaitable[list[Invoice]]]:
     async def load(rows: Batch[Order]) -> list[Invoice]:
-        for order in rows:
-            watching.began(order)
+        for order, delivery in zip(rows, rows.deliveries, strict=True):
+            watching.began(order, delivery)
         handled, raises = [], False
         for index, order in enumerate(rows):
             first = rows.deliveries[index].count == 1

@@ -8,7 +8,8 @@ event loop, and the next worker at a step of its own if asked to. Then it judges
 - each message is settled, and nothing is pending or waits
 - each result is published once, also if the handler ran twice
 - exactly the messages that must be dead letters are, each once
-- no message ran more often than its scenario and the interruptions explain
+- no message ran more often than its scenario and the interruptions explain, or began in a process that
+  did not own it
 - of an ordered consumer, no message ran before those before it in its key were settled, or after one
   behind it was; and the results of a key are in the order of its messages
 """
@@ -25,7 +26,7 @@ from unittest.mock import patch
 
 import redis
 
-from headwater.worker import App
+from headwater.worker import App, Delivery
 from headwater.worker.clocks import Timers
 from headwater.worker.loop import Loop
 from headwater.worker.quarantine import QuarantineLock
@@ -50,7 +51,7 @@ REDIS_PY: Final = redis.__version__
 PATIENCE_ROUNDS: Final = 60
 """Rounds of five simulated seconds in which all must be settled."""
 
-HALT_SECONDS: Final = 5.0
+HALT_SECONDS: Final = 4.5
 """Longer than ``claim_after``: others take what a halted worker has."""
 
 GRACE_SECONDS: Final = 1.0
@@ -118,6 +119,7 @@ class Trial:
             self._start()
             for number in range(len(self.scenario.messages)):
                 await self._send(number)
+                await t.advance(self.scenario.apart)
             for _ in range(PATIENCE_ROUNDS):
                 await t.advance("5s")
                 if self._settled():
@@ -139,11 +141,15 @@ class Trial:
 
     # --- what handlers say ------------------------------------------------------------------------
 
-    def began(self, order: Order) -> None:
+    def began(self, order: Order, delivery: Delivery) -> None:
         """A handler has this message now."""
         self.runs[order.id] += 1
+        owners = self._pending()
+        owner = owners.get(delivery.id, "nobody")
+        if owner != self._names[process()]:
+            self._wrong.append(f"message {order.id} began in a process, but was of {owner}")
         if self.scenario.shape is Shape.ORDER:
-            self._judge_turn(order)
+            self._judge_turn(order, owners)
 
     def kill(self) -> None:
         """The message that runs kills its process."""
@@ -234,16 +240,19 @@ class Trial:
             wrong += self._judge_keys(results)
         return wrong
 
-    def _judge_turn(self, order: Order) -> None:
+    def _pending(self) -> dict[str, str]:
+        """Ids of pending entries and their owners."""
+        found: Any = self._test.look.xpending_range("orders", "g", "-", "+", 1_000)
+        return {row["message_id"].decode(): row["consumer"].decode() for row in found}
+
+    def _judge_turn(self, order: Order, owners: dict[str, str]) -> None:
         """A message of a key runs after those before it are settled, and before those behind it."""
         group: Any = self._test.look.xinfo_groups("orders")[0]
-        pending: Any = self._test.look.xpending_range("orders", "g", "-", "+", 1_000)
-        waiting = {row["message_id"].decode() for row in pending}
         given = group["last-delivered-id"].decode()
         for number, found in enumerate(self._ids):
             if number == order.id or self.scenario.order(number).key != order.key:
                 continue
-            settled = _place(found) <= _place(given) and found not in waiting
+            settled = _place(found) <= _place(given) and found not in owners
             if settled != (number < order.id):
                 self._wrong.append(
                     f"message {order.id} ran {'after' if settled else 'before'} {number} was settled"

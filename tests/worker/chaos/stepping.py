@@ -53,8 +53,8 @@ class SteppingLoop(asyncio.SelectorEventLoop):
     def spawn(
         self, begin: Callable[[], None], *, at: int | None, then: Callable[[int], None]
     ) -> int:
-        """Run ``begin`` as a new process; its number. At its step ``at`` it calls ``then`` instead of
-        running the step, from outside, with that number."""
+        """Run ``begin`` as a new process; its number. Before its step ``at`` it calls ``then``, from
+        outside, with that number."""
         self._spawned += 1
         number = self._spawned
         self._alive.add(number)
@@ -110,18 +110,19 @@ class SteppingLoop(asyncio.SelectorEventLoop):
 
     def _step(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context) -> None:
         number = _PROCESS.get()
-        if self._buried:
-            callback(*args)
-            return
-        if number in self._alive and number not in self._halted:
+        if self._runs(number):
             self._steps[number] += 1
             at, then = self._plans.get(number, (0, None))
-            if then is None or self._steps[number] != at:
-                callback(*args)
-                return
-            then()
-        waiting = self._halted.get(number)
-        (self._dropped if waiting is None else waiting).append((callback, args, context))
+            if then is not None and self._steps[number] == at:
+                then()
+        if self._runs(number):
+            callback(*args)
+        else:
+            waiting = self._halted.get(number, self._dropped)
+            waiting.append((callback, args, context))
+
+    def _runs(self, number: int) -> bool:
+        return self._buried or (number in self._alive and number not in self._halted)
 
     def bury(self) -> None:
         """Let dead processes end in order, once nothing depends on them any more."""
