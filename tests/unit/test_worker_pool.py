@@ -43,7 +43,9 @@ async def a_pool(
         handled.append(owned.id)
 
     pool = Pool(size, run, lambda: None, Changes())
-    pool.fresh = Freshness("g of s", clock=LoopClock(), claim_after_ms=60_000, renew=never)
+    pool.fresh = Freshness(
+        "g of s", clock=LoopClock(), lease_ms=20_000, claim_after_ms=60_000, renew=never
+    )
     tasks = pool.start("test")
     await turns()
     try:

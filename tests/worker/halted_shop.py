@@ -27,19 +27,24 @@ SHAPE = os.environ.get("SHOP_SHAPE", "each")
 OPTIONS: dict[str, Any] = {"group": "g", "claim_after": "600ms", "prefetch": 16}
 
 
-async def handle(first: Order) -> None:
-    sys.stderr.write(f"order {first.id} begins\n")
+async def handle(*found: Order) -> None:
+    for order in found:
+        sys.stderr.write(f"order {order.id} begins\n")
     while not os.path.exists(END):  # noqa: ASYNC110, ASYNC240, PTH110  # another process makes it
         await asyncio.sleep(0.01)
+
+
+async def one(order: Order) -> None:
+    await handle(order)
 
 
 if SHAPE == "batch":
 
     @app.batch(orders, **OPTIONS, size=2, linger="10ms")
     async def load(rows: Batch[Order]) -> None:
-        await handle(rows.items[0])
+        await handle(*rows)
 
 elif SHAPE == "order":
-    app.consumer(orders, **OPTIONS, concurrency=2, order_by=lambda order: order.id % 6)(handle)
+    app.consumer(orders, **OPTIONS, concurrency=2, order_by=lambda order: order.id % 6)(one)
 else:
-    app.consumer(orders, **OPTIONS, concurrency=2)(handle)
+    app.consumer(orders, **OPTIONS, concurrency=2)(one)

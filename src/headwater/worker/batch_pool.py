@@ -59,7 +59,7 @@ class BatchPool(Pool):
         while not slot.dismissed:
             self._idle()
             batch = await self._gather()
-            if batch and self.fresh.stale:
+            while batch and self.fresh.stale:
                 await self.fresh.restored()
                 batch = [owned for owned in batch if owned.state is State.BUFFERED]
             if batch:

@@ -180,16 +180,24 @@ class Fetcher:
             if self._clock.monotonic() >= self._recover_at:
                 await self._recover(client, member)
             elif limit or order is not None:
+                sent = self._clock.monotonic()
                 found = await self._read_once(client, self.reader, limit)
                 self._well()
-                await self._accept(found)
+                await self._take(found, sent=sent)
 
     async def _recover(self, client: redis.asyncio.Redis, member: Member) -> None:
         """Take what this consumer owns and does not know."""
         interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
-        self._recover_at = self._clock.monotonic() + interval
+        sent = self._clock.monotonic()
+        self._recover_at = sent + interval
         found, gone = await perform(client, recover(member, list(self._in_flight.owned)))
         await perform(client, drop_gone(member, gone, self._losses.pending))
+        await self._take(found, sent=sent)
+
+    async def _take(self, found: Sequence[Delivered], *, sent: float) -> None:
+        """Accept what commands brought that were sent from ``sent`` on."""
+        if found:
+            self._fresh.read(sent)
         await self._accept(found)
 
     async def _introduce(self, client: redis.asyncio.Redis) -> Member:

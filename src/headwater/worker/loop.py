@@ -95,6 +95,7 @@ class Loop:
         self._fresh = self.pool.fresh = Freshness(
             name,
             clock=clock,
+            lease_ms=consumer.lease_ms,
             claim_after_ms=consumer.claim_after_ms,
             renew=flow.in_flight.renew_now,
         )
