@@ -17,7 +17,7 @@ SEED = 20261123
 STRIDES = {Shape.EACH: 16, Shape.BATCH: 16, Shape.ORDER: 48}
 """An ordered consumer takes three times as many steps."""
 
-SLICE_STRIDES = {Shape.EACH: (2, 40), Shape.BATCH: (20, 40), Shape.ORDER: (32, 60)}
+SLICE_STRIDES = {Shape.EACH: (2, 60), Shape.BATCH: (24, 60), Shape.ORDER: (40, 100)}
 """In `make slice`, for deaths and for other interruptions: 40 seconds in all."""
 
 

@@ -92,13 +92,7 @@ class Loop:
         )
         self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
-        self._fresh = self.pool.fresh = Freshness(
-            name,
-            clock=clock,
-            lease_ms=consumer.lease_ms,
-            claim_after_ms=consumer.claim_after_ms,
-            renew=flow.in_flight.renew_now,
-        )
+        self._fresh = self.pool.fresh = self._make_fresh(name)
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
         if self.order is not None:
@@ -114,6 +108,15 @@ class Loop:
         flow.connect(self.fetcher, self.quarantine, self.order)
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
+
+    def _make_fresh(self, name: str) -> Freshness:
+        return Freshness(
+            name,
+            clock=self._clock,
+            lease_ms=self.consumer.lease_ms,
+            claim_after_ms=self.consumer.claim_after_ms,
+            renew=self.in_flight.renew_now,
+        )
 
     def _make_renewer(self, name: str, connections: Connections) -> ThreadRenewer | TaskRenewer:
         renewer = ThreadRenewer if isinstance(self._clock, LoopClock) else TaskRenewer
