@@ -103,7 +103,7 @@ async def test_what_a_supervisor_started_does_not_outlive_its_test(headwater_url
         parent.wait()
 
     # Then none of them is there to join a group of the next test, with the claim_after of this one
-    assert not any(map(runs, found))
+    await eventually(lambda: not any(map(runs, found)))
 
 
 async def test_entries_that_kill_their_process_take_no_neighbour_with_them(store: Store) -> None:

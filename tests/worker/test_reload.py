@@ -31,7 +31,7 @@ class Order(msgspec.Struct):
 
 app = App({url!r}, grace="20s")
 
-@app.consumer(Stream("orders", Order), group="g")
+@app.consumer(Stream("orders", Order), group="g", claim_after="2s")
 async def bill(order: Order, delivery: Delivery) -> None:
     if order.id == 99 and delivery.count == 1:
         sys.stderr.write("order 99 blocks\\n")
