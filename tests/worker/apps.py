@@ -82,10 +82,10 @@ class Store:
         return [stream.codec.decode(list(fields.items())) for _entry_id, fields in entries]
 
     async def consumers(self, group: str = "g", stream: str = "orders") -> list[str]:
-        """Names of the group's consumers but the parking place."""
+        """Names of the group's consumers but Headwater's own."""
         found = await self.look.xinfo_consumers(stream, group)
         names = [one["name"].decode() for one in found]
-        return [name for name in names if name != "hw.parked"]
+        return [name for name in names if not name.startswith("hw.")]
 
     async def consumers_if_any(self, group: str = "g", stream: str = "orders") -> list[str]:
         """As `consumers`, and none while the group does not exist."""

@@ -285,7 +285,7 @@ async def test_a_destroyed_group_loses_no_retry_and_no_entry_of_a_dead_worker(
         for number in range(2, 22):
             await store.look.xadd("orders", {"id": str(number)})
         await eventually(lambda: len(counts) == 20)
-        await eventually(lambda: _noted(store, pending=2))
+        await eventually(lambda: noted(store, pending=2))
 
         # When somebody destroys the group
         await store.look.xgroup_destroy("orders", "g")
@@ -301,7 +301,7 @@ async def test_a_destroyed_group_loses_no_retry_and_no_entry_of_a_dead_worker(
     assert counts[1] == [2]
 
 
-async def _noted(store: Store, *, pending: int) -> bool:
+async def noted(store: Store, *, pending: int) -> bool:
     values: Any = await store.look.hmget(noted_key("orders", "g"), list(FIELDS))
     noted = parse(values)
     groups: Any = await store.look.xinfo_groups("orders")

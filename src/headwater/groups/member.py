@@ -138,6 +138,8 @@ class Remade(NamedTuple):
     mark: bytes | None
     made: bool = True
     """It was this member that created the group, and no other just before."""
+    replaced: bool = False
+    """It was another client that destroyed the group and created it again."""
     noted: int = 0
     """Entries registered again from the last note."""
     age_ms: int = 0
@@ -151,8 +153,10 @@ def rejoin(
     seen: bytes | None,
     mark: str,
     handed_back: Collection[bytes] = (),
+    replaced: bool = False,
 ) -> Operation[Remade]:
-    """Create a vanished group again and register in it what this member has not settled.
+    """Create a vanished group again and register in it what this member has not settled; or, if another
+    client has ``replaced`` it, register that in the new one.
 
     ``unsettled`` are ids with their counts, ``seen`` the greatest id this member was ever given.
     ``handed_back`` are ids that this member gave back lately, to be delivered again: the note may still
@@ -169,7 +173,8 @@ def rejoin(
         ["HMGET", noted_key(member.stream, member.group), *notes.FIELDS],
         ["HGET", _settings(member), MARK_FIELD],
     ]
-    if _has_group(replies[1], member.group):
+    there = _group(replies[1], member.group)
+    if there is not None and not replaced:
         kept = yield from _register(member, unsettled)
         return Remade(MIN_ID, kept, accepted(replies[4]), made=False)
     last = MIN_ID
@@ -186,20 +191,27 @@ def rejoin(
     if note is None:
         rows = [notes.Row(one, 1, b"", 0) for one in handed_back if StreamID.parse(one) <= position]
     again = _from_note(member, rows, unsettled, now or 0, handed_back)
+    make = _create(member, position)
+    if there is not None:
+        if note is None or note.floor is None:
+            position = max(position, StreamID.parse(there[b"last-delivered-id"]))
+        make = ["XGROUP", "SETID", member.stream, member.group, str(position)]
     # One step: a worker that dies here has created nothing, or everything.
     replies = yield [
         ["MULTI"],
         ["HSET", _settings(member), MARK_FIELD, mark],
-        _create(member, position),
+        ["HSET", noted_key(member.stream, member.group), notes.SIGNED, int(there is not None)],
+        make,
         *_announce(member, now),
         *again,
         ["EXEC"],
     ]
-    _created(executed(replies)[1])
+    _created(executed(replies)[2])
     kept = yield from _register(member, unsettled)
     noted = sum(command[0] == "XCLAIM" for command in again)
     age = 0 if note is None or now is None else now - note.at_ms
-    return Remade(position, kept, mark.encode(), noted=noted, age_ms=age)
+    known = mark.encode()
+    return Remade(position, kept, known, noted=noted, age_ms=age, replaced=there is not None)
 
 
 def _position(unsettled: Sequence[tuple[bytes, int]], seen: bytes | None) -> StreamID:
@@ -285,9 +297,14 @@ def _settings(member: Member) -> str:
 
 def _has_group(reply: Any, group: str) -> bool:
     """Whether XINFO GROUPS lists it; no stream, or no right to ask, lists none."""
+    return _group(reply, group) is not None
+
+
+def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
+    """The group of this name in the reply to XINFO GROUPS."""
     if isinstance(reply, Refused):
-        return False
-    return any(mapping(one)[b"name"] == group.encode() for one in reply)
+        return None
+    return next((one for one in map(mapping, reply) if one[b"name"] == name.encode()), None)
 
 
 def _now_ms(reply: Any) -> int | None:

@@ -4,6 +4,7 @@
                                 last     the last-delivered id
                                 floor    the smallest pending id, where there are too many to note
                                 pending  the pending entries, as JSON: owners, and rows
+                                signed   1 if the group has the consumer ``hw.sign``
 
 Rule 1. Everything noted was true at one moment: it is read in one MULTI.
 Rule 2. The text changes only when the pending list does: of a waiting entry it says when it is due,
@@ -21,6 +22,8 @@ from headwater.messages import PARKED_CONSUMER
 from headwater.model import StreamID, id_before
 
 FIELDS: Final = ("at", "last", "floor", "pending")
+
+SIGNED: Final = "signed"
 
 MOST: Final = 10_000
 """Pending entries that are noted one by one; of more only the smallest id is."""

@@ -1,7 +1,9 @@
 """Notes every two seconds how far a group is, so that nothing is lost when somebody destroys it.
 
 Rule 1. One worker of a group notes: the one that finds the last note two seconds old.
-Rule 2. The same round shows the others that a worker of the group lives (`member.SEEN_FIELD`), and
+Rule 2. A group that was destroyed and created again under its workers has lost the consumer ``hw.sign``,
+        which whoever notes creates where it is missing.
+Rule 3. The same round shows the others that a worker of the group lives (`member.SEEN_FIELD`), and
         compares the server's clock with that of the last note.
 """
 
@@ -9,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from headwater.groups.member import SEEN_FIELD, Member
-from headwater.groups.notes import MOST, PARKED, Note, Row
-from headwater.groups.operation import Command, Operation, accepted, executed, mapping
-from headwater.messages import group_settings_key, noted_key
+from headwater.groups.member import NOTE_VALID_MS, SEEN_FIELD, Member
+from headwater.groups.notes import FIELDS, MOST, PARKED, SIGNED, Note, Row, parse
+from headwater.groups.operation import Command, Operation, Refused, accepted, executed, mapping
+from headwater.messages import SIGN_CONSUMER, group_settings_key, noted_key
 from headwater.model import StreamID
 
 NOTE_SECONDS: Final = 2.0
@@ -32,6 +34,9 @@ class Round(NamedTuple):
     noted: bool
     set_back_ms: int
     """How far the server's clock was set back since the last note; 0 if it was not."""
+    replaced: bool = False
+    """The group is another than the one that was noted: nothing is pending in it yet. The note stays as
+    it was."""
 
 
 class Noter:
@@ -48,27 +53,53 @@ class Noter:
         """Note the group, unless another worker has just done so."""
         member = self.member
         key = noted_key(member.stream, member.group)
-        replies = yield [["TIME"], ["HGET", key, "at"]]
+        replies = yield [["TIME"], ["HMGET", key, "at", SIGNED]]
         seconds, micros = accepted(replies[0])
         now = int(seconds) * 1000 + int(micros) // 1000
-        before = int(accepted(replies[1]) or 0)
+        at, signed = accepted(replies[1])
+        before = int(at or 0)
         set_back = before - now if before - now > SET_BACK_MS else 0
         if not set_back and now - before < NOTE_SECONDS * 900:
             return Round(noted=False, set_back_ms=0)
         note = yield from self._look(now)
         if note is None:
             return Round(noted=False, set_back_ms=set_back)
+        made = yield from self._sign()
+        known = made and signed == b"1" and now - before < NOTE_VALID_MS
+        if known and (yield from self._is_new(note.last)):
+            return Round(noted=False, set_back_ms=set_back, replaced=True)
         settings = group_settings_key(member.stream, member.group)
         commands: list[Command] = [["HSET", settings, SEEN_FIELD, now]]
-        content = (note.last, note.floor, note.text())
+        is_signed = int(made is not None)
+        content = (note.last, note.floor, note.text(), is_signed)
         if content == self._noted and before == self._wrote_at:
             commands.append(["HSET", key, "at", now])
         else:
-            commands.append(["HSET", key, *note.words()])
+            commands.append(["HSET", key, *note.words(), SIGNED, is_signed])
         for reply in (yield commands):
             accepted(reply)
         self._noted, self._wrote_at = content, now
         return Round(noted=True, set_back_ms=set_back)
+
+    def _sign(self) -> Operation[bool | None]:
+        """Create the consumer that tells this group from a later one; whether it was missing. None to a
+        user who may not create it."""
+        member = self.member
+        words: Command = ["XGROUP", "CREATECONSUMER", member.stream, member.group, SIGN_CONSUMER]
+        (reply,) = yield [words]
+        return None if isinstance(reply, Refused) else bool(reply)
+
+    def _is_new(self, last: StreamID) -> Operation[bool]:
+        """Whether something that was noted is not so any more: nothing is pending of what was, or the
+        group, which is at ``last``, went back. Else somebody removed the consumer only."""
+        member = self.member
+        (values,) = yield [["HMGET", noted_key(member.stream, member.group), *FIELDS]]
+        note = parse(accepted(values))
+        if note is None:
+            return False
+        (left,) = yield [["XPENDING", member.stream, member.group, "-", str(note.last), 1]]
+        were_pending = bool(note.rows) or note.floor is not None
+        return not accepted(left) and (were_pending or last < note.last)
 
     def _look(self, now: int) -> Operation[Note | None]:
         """The group as it is; None when it is gone."""

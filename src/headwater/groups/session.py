@@ -59,14 +59,16 @@ class Session:
             yield from self.create_again()
             return (yield from make(self.member))
 
-    def create_again(self) -> Operation[None]:
-        """Create the vanished group again and register what is not settled."""
+    def create_again(self, *, replaced: bool = False) -> Operation[None]:
+        """Create the vanished group again and register what is not settled. If another client has
+        ``replaced`` it, register that in the new one."""
         remade = yield from rejoin(
             self.member,
             unsettled=self._unsettled(),
             handed_back=set().union(*self._handed_back),
             seen=self.seen,
             mark=secrets.token_hex(8),
+            replaced=replaced,
         )
         self._handed_back.append(set())
         self.mark = remade.mark
@@ -133,12 +135,16 @@ def _log_created(member: Member, remade: Remade) -> None:
             len(remade.kept),
         )
         return
+    what = "was gone and is created again"
+    if remade.replaced:
+        what = "was destroyed and created again by another client, and goes on"
     log.warning(
-        "group %s of stream %s was gone and is created again behind %s; %d unsettled entries of this "
+        "group %s of stream %s %s behind %s; %d unsettled entries of this "
         "worker are registered again, and %d from a note that is %.1f s old; what was settled since "
         "may be handled again",
         member.group,
         member.stream,
+        what,
         remade.position,
         len(remade.kept),
         remade.noted,

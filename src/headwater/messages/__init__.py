@@ -40,6 +40,7 @@ from headwater.messages.fields import FieldsCodec, PydanticFieldsCodec
 from headwater.messages.keys import (
     PARKED_CONSUMER,
     RESERVED_PREFIX,
+    SIGN_CONSUMER,
     TRACE_FIELDS,
     beside,
     dead_letter_stream,
@@ -100,6 +101,7 @@ __all__ = [
     "DATA_FIELD",
     "PARKED_CONSUMER",
     "RESERVED_PREFIX",
+    "SIGN_CONSUMER",
     "TRACE_FIELDS",
     "DeadLetter",
     "MessageCodec",

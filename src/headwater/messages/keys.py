@@ -15,6 +15,9 @@ TRACE_FIELDS = frozenset({"traceparent", "tracestate"})
 PARKED_CONSUMER = "hw.parked"
 """The consumer that holds entries waiting for their retry, on servers without XSETTLE."""
 
+SIGN_CONSUMER = "hw.sign"
+"""A consumer that owns nothing: a group without it is another than the one that workers noted."""
+
 
 def is_reserved(field: str | bytes) -> bool:
     """Whether a field is no part of the message.

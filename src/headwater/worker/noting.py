@@ -52,6 +52,9 @@ class Noting:
             self._noter = Noter(member)
         try:
             done = await perform(self._client, self._noter.round())
+            if done.replaced:
+                await perform(self._client, session.create_again(replaced=True))
+                return  # what is pending again is noted by the next round
         except Exception as error:
             what = remedy(error, Step.READ)
             if what is Remedy.END:

@@ -1,0 +1,100 @@
+"""A group that another client destroys and creates again: what was pending in it is pending again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headwater.groups.noting import Noter, Round
+from headwater.groups.session import Session
+from headwater.groups.settling import How
+from headwater.messages import SIGN_CONSUMER, noted_key
+from headwater.worker import Again, Delivery
+from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
+from tests.worker.core import CLAIM_AFTER_MS, Core
+from tests.worker.test_noting import add, note, noted
+
+pytestmark = pytest.mark.slow
+
+
+def older(core: Core) -> None:
+    """Make the note as old as the next round needs it."""
+    key = noted_key("s", "g")
+    at: Any = core.client.hget(key, "at")
+    core.client.hset(key, "at", int(at) - 2_000)
+
+
+@pytest.mark.parametrize("position", ["0", "$"])
+def test_a_group_that_another_client_destroyed_and_created_gets_back_what_was_noted(
+    core: Core, position: str
+) -> None:
+    # Given a note of an entry that waits, one that is owned and one that is settled
+    first, second, third = add(core, b"a", b"b", b"c")
+    one, _two, three = core.read()
+    core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
+    core.settle(three)
+    noter = Noter(core.member)
+    assert core.do(noter.round()).noted
+
+    # When another client destroys the group and creates it
+    core.client.xgroup_destroy("s", "g")
+    core.client.xgroup_create("s", "g", position)
+
+    # Then the next round sees that it is another
+    older(core)
+    assert core.do(noter.round()) == Round(noted=False, set_back_ms=0, replaced=True)
+
+    # and in it everything is as it was
+    session = Session(core.member, unsettled=lambda: [(second, 1)])
+    session.seen = third
+    core.do(session.create_again(replaced=True))
+    assert core.pending(first)[1] == 1
+    assert core.pending(second) == (core.member.consumer, 1)
+    assert core.read() == []
+    older(core)
+    assert core.do(noter.round()) == Round(noted=True, set_back_ms=0)
+
+
+def test_a_group_that_lost_only_its_sign_is_noted_as_before(core: Core) -> None:
+    # Given a note of an entry that is owned
+    (first,) = add(core, b"a")
+    core.read()
+    note(core)
+
+    # When somebody removes the consumers that own nothing
+    core.client.xgroup_delconsumer("s", "g", SIGN_CONSUMER)
+
+    # Then the group is the one that was noted
+    older(core)
+    assert note(core) == Round(noted=True, set_back_ms=0)
+    assert core.pending(first) == (core.member.consumer, 1)
+
+
+async def test_a_group_that_another_client_replaced_loses_no_waiting_retry(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a retry that waits and is noted
+    app = store.app()
+
+    @app.consumer(orders, group="g", into=invoices, claim_after="4s")
+    async def bill(order: Order, delivery: Delivery) -> Invoice:
+        if not delivery.redelivered:
+            raise Again(after="3900ms")
+        return Invoice(order.id)
+
+    async with working(app):
+        await app.send(orders, Order(1))
+        await eventually(lambda: noted(store, pending=1))
+        await eventually(lambda: store.look.hget(noted_key("orders", "g"), "signed"))
+
+        # When somebody destroys the group and creates it in one step, as deploy scripts do
+        async with store.look.pipeline() as pipe:
+            pipe.xgroup_destroy("orders", "g")
+            pipe.xgroup_create("orders", "g", "$")
+            await pipe.execute()
+
+        # Then the retry comes, once, and the log has a line
+        await eventually(lambda: "created again by another client" in caplog.text)
+        await eventually(store.settled)
+    assert await store.results() == [Invoice(1)]
