@@ -2,7 +2,7 @@
 
 Rule 1. One worker of a group notes: the one that finds the last note two seconds old.
 Rule 2. A group that was destroyed and created again under its workers has lost the consumer ``hw.sign``,
-        which whoever notes creates where it is missing.
+        which the worker that notes creates where it is missing.
 Rule 3. The same round shows the others that a worker of the group lives (`member.SEEN_FIELD`), and
         compares the server's clock with that of the last note.
 """

@@ -47,7 +47,7 @@ class Freshness:
         self._stood_still = -inf
         """When a renewal last came more than a lease after the one before."""
         self._doubts = self._settled = 0
-        """How often `doubt` was called, and how many of these a renewal has settled."""
+        """How often `read` doubted what was read, and how many of these doubts a renewal has settled."""
         self._writing = threading.Lock()
 
     def renewed(self, began: float, *, lost: bool = False) -> None:

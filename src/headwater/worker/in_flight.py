@@ -132,7 +132,7 @@ class InFlight:
     def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
         """End a delivery whose handler returned, and publish its results, with the next batch; if it
         is ours still."""
-        if self.owned.get(owned.id) is owned:
+        if self.owns(owned):
             owned.state = State.SETTLING
             owned.additions = additions
             self.settler.add(owned)
@@ -276,7 +276,7 @@ class InFlight:
         """The same became of all these entries."""
         if outcome.error is None:
             for one in queued.entries:
-                if self.owned.get(one.id) is one:
+                if self.owns(one):
                     del self.owned[one.id]
         self._settled(queued, outcome)
         self.changes.notify()

@@ -1,7 +1,7 @@
 """``headwater work --reload`` of an app that cannot be imported: says why, and waits until it is mended.
 
 Rule 1. Waited for is what the app's own code raises. A wrong MODULE:APP is an error as without ``--reload``.
-Rule 2. Each attempt imports anew what the one before imported of the app.
+Rule 2. Each attempt imports again what the one before imported of the app.
 """
 
 from __future__ import annotations
