@@ -20,6 +20,7 @@ from benchmarks.stores import measured as running
 from benchmarks.worker.raw import fill
 from benchmarks.worker.subjects import Failed, url
 from benchmarks.worker.tally import GROUP, STREAM
+from headwater.messages import RESERVED_PREFIX
 
 SECTION: Final = "worker endurance"
 
@@ -124,4 +125,5 @@ def _recovery(asked: Asked, store: Store, name: str) -> Row:
 
 def _consumers(store: Store) -> int:
     with store.client() as client:
-        return len(client.xinfo_consumers(STREAM, GROUP))
+        named = [consumer["name"] for consumer in client.xinfo_consumers(STREAM, GROUP)]
+    return len([name for name in named if not name.startswith(RESERVED_PREFIX.encode())])

@@ -8,7 +8,7 @@ import redis
 from headwater.errors import DeclarationError
 from headwater.groups.member import join, look_again, rejoin, retire
 from headwater.groups.operation import GroupVanished, Refused
-from headwater.messages import group_settings_key
+from headwater.messages import PARKED_CONSUMER, SIGN_CONSUMER, group_settings_key
 from tests.worker.core import Core
 
 
@@ -40,6 +40,8 @@ def test_another_claim_after_replaces_that_of_a_group_whose_workers_stopped(core
     add(core, b"a")
     core.settle(core.read()[0])
     core.do(retire(core.member))
+    core.client.xgroup_createconsumer("s", "g", PARKED_CONSUMER)
+    core.client.xgroup_createconsumer("s", "g", SIGN_CONSUMER)
     _seen_long_ago(core)
 
     # When one joins that claims after another time

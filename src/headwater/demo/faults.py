@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headwater.demo.children import ChildFailed
 from headwater.demo.evidence import Held, held, pending
 from headwater.demo.names import APP, GROUP, PAUSING, SLOW_SIGNAL, STREAM
+from headwater.messages import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -67,7 +68,8 @@ def crew(client: Redis) -> dict[str, int]:
     if GROUP not in [group["name"].decode() for group in groups]:
         return {}
     named = [consumer["name"].decode() for consumer in client.xinfo_consumers(STREAM, GROUP)]
-    return {name: pid_of(name) for name in named if works(pid_of(name))}
+    workers = [name for name in named if not name.startswith(RESERVED_PREFIX)]
+    return {name: pid_of(name) for name in workers if works(pid_of(name))}
 
 
 def until(look: Callable[[], T], *, what: str, within: float = WITHIN_SECONDS) -> T:

@@ -57,7 +57,7 @@ for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], group)) do
     if info[i] == 'name' then name = info[i + 1] end
     if info[i] == 'idle' then idle = info[i + 1] end
   end
-  if name ~= 'hw.parked' and idle < silence then
+  if string.sub(name, 1, 3) ~= 'hw.' and idle < silence then
     return 'consumer ' .. name .. ' was seen ' .. idle .. ' ms ago'
   end
 end
