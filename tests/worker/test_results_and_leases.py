@@ -223,6 +223,38 @@ async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: 
     assert await store.results() == []
 
 
+async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
+    store: Store,
+) -> None:
+    # Given an entry whose handler has returned
+    app = store.app()
+    running_now, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        running_now.set()
+        await go_on.wait()
+        return Invoice(order.id)
+
+    async with working(app) as running:
+        await orders.send(Order(17))
+        await running_now.wait()
+        (loop,) = running.loops.values()
+        in_flight, result = loop.in_flight, [invoices.addition(Invoice(17))]
+        (first,) = in_flight.owned.values()
+        in_flight.acknowledge(first, result)
+
+        # When it is delivered once more before that is settled, and handled
+        (again,) = in_flight.take([first.delivered])
+        in_flight.acknowledge(again, result)
+
+        # Then one of the results is published
+        await eventually(store.settled)
+        await eventually(lambda: not in_flight.owned)
+        go_on.set()
+    assert await store.results() == [Invoice(17)]
+
+
 async def test_a_verdict_that_is_out_of_date_ends_no_delivery(store: Store) -> None:
     # Given a handler that runs, and owns its entry
     app = store.app()
