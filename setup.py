@@ -5,6 +5,7 @@ Rule 2. Nothing here may fail an installation: without Cython, without a compile
         HEADWATER_PURE=1 the same sources are installed and run as plain Python.
 Rule 3. An extension that does not belong to the sources is removed, so that a compilation that
         fails leaves plain Python and no stale code.
+Rule 4. Extensions have debug symbols only where CFLAGS asks for them (``CFLAGS=-g``).
 """
 
 from __future__ import annotations
@@ -95,6 +96,13 @@ class BuildExtensions(build_ext):
         super().finalize_options()
         if self.parallel is None:
             self.parallel = os.cpu_count()
+
+    def build_extensions(self) -> None:
+        # Debug symbols are five sixths of an extension, and a third of the time to make it.
+        if self.compiler.compiler_type == "unix" and "CFLAGS" not in os.environ:
+            for extension in self.extensions:
+                extension.extra_compile_args.append("-g0")
+        super().build_extensions()
 
     def run(self) -> None:
         self.remove_stale()

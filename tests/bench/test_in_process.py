@@ -11,6 +11,7 @@ from benchmarks import in_process
 from tests.peers import Peer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", ["node", "node-100", "burner", "burner-100", "client", "fake"])
 def test_a_subject_in_this_process_counts_what_was_added(subject: str) -> None:
     try:

@@ -32,6 +32,7 @@ def test_old_files_give_the_recorded_state(version: str, directory: str, tmp_pat
     node.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", FORMATS)
 def test_a_store_with_old_files_goes_on(version: str, tmp_path: Path) -> None:
     # Given a store of that format that is written to, over the end of its file, and crashes

@@ -93,7 +93,7 @@ class Model(ReadingModel):
         _, group = self._group(key, name)
         owned = set(group.owned_by(who))
         to = to or []
-        if to and not owned.issuperset(ids):
+        if to and not (owned.issuperset(ids) and len(set(ids)) == len(ids)):
             return [[0] * len(ids), []]
         lasts: dict[bytes, ID] = {}
         for dest, wanted, _fields in to:

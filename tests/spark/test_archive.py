@@ -174,6 +174,7 @@ def test_what_is_archived_and_trimmed_while_a_question_is_answered_is_counted_on
     assert asked
 
 
+@pytest.mark.slow
 def test_readers_beside_writers_archivers_and_trims_see_no_gap_and_no_duplicate(
     shop: Shop, tmp_path: Path
 ) -> None:

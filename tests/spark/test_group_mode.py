@@ -292,6 +292,7 @@ def test_a_dead_letter_that_is_not_taken_waits(
     assert "graves does not take the dead letter" in warned.text
 
 
+@pytest.mark.slow
 def test_a_long_list_of_own_entries_is_taken_in_parts(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

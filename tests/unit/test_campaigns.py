@@ -61,6 +61,7 @@ def test_a_part_of_conform_keeps_its_seeds_counts_and_failures() -> None:
     assert outcome_of("odd", {"requests": 5, "failures": []}, 2.0)[1:4] == (None, 5, "requests")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["journal", "errors"])
 def test_the_crash_campaign_counts_what_it_tried(
     part: str, monkeypatch: pytest.MonkeyPatch

@@ -180,6 +180,7 @@ WELL_FORMED = st.builds(
 SUBJECTS = st.text(alphabet="aabbc 1.%-]^$(\0", max_size=14).map(str.encode)
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None)
 @given(
     subject=SUBJECTS,

@@ -126,6 +126,7 @@ level(%d)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

@@ -34,6 +34,7 @@ def test_its_tests_pass(names: dict[str, Any]) -> None:
         asyncio.run(names[name]())
 
 
+@pytest.mark.slow
 async def test_its_handler_puts_off_and_gives_up_as_it_says(names: dict[str, Any]) -> None:
     app: App = names["app"]
     tries = 0

@@ -19,6 +19,7 @@ TEXT = (GUIDES / "worker-apps.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_a_program_of_the_guide_runs(number: int, tmp_path: Path) -> None:
     # Given a program, as a module of tests

@@ -68,8 +68,26 @@ async def test_deaths_with_neighbours_are_excused(store: Store) -> None:
     assert not await store.look.exists(POISON)
 
 
+async def test_a_claim_that_nobody_judged_makes_no_dead_letter(store: Store) -> None:
+    # Given an entry whose process died twice, and whose claims between were answered to dead processes
+    app = store.app()
+    counts = []
+
+    @app.consumer(orders, **QUICK, max_deliveries=4)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        counts.append(delivery.count)
+
+    await silent(store, 1, count=6, record=Record(excused=2, alone_at=6))
+
+    # When a worker claims it, then it runs
+    async with working(app):
+        await eventually(store.settled)
+    assert counts == [7]
+    assert await store.dead() == []
+
+
 async def test_failed_deliveries_are_not_excused(store: Store) -> None:
-    # Given an entry that failed three times before its process died
+    # Given an entry that failed oftener than it may before its process died
     app = store.app()
     handled = []
 
@@ -77,14 +95,14 @@ async def test_failed_deliveries_are_not_excused(store: Store) -> None:
     async def bill(order: Order) -> None:
         handled.append(order.id)
 
-    await silent(store, 1, count=3)
+    await silent(store, 1, count=4)
 
     async with working(app):
         (letter,) = await eventually(store.dead)
         await eventually(store.settled)
     assert handled == []
-    assert letter.deliveries == 3
-    assert "delivered 3 times without being settled, max_deliveries is 2" in letter.error
+    assert letter.deliveries == 4
+    assert "delivered 4 times without being settled, max_deliveries is 2" in letter.error
 
 
 async def test_what_died_alone_twice_is_a_dead_letter(store: Store) -> None:

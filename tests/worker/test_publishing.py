@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -75,6 +77,30 @@ async def test_several_open_apps_have_to_be_told_apart(store: Store) -> None:
         with pytest.raises(HeadwaterError, match="several apps could add to 'loose'"):
             await loose.send(Order(1))
         assert await second.send(loose, Order(1))
+
+
+async def test_a_stream_keeps_no_app_that_nobody_uses_any_more() -> None:
+    # Given a stream of a module, and an app of one test that consumed it
+    lasting: Stream[Order] = Stream("lasting", Order)
+
+    async def one_test() -> weakref.ref[App]:
+        app = App("headwater://memory")
+
+        @app.consumer(lasting, group="g")
+        async def bill(_order: Order) -> None:
+            pass
+
+        async with app.test() as t:
+            await t.send(lasting, Order(1))
+            await t.advance("1s")
+        return weakref.ref(app)
+
+    # When that test has ended
+    former = await one_test()
+    gc.collect()
+
+    # Then the app, its store and its clients are gone
+    assert former() is None
 
 
 async def test_what_the_store_refuses_is_said(store: Store) -> None:

@@ -183,6 +183,7 @@ async def test_options_that_say_nothing_are_refused(
         assert await app.send_many(orders, []) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"dedupe": "order-1"}, {"wait": 1}])
 async def test_a_refusal_names_the_stream_that_refused(
     store: Store, options: dict[str, Any]

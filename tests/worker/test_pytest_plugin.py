@@ -104,6 +104,7 @@ def run_pytest(tmp_path: Path) -> Callable[[str], str]:
     return run
 
 
+@pytest.mark.slow
 def test_the_fixture_runs_a_worker_in_tests_that_are_not_async(
     run_pytest: Callable[[str], str],
 ) -> None:

@@ -99,7 +99,7 @@ async def test_a_result_of_another_type_is_the_handlers_failure(store: Store) ->
         await orders.send(Order(17))
         (letter,) = await eventually(store.dead)
     assert letter.error.startswith("TypeError: ")
-    assert "returned a Order, 'invoices' holds Invoice" in letter.error
+    assert "returned a value of type Order, 'invoices' holds Invoice" in letter.error
     assert await store.results() == []
 
 
@@ -221,6 +221,64 @@ async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: 
         await store.look.xack("orders", "g", row[0])
     assert ends == ["lost True"]
     assert await store.results() == []
+
+
+async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
+    store: Store,
+) -> None:
+    # Given an entry whose handler has returned
+    app = store.app()
+    running_now, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        running_now.set()
+        await go_on.wait()
+        return Invoice(order.id)
+
+    async with working(app) as running:
+        await orders.send(Order(17))
+        await running_now.wait()
+        (loop,) = running.loops.values()
+        in_flight, result = loop.in_flight, [invoices.addition(Invoice(17))]
+        (first,) = in_flight.owned.values()
+        in_flight.acknowledge(first, result)
+
+        # When it is delivered once more before that is settled, and handled
+        (again,) = in_flight.take([first.delivered])
+        in_flight.acknowledge(again, result)
+
+        # Then one of the results is published
+        await eventually(store.settled)
+        await eventually(lambda: not in_flight.owned)
+        go_on.set()
+    assert await store.results() == [Invoice(17)]
+
+
+async def test_a_verdict_that_is_out_of_date_ends_no_delivery(store: Store) -> None:
+    # Given a handler that runs, and owns its entry
+    app = store.app()
+    running_now, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        running_now.set()
+        await go_on.wait()
+        return Invoice(order.id)
+
+    async with working(app) as running:
+        await orders.send(Order(17))
+        await running_now.wait()
+
+        # When a renewal says that it is lost, as it was before another task registered it again
+        (loop,) = running.loops.values()
+        loop.in_flight.lost([*loop.in_flight.owned.values()])
+        await eventually(elapsed(0.2))
+
+        # Then the delivery goes on
+        go_on.set()
+        await eventually(store.settled)
+    assert await store.results() == [Invoice(17)]
 
 
 async def test_a_worker_goes_on_after_it_lost_an_entry(store: Store) -> None:

@@ -105,6 +105,31 @@ def test_a_batch_that_is_sent_twice_publishes_once(core: Core) -> None:
     assert results(core) == Counter(ids)
 
 
+def test_an_entry_that_is_named_twice_is_not_settled_with_results(core: Core) -> None:
+    # Given a settlement of several entries, one of them named twice
+    ids = claimed(core, 2)
+    additions = [*with_result(ids[0]).additions] * 3
+    twice = Settlement(ids[0], How.ACK, 0, additions, [ids[1], ids[0]])
+
+    # Then nothing of it is carried out
+    (outcome,) = settled(core, [twice])
+    assert not outcome.done
+    assert outcome.missed
+    assert not results(core)
+    assert core.pending(ids[1]) == ("one", 1)
+
+
+def test_an_entry_that_is_settled_twice_in_a_batch_has_one_result(core: Core) -> None:
+    ids = claimed(core, 3)
+    batch = [with_result(one) for one in [*ids, ids[1]]]
+
+    outcomes = settled(core, batch)
+
+    assert [one.done for one in outcomes] == [True, True, True, False]
+    assert outcomes[3].missed == [ids[1]]
+    assert results(core) == Counter(ids)
+
+
 @pytest.mark.parametrize("core", ["headwater"], indirect=True)
 def test_results_of_many_words_are_spread_over_several_commands(core: Core) -> None:
     # Given results of which three fit into a command

@@ -43,6 +43,7 @@ def test_workers_that_die_one_after_the_other_lose_nothing_and_repeat_no_result(
 # --- the judge itself -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["results", "batches", "keys"])
 def test_a_result_that_is_published_apart_from_its_settlement_would_be_found(
     monkeypatch: pytest.MonkeyPatch, scenario: str
@@ -55,6 +56,7 @@ def test_a_result_that_is_published_apart_from_its_settlement_would_be_found(
     assert any("results of" in text for text in found)
 
 
+@pytest.mark.slow
 def test_a_next_reader_that_notes_nothing_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a fault: a process that becomes the reader of an ordered group does not know what is pending
     async def note(*_: object) -> None: ...

@@ -289,18 +289,18 @@ def xsettle(call: Call) -> None:
     → [[1|0 …], [new id …]].
 
     Ends deliveries that ``consumer`` still owns, and with TO publishes in the same step or not at
-    all.
+    all. An id that is named twice is not owned the second time.
     """
     arguments = call.arguments
     stream, group = pending_group(call)
     settlement = _Settlement(arguments)
     consumer = group.consumers.get(arguments.bytes(3))
     flags = _owned(group, consumer, settlement.ids)
+    ids = _chosen(settlement.ids, flags)
     if settlement.additions and not all(flags):
         _answer(call, bytearray(len(flags)), [])
         return
     settlement.choose_ids(call)
-    ids = _chosen(settlement.ids, flags)
     if len(ids):
         call.admit(settlement.fact_bytes(call, stream))
         for addition in settlement.additions:

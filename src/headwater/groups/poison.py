@@ -10,8 +10,9 @@ Rule 1. A delivery that ended because its process died is excused: which message
 Rule 2. From the second excused delivery on a message is a suspect, to every reader. A suspect runs
         with nothing else in its process, and its record says so before it runs.
 Rule 3. Only a death alone counts against a message.
-Rule 4. A process that dies between a claim and its record excuses once too often, never too seldom
-        by more than that one delivery.
+Rule 4. A claim that no process judges excuses nothing, and is counted by the store: a process dies between
+        a claim and its record, or a read that a dead machine left in the server claims. For each death
+        that is known, one such delivery is allowed for, so that it makes no message a dead letter.
 
 The records are in the hash ``{stream}:hw:poison:<group>``, id → excused, alone_at, crashes, left.
 """
@@ -50,6 +51,11 @@ class Record(NamedTuple):
     def suspect(self) -> bool:
         """It runs alone."""
         return self.excused >= SUSPECT_FROM or self.crashes > 0
+
+    @property
+    def unjudged(self) -> int:
+        """Deliveries that nobody judged, at most (rule 4)."""
+        return self.excused + self.crashes
 
     def condemned(self, max_crashes: int = MAX_CRASHES) -> bool:
         """It does not run again."""

@@ -68,7 +68,7 @@ SETTLE = Script(
 -- settlement: how, delay, number of ids, ids, number of additions, and for each of those: destination's
 -- index, number of words, XADD's words.
 -- Returns for each settlement {1, new id, …}; {0} if it has additions and the caller does not own every
--- entry of it, {0, id, …} with those that the caller does not own if it has none; {2} if it was to come
+-- entry of it, or it names one twice, {0, id, …} with those that the caller does not own if it has none; {2} if it was to come
 -- again but is gone from the stream; {-1, error} if an addition was refused.
 if ARGV[4] ~= '1' then delays = nil end
 local alone
@@ -84,12 +84,15 @@ local waiting = delays and redis.call('EXISTS', delays) == 1
 local outcomes, at = {}, 5
 while at <= #ARGV do
   local how, delay, count = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local rows, missed, wrong = {}, {}, nil
-  for i = at + 3, at + 2 + count do
-    local row = pending(ARGV[i])
-    if row then rows[#rows + 1] = row else missed[#missed + 1] = ARGV[i] end
-  end
   local additions, first = tonumber(ARGV[at + 3 + count]), at + 4 + count
+  local rows, missed, named, wrong = {}, {}, {}, nil
+  for i = at + 3, at + 2 + count do
+    local id = ARGV[i]
+    -- With results, an entry that is named twice is not owned the second time.
+    local row = not (additions > 0 and named[id]) and pending(id)
+    if row then rows[#rows + 1] = row else missed[#missed + 1] = id end
+    named[id] = true
+  end
   local owned = #missed == 0
   at = first
   for i = 1, additions do

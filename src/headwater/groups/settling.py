@@ -377,7 +377,10 @@ def whereabouts(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:
 
 def _whereabouts(rows: list[Any]) -> str:
     if not rows:
-        return "nobody has it: another client acknowledged it, or deleted it"
+        return (
+            "nobody has it: another client acknowledged it, deleted it, or removed its consumer; or "
+            "the server lost it in a failover"
+        )
     owner = rows[0][1].decode("utf-8", "replace")
     if owner in ("", PARKED_CONSUMER):
         return "it waits for its next delivery"

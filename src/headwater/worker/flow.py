@@ -169,7 +169,7 @@ class Flow:
             return False  # a stop handed it back meanwhile, or another has it
         if owned.record is not NO_RECORD and owned.record.condemned(self.consumer.max_crashes):
             self.end(owned, Condemned(condemnation(owned.record)))
-        elif owned.attempts > self.consumer.max_deliveries:
+        elif owned.attempts > self.consumer.max_deliveries + owned.record.unjudged:
             self.end(owned, Exhausted())
         elif wrong is not None:
             self.end(owned, Raised(wrong))

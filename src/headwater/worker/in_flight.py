@@ -21,7 +21,7 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation
 from headwater.groups.session import Session
-from headwater.groups.settling import Addition, How, Outcome, Settlement, whereabouts
+from headwater.groups.settling import Addition, How, Outcome, Settlement, renew, whereabouts
 from headwater.groups.troubles import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
@@ -167,10 +167,14 @@ class InFlight:
 
     async def _drop_unless_remade(self, entries: Sequence[Owned]) -> None:
         kept = await self._registered_again()
+        doubtful = [owned.id for owned in entries if owned.id not in kept]
+        # The verdict may be older than a registration that another task has made meanwhile.
+        flags = await self.ask(lambda member: renew(member, doubtful), step=Step.SETTLE)
+        lost = {entry_id for entry_id, ours in zip(doubtful, flags, strict=True) if not ours}
         dropped = []
         for owned in entries:
             mine = self.owns(owned) and owned.state is not State.SETTLING
-            if mine and owned.id not in kept:
+            if mine and owned.id in lost:
                 self._drop(owned)
                 dropped.append(owned.id)
         await self._say_lost(dropped, "its lease was lost, what its handler does is dropped")

@@ -39,7 +39,7 @@ class Results:
     def _addition(self, into: Stream[Any], one: Any) -> Addition:
         if not isinstance(one, self._class):
             raise TypeError(
-                f"{self._name} returned a {type(one).__name__}, {into.name!r} holds "
+                f"{self._name} returned a value of type {type(one).__name__}, {into.name!r} holds "
                 f"{self._class.__name__}"
             )
         addition = into.addition(one)

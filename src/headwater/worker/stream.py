@@ -7,6 +7,7 @@ from copy import copy
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from weakref import WeakSet
 
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.groups.adding import add_once, add_one, add_replicated
@@ -89,7 +90,7 @@ class Stream(Generic[M]):
         self.partitions = partitions
         self.key = key
         self.codec = codec_for(type, codec)
-        self._apps: list[App] = []
+        self._apps: WeakSet[App] = WeakSet()
 
     def __repr__(self) -> str:
         named = getattr(self.type, "__name__", str(self.type))
@@ -163,8 +164,7 @@ class Stream(Generic[M]):
 
     def belongs_to(self, app: App) -> None:
         """``app`` declares a consumer of this stream, or one whose results go into it."""
-        if app not in self._apps:
-            self._apps.append(app)
+        self._apps.add(app)
 
     @overload
     async def send(
@@ -242,14 +242,14 @@ class Stream(Generic[M]):
         from headwater.worker.app import open_apps
 
         candidates = [app for app in open_apps() if app in self._apps] or open_apps()
-        candidates = candidates or self._apps
+        candidates = candidates or [*self._apps]
         if len(candidates) == 1:
             return candidates[0]
         if not candidates:
             raise HeadwaterError(
                 f"no app is open to add to {self.name!r} through: `async with app:` or `with app:`"
             )
-        names = ", ".join(app.name for app in candidates)
+        names = ", ".join(sorted(app.name for app in candidates))
         raise HeadwaterError(
             f"several apps could add to {self.name!r} ({names}): say which, app.send(stream, …)"
         )

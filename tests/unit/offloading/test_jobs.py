@@ -45,6 +45,7 @@ def test_a_large_dump_is_what_is_dumped_on_the_spot(store: LocalStore, client: L
     assert client("EXEC") == [payload]
 
 
+@pytest.mark.slow
 def test_a_large_restore_makes_what_is_restored_on_the_spot(
     store: LocalStore, client: LocalClient
 ) -> None:
