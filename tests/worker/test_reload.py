@@ -68,6 +68,15 @@ def test_changed_added_and_removed_sources_are_found(tmp_path: Path) -> None:
     assert watch.changed() == []
 
 
+def test_a_change_before_a_file_is_added_again_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text("a")
+    watch = SourceWatch(tmp_path)
+    source.write_text("changed")
+    watch.add(str(source))
+    assert watch.changed() == [str(source)]
+
+
 def test_a_change_that_leaves_the_length_and_the_second_is_found(tmp_path: Path) -> None:
     source = tmp_path / "a.py"
     source.write_text("1")

@@ -45,6 +45,7 @@ def found_when_mended(target: str) -> App:
             fault = fault_of(error)
             if fault is None:
                 raise
+        watch.add(fault.file)
         log.error(
             "%s cannot start: %s, line %d: %s; waiting for a source file to change",
             target,
@@ -52,7 +53,6 @@ def found_when_mended(target: str) -> App:
             fault.line,
             fault.text,
         )
-        watch.add(fault.file)
         _wait_for_change(watch)
         _forget(set(sys.modules) - before)
 

@@ -33,9 +33,10 @@ class SourceWatch:
         self._before = self._look()
 
     def add(self, file: str) -> None:
-        """Look at this file too, wherever it is."""
-        self._elsewhere.append(file)
-        self._before |= self._stat([file])
+        """Look at this file too, wherever it is; at one that is watched already, nothing changes."""
+        if file not in self._before:
+            self._elsewhere.append(file)
+            self._before |= self._stat([file])
 
     def changed(self) -> list[str]:
         """The files that were written, added or removed since the last call, sorted."""
