@@ -28,6 +28,20 @@ QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
 pytestmark = pytest.mark.slow
 
 
+def bill_when_told(app: App) -> tuple[asyncio.Event, asyncio.Event]:
+    """Declare a consumer whose handler waits: set when it has an entry, and to be set so that it
+    returns."""
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.consumer(orders, group="g", into=invoices)
+    async def bill(order: Order) -> Invoice:
+        held.set()
+        await go_on.wait()
+        return Invoice(order.id)
+
+    return held, go_on
+
+
 async def _held(store: Store, count: int) -> bool:
     return len(await store.pending()) == count
 
@@ -66,13 +80,7 @@ async def test_each_of_a_list_of_results_is_published(store: Store) -> None:
 async def test_a_worker_that_lost_its_entry_publishes_nothing(store: Store) -> None:
     # Given a handler that does not see that another takes its entry and handles it
     app = store.app()
-    held, go_on = asyncio.Event(), asyncio.Event()
-
-    @app.consumer(orders, group="g", into=invoices)
-    async def bill(order: Order) -> Invoice:
-        held.set()
-        await go_on.wait()
-        return Invoice(order.id)
+    held, go_on = bill_when_told(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
@@ -228,17 +236,11 @@ async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
 ) -> None:
     # Given an entry whose handler has returned
     app = store.app()
-    running_now, go_on = asyncio.Event(), asyncio.Event()
-
-    @app.consumer(orders, group="g", into=invoices)
-    async def bill(order: Order) -> Invoice:
-        running_now.set()
-        await go_on.wait()
-        return Invoice(order.id)
+    held, go_on = bill_when_told(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await running_now.wait()
+        await held.wait()
         (loop,) = running.loops.values()
         in_flight, result = loop.in_flight, [invoices.addition(Invoice(17))]
         (first,) = in_flight.owned.values()
@@ -258,17 +260,11 @@ async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
 async def test_a_verdict_that_is_out_of_date_ends_no_delivery(store: Store) -> None:
     # Given a handler that runs, and owns its entry
     app = store.app()
-    running_now, go_on = asyncio.Event(), asyncio.Event()
-
-    @app.consumer(orders, group="g", into=invoices)
-    async def bill(order: Order) -> Invoice:
-        running_now.set()
-        await go_on.wait()
-        return Invoice(order.id)
+    held, go_on = bill_when_told(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await running_now.wait()
+        await held.wait()
 
         # When a renewal says that it is lost, as it was before another task registered it again
         (loop,) = running.loops.values()

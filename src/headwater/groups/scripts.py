@@ -67,9 +67,9 @@ SETTLE = Script(
 -- ARGV[4] '1' if KEYS[2] is the sorted set of delays; the other keys are destinations. ARGV[5…] for each
 -- settlement: how, delay, number of ids, ids, number of additions, and for each of those: destination's
 -- index, number of words, XADD's words.
--- Returns for each settlement {1, new id, …}; {0} if it has additions and the caller does not own every
--- entry of it, or it names one twice, {0, id, …} with those that the caller does not own if it has none; {2} if it was to come
--- again but is gone from the stream; {-1, error} if an addition was refused.
+-- Returns for each settlement {1, new id, …}; {2} if it was to come again but is gone from the stream;
+-- {-1, error} if an addition was refused. {0} if it has additions, and the caller does not own every
+-- entry or it names one twice; without additions {0, id, …} with those that the caller does not own.
 if ARGV[4] ~= '1' then delays = nil end
 local alone
 local function delete_acked(id)
