@@ -8,7 +8,6 @@ import pytest
 
 from headwater.engine import entry_log
 from headwater.engine.check import broken_invariants
-from headwater.engine.database import WatchToken
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
@@ -106,8 +105,6 @@ FAULTS: dict[str, tuple[Callable[[Stream], object], str]] = {
     "scan": (lambda s: s.db.order.names.remove(b"k"), "SCAN would never find b'k'"),
     "numbers": (lambda s: s.db.order.numbers.reverse(), "order of keys does not rise"),
     "key": (_set(lambda s: s, "key", b"x"), "believes it stands at b'x'"),
-    "waited": (lambda s: s.db.waited.update({b"s": 0}), "0 clients wait for b's'"),
-    "watched": (lambda s: s.db.watched.update({b"s": [WatchToken()]}), "do not know of it"),
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.database import NO_EXPIRY, Database, WatchToken
+from headwater.engine.database import NO_EXPIRY, Database
 from headwater.engine.keyspace import Keyspace
 from headwater.model import flat_words
 
@@ -93,7 +93,7 @@ def test_a_number_of_a_stream_is_not_given_twice(db: Database) -> None:
 
 def test_whoever_waits_hears_of_all_that_may_end_the_wait(db: Database) -> None:
     # Given somebody who waits for a key
-    db.waited[b"s"] = 1
+    db.awaited[b"s"] = None
     signalled = db.keyspace.signalled
 
     def heard() -> bool:
@@ -130,21 +130,14 @@ def test_whoever_waits_hears_of_all_that_may_end_the_wait(db: Database) -> None:
     # And nothing of another key
     db.create_stream(b"other", 3)
     assert not signalled
-    del db.waited[b"s"]
+    del db.awaited[b"s"]
 
 
-def test_a_watched_key_that_is_modified_breaks_its_watch(db: Database) -> None:
-    token, other = WatchToken(), WatchToken()
-    db.watch(b"k", token)
-    db.watch(b"k", token)
-    db.watch(b"l", other)
-    db.touch(b"k")
-    assert (token.broken, other.broken) == (True, False)
-    db.unwatch(token)
-    assert not token.broken
-    assert db.watched == {b"l": [other]}
+def test_a_watched_key_that_is_modified_is_noted(db: Database) -> None:
+    db.watched[b"k"] = None
     db.set_string(b"l", b"v")
-    db.delete(b"l")
-    assert other.broken
-    db.unwatch(other)
-    assert db.watched == {}
+    assert not db.keyspace.touched
+    db.touch(b"k")
+    db.set_string(b"k", b"v")
+    assert list(db.keyspace.touched) == [(0, b"k")]
+    del db.watched[b"k"]

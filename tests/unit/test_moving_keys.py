@@ -11,7 +11,7 @@ import pytest
 
 from headwater.commands import events
 from headwater.engine.check import broken_invariants
-from headwater.engine.database import Database, WatchToken
+from headwater.engine.database import Database
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
 from headwater.engine.stream import Stream
@@ -139,11 +139,9 @@ def test_swapped_databases_keep_who_waits_and_watches(db: Database, other: Datab
     other.set_string(b"s", b"v")
     other.set_expiry(b"s", 5000)
     db.set_string(b"here", b"v")
-    tokens = {(number, key): WatchToken() for number in (0, 1) for key in (b"s", b"here", b"none")}
-    for (number, key), token in tokens.items():
-        db.keyspace.databases[number].watch(key, token)
-        db.keyspace.databases[number].waited[key] = 1
-    db.keyspace.signalled.clear()
+    for database in (db, other):
+        for key in (b"s", b"here", b"none"):
+            database.awaited[key] = database.watched[key] = None
     # When the databases are swapped
     db.keyspace.swap(0, 1)
     # Then values, times and streams have changed places
@@ -152,12 +150,8 @@ def test_swapped_databases_keep_who_waits_and_watches(db: Database, other: Datab
     assert list(other.values) == [b"s", b"here"]
     # And whoever waits for or watches a key on either side has heard of it, nobody else
     concerned = {(0, b"s"), (1, b"s"), (0, b"here"), (1, b"here")}
-    assert {at for at, token in tokens.items() if token.broken} == concerned
+    assert set(db.keyspace.touched) == concerned
     assert set(db.keyspace.signalled) == concerned
-    for token in tokens.values():
-        db.unwatch(token)
-    db.waited.clear()
-    other.waited.clear()
 
 
 @pytest.mark.parametrize("others", [0, 9])
@@ -180,16 +174,10 @@ def test_flushing_forgets_the_streams_of_one_database_only(
 
 def test_flushing_is_heard_by_who_waits_and_watches(db: Database) -> None:
     db.set_string(b"k", b"v")
-    token, untouched = WatchToken(), WatchToken()
-    db.watch(b"k", token)
-    db.watch(b"none", untouched)
-    db.waited.update({b"k": 1, b"none": 1})
+    db.awaited.update({b"k": None, b"none": None})
+    db.watched.update({b"k": None, b"none": None})
     db.keyspace.flush_all()
-    assert (token.broken, untouched.broken) == (True, False)
-    assert list(db.keyspace.signalled) == [(0, b"k")]
-    db.unwatch(token)
-    db.unwatch(untouched)
-    db.waited.clear()
+    assert list(db.keyspace.touched) == list(db.keyspace.signalled) == [(0, b"k")]
 
 
 def test_what_is_large_and_gone_is_left_to_be_freed(db: Database) -> None:

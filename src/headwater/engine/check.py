@@ -107,12 +107,6 @@ def _database(database: Database) -> Iterator[str]:
     numbers = list(database.order.numbers)
     if numbers != sorted(set(numbers)) or numbers[-1:] > [database.order.next_number - 1]:
         yield f"{where}: the order of keys does not rise"
-    for key, count in database.waited.items():
-        if count < 1:
-            yield f"{where}: {count} clients wait for {key!r}"
-    for key, tokens in database.watched.items():
-        if not tokens or any((database, key) not in token.keys for token in tokens):
-            yield f"{where}: {key!r} is watched by clients that do not know of it"
 
 
 # --- streams --------------------------------------------------------------------------------------

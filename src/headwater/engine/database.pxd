@@ -3,12 +3,6 @@ from headwater.engine.keyspace cimport Keyspace
 
 
 @cython.final
-cdef class WatchToken:
-    cdef public bint broken
-    cdef public list keys
-
-
-@cython.final
 cdef class Database:
     cdef public Keyspace keyspace
     cdef public Py_ssize_t index
@@ -17,7 +11,7 @@ cdef class Database:
     cdef public dict expiries
     cdef public list expiry_notes
     cdef public dict used
-    cdef public dict waited
+    cdef public dict awaited
     cdef public dict watched
 
     cpdef lookup(self, bytes key, long long now_ms)

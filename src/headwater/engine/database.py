@@ -1,4 +1,4 @@
-"""One numbered database: its keys, their values and expiry, who waits for and who watches them.
+"""One numbered database: its keys, their values and expiry, and which keys clients wait for or watch.
 
     values    key ──▶ Stream | bytes (string) | deque (list) | set | dict (hash)
     expiries  key ──▶ steady ms at which it ends; expiry_notes: heap of (at, key), stale ones among them
@@ -7,7 +7,9 @@
 Rule 1. A key with a time is gone when the time has come, whether or not it was deleted yet: `lookup`
         never returns it, and the node deletes it before one of the next commands runs, which is a
         fact (`MAX_KEYS_EXPIRED_AT_ONCE`).
-Rule 2. Whatever may end a wait signals the key; the waiting command is run again and judges itself.
+Rule 2. Whatever may end a wait signals the key, if it is in ``awaited``; whatever modifies a key in the
+        sense of WATCH touches it, if it is in ``watched``. Both are the server's, which reads what
+        was noted in `Keyspace.signalled` and `Keyspace.touched`.
 Rule 3. A mutator that puts a value over another drops the old one wholly, and its expiry with it.
 Rule 4. A list, set or hash without members does not exist.
 Rule 5. What goes is let go at once, however large; freeing it is left to `Keyspace.garbage`.
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 Value = Stream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
 
+Place = tuple[int, bytes]
+"""A key: number of its database, and name."""
+
 NO_EXPIRY = -1
 
 NEW_KEYS = 8192
@@ -36,14 +41,6 @@ NEW_KEYS = 8192
 
 _STALE_NOTES = 64
 _DRAWS = 100
-
-
-class WatchToken:
-    """One client's WATCH: ``broken`` once a watched key was modified."""
-
-    def __init__(self) -> None:
-        self.broken = False
-        self.keys: list[tuple[Database, bytes]] = []
 
 
 class Database:
@@ -57,9 +54,10 @@ class Database:
         self.expiries: dict[bytes, int] = {}
         self.expiry_notes: list[tuple[int, bytes]] = []
         self.used: dict[bytes, int] = {}
-        self.waited: dict[bytes, int] = {}
-        """How many blocked clients wait for a key; kept by whoever blocks them."""
-        self.watched: dict[bytes, list[WatchToken]] = {}
+        self.awaited: dict[bytes, None] = {}
+        """Keys that blocked clients wait for, the first to be waited for first; kept by the server."""
+        self.watched: dict[bytes, None] = {}
+        """Keys that clients watch, in the same order; kept by the server."""
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -114,35 +112,17 @@ class Database:
     def _over(self, key: bytes, now_ms: int) -> bool:
         return self.expiries.get(key, now_ms + 1) <= now_ms
 
-    # --- who waits, who watches -----------------------------------------------------------------
+    # --- what clients wait for and watch --------------------------------------------------------
 
     def signal(self, key: bytes) -> None:
         """Something happened to ``key`` that may end a wait."""
-        if self.waited and key in self.waited:
+        if self.awaited and key in self.awaited:
             self.keyspace.signalled[self.index, key] = None
 
     def touch(self, key: bytes) -> None:
         """``key`` was modified in the sense of WATCH."""
-        if self.watched:
-            for token in self.watched.get(key, ()):
-                token.broken = True
-
-    def watch(self, key: bytes, token: WatchToken) -> None:
-        tokens = self.watched.setdefault(key, [])
-        if token not in tokens:
-            tokens.append(token)
-            token.keys.append((self, key))
-
-    @staticmethod
-    def unwatch(token: WatchToken) -> None:
-        """Forget all that ``token`` watches."""
-        for database, key in token.keys:
-            tokens = database.watched[key]
-            tokens.remove(token)
-            if not tokens:
-                del database.watched[key]
-        token.keys.clear()
-        token.broken = False
+        if self.watched and key in self.watched:
+            self.keyspace.touched[self.index, key] = None
 
     def use(self, key: bytes, now_ms: int) -> None:
         """``key``, which is there, is used: no fact, an idle time begins anew at a restart."""
@@ -357,11 +337,11 @@ class Database:
             database.changed(key)
 
     def concerned(self, values: dict[bytes, Value]) -> list[bytes]:
-        """The keys of ``values`` that somebody here waits for or watches."""
-        return [key for key in dict.fromkeys([*self.waited, *self.watched]) if key in values]
+        """The keys of ``values`` that clients wait for or watch here."""
+        return [key for key in {**self.awaited, **self.watched} if key in values]
 
     def changed(self, key: bytes) -> None:
-        """Whoever waits for or watches ``key`` hears of it."""
+        """Something happened to ``key`` that both may end a wait and breaks a WATCH."""
         self.signal(key)
         self.touch(key)
 

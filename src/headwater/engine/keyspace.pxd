@@ -19,6 +19,7 @@ cdef class Keyspace:
     cdef public dict delaying
     cdef public list due_notes
     cdef public dict signalled
+    cdef public dict touched
     cdef public long long hits
     cdef public long long misses
     cdef public long long dirty

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from headwater.engine.database import Database
+from headwater.engine.database import Database, Place
 from headwater.engine.facts import ALL_DATABASES, FactBuffer
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Deadlines
@@ -46,8 +46,10 @@ class Keyspace:
         """Groups that have delayed entries, by gid."""
         self.due_notes: list[tuple[int, int]] = []
         """Heap of (due, gid); a note that is not its group's earliest any more is stale."""
-        self.signalled: dict[tuple[int, bytes], None] = {}
-        """(database, key) that waiters have to look at again, in order of their first signal."""
+        self.signalled: dict[Place, None] = {}
+        """Keys that waiters have to look at again, in order of their first signal."""
+        self.touched: dict[Place, None] = {}
+        """Watched keys that were modified."""
         self.iid_deadlines = Deadlines(self)
         """When which producer's oldest iid may be forgotten."""
         self.notified = 0

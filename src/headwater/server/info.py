@@ -113,7 +113,7 @@ def _clients(node: Node) -> Facts:
         "pubsub_clients": sum(1 for one in sessions if one.subscribed),
         "watching_clients": sum(1 for one in sessions if one.watch.keys),
         "clients_in_timeout_table": sum(1 for waiter in waiters if waiter.deadline != inf),
-        "total_watched_keys": sum(len(db.watched) for db in node.keyspace.databases),
+        "total_watched_keys": node.watches.count_keys(),
         "total_blocking_keys": len(waited),
         "total_blocking_keys_on_nokey": len(waited_without_key),
         "paused_reason": "client_pause" if pause.active else "none",

@@ -29,6 +29,7 @@ cdef class Node:
     cdef public long long started_ms
     cdef public dict sessions
     cdef public WaitingRoom waiting
+    cdef public object watches
     cdef public object scripts
     cdef public object pubsub
     cdef public Pause pause

@@ -47,6 +47,7 @@ from headwater.server.sealer import Sealer
 from headwater.server.session import LARGE_ROOM_BYTES, Session
 from headwater.server.turn_clock import TurnClock
 from headwater.server.waiting import WaitingRoom
+from headwater.server.watching import Watches
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -91,6 +92,7 @@ class Node:
         self.started_ms = self.keyspace.opened_ms = self.times.now()
         self.sessions: dict[int, Session] = {}
         self.waiting = WaitingRoom()
+        self.watches = Watches(self.keyspace)
         self.scripts = Scripts()
         self.pubsub = PubSub(self)
         self.keyspace.notified = self.config.notified_events

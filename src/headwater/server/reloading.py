@@ -46,14 +46,10 @@ def reload_from_journal(node: Node) -> None:
     node.records.facts = new.facts
     node.adopt_limits()
     for session in node.sessions.values():
-        watched = [(db.index, key) for db, key in session.watch.keys]
-        old.databases[0].unwatch(session.watch)
         index = session.db_index
         session.call.keyspace = new
         session.call.db = new.databases[index]
-        for db_index, key in watched:
-            new.databases[db_index].watch(key, session.watch)
-        session.watch.broken = bool(watched)
+    node.watches.move(new)
     _move_waiters(node, new)
 
 

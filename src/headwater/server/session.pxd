@@ -1,7 +1,6 @@
 cimport cython
 from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand
-from headwater.engine.database cimport WatchToken
 from headwater.memory_c cimport cut, empty
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
@@ -44,7 +43,7 @@ cdef class Session:
     cdef public object blocked
     cdef public TransactionQueue queued
     cdef public bint queue_failed
-    cdef public WatchToken watch
+    cdef public object watch
     cdef public str reply_mode
     cdef public bint monitoring
     cdef public long long spent_ns

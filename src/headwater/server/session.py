@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import KnownCommand
-from headwater.engine.database import WatchToken
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.resp.scanner import Scanner
@@ -22,6 +21,7 @@ from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.log import escaped
 from headwater.server.pubsub import Subscriptions
 from headwater.server.transaction_queue import TransactionQueue
+from headwater.server.watching import Watch
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -103,7 +103,7 @@ class Session:
         self.queued: TransactionQueue | None = None
         """Commands since MULTI; None outside of a transaction."""
         self.queue_failed = False
-        self.watch = WatchToken()
+        self.watch = Watch()
         self.reply_mode = "on"
         """``on``, ``off`` or ``skip`` (the next reply): CLIENT REPLY."""
         self.monitoring = False
@@ -261,7 +261,7 @@ class Session:
         """Forget MULTI's queue and every WATCH."""
         self.queued = None
         self.queue_failed = False
-        self.node.keyspace.databases[0].unwatch(self.watch)
+        self.node.watches.end(self.watch)
 
     def leave(self) -> None:
         """The client is gone: it waits for nothing, listens to nothing and watches nothing."""

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.engine.database import Database
+from headwater.engine.database import Database, Place
 
 if TYPE_CHECKING:
     from headwater.server.session import Session
@@ -38,9 +38,6 @@ class Waiter:
         self.due = False
         """Its recheck has come and it was not run again since."""
 
-
-Place = tuple[int, bytes]
-"""A key: number of its database, and name."""
 
 Lines = dict[bytes | tuple[int, bytes] | None, dict[Waiter, None]]
 """Who waits for a key, by what they wait for alike (`Wait.alike`); None: each for itself."""
@@ -73,7 +70,7 @@ class WaitingRoom:
             line = lines.setdefault(waiter.wait.alike, {})
             if waiter not in line:
                 line[waiter] = None
-                waiter.db.waited[key] = waiter.db.waited.get(key, 0) + 1
+                waiter.db.awaited[key] = None
         if waiter.deadline != inf:
             self._ticket += 1
             heappush(self._deadlines, (waiter.deadline, self._ticket, waiter))
@@ -103,17 +100,16 @@ class WaitingRoom:
             del line[waiter]
             if not line:
                 del lines[waiter.wait.alike]
-            waiter.db.waited[key] -= 1
             if not lines:
                 del self._by_key[waiter.db.index, key]
-                del waiter.db.waited[key]
+                del waiter.db.awaited[key]
 
     @staticmethod
     def move(waiter: Waiter, db: Database) -> None:
         """``waiter`` waits for the same keys of a database that takes the place of its own."""
         waiter.db = db
-        for key in dict.fromkeys(waiter.wait.keys):
-            db.waited[key] = db.waited.get(key, 0) + 1
+        for key in waiter.wait.keys:
+            db.awaited[key] = None
 
     def lines_at(self, place: Place) -> Lines | None:
         """Who waits for a key; empty lines are none."""

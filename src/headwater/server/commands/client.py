@@ -212,7 +212,7 @@ def _flags(session: Session) -> str:
         flags += "x"
     if session.node.blocked.waiter_of(session) is not None:
         flags += "b"
-    if session.watch.broken:
+    if session.node.watches.broken(session.watch):
         flags += "d"
     if session.closing:
         flags += "c"

@@ -52,7 +52,7 @@ def exec_(call: Call, session: Session, node: Node) -> Wait | None:
     queued = session.queued
     if queued is None:
         raise CommandError("ERR EXEC without MULTI")
-    failed, broken = session.queue_failed, session.watch.broken
+    failed, broken = session.queue_failed, node.watches.broken(session.watch)
     session.leave_transaction()
     if failed:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
@@ -90,11 +90,11 @@ def watch(call: Call, session: Session, node: Node) -> None:
     if session.queued is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     for index in range(1, call.arguments.count):
-        call.db.watch(call.arguments.bytes(index), session.watch)
+        node.watches.add(session.watch, (call.db.index, call.arguments.bytes(index)))
     call.reply.ok()
 
 
 def unwatch(call: Call, session: Session, node: Node) -> None:
     """UNWATCH: forget every WATCH."""
-    call.db.unwatch(session.watch)
+    node.watches.end(session.watch)
     call.reply.ok()

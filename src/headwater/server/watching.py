@@ -1,0 +1,89 @@
+"""WATCH: which clients watch which keys, and whose keys were modified since.
+
+The engine notes each watched key that is modified (`headwater.engine.database`, rule 2). The notes are read
+when it matters: before a client begins to watch, and before anyone asks whether its watch is broken.
+"""
+
+from __future__ import annotations
+
+from headwater.engine.database import Place
+from headwater.engine.keyspace import Keyspace
+
+
+class Watch:
+    """What one client watches. Made by a session, changed by `Watches`."""
+
+    __slots__ = ("broken", "keys")
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.keys: list[Place] = []
+
+
+class Watches:
+    """Every client's WATCH on a keyspace.
+
+    >>> keyspace = Keyspace()
+    >>> watches, watch = Watches(keyspace), Watch()
+    >>> watches.add(watch, (0, b"stock"))
+    >>> keyspace.databases[0].set_string(b"stock", b"7")
+    >>> watches.broken(watch)
+    True
+    """
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        self._keyspace = keyspace
+        self._by_key: dict[Place, dict[Watch, None]] = {}
+
+    def add(self, watch: Watch, place: Place) -> None:
+        """``watch`` breaks when the key at ``place`` is modified from now on."""
+        self._read_notes()
+        watches = self._by_key.setdefault(place, {})
+        if watch not in watches:
+            watches[watch] = None
+            watch.keys.append(place)
+            self._note(place)
+
+    def end(self, watch: Watch) -> None:
+        """Forget all that ``watch`` has, and that it was broken."""
+        for place in watch.keys:
+            watches = self._by_key[place]
+            del watches[watch]
+            if not watches:
+                del self._by_key[place]
+                db, key = place
+                del self._keyspace.databases[db].watched[key]
+        watch.keys.clear()
+        watch.broken = False
+
+    def broken(self, watch: Watch) -> bool:
+        """Whether one of its keys was modified since it was added."""
+        if not watch.keys:
+            return False
+        self._read_notes()
+        return watch.broken
+
+    def count_keys(self) -> int:
+        """How many keys are watched."""
+        return len(self._by_key)
+
+    def move(self, keyspace: Keyspace) -> None:
+        """Watch the same keys of a keyspace that takes the place of the present one; all count as
+        modified."""
+        self._keyspace = keyspace
+        for place, watches in self._by_key.items():
+            self._note(place)
+            for watch in watches:
+                watch.broken = True
+
+    def _note(self, place: Place) -> None:
+        db, key = place
+        self._keyspace.databases[db].watched[key] = None
+
+    def _read_notes(self) -> None:
+        touched = self._keyspace.touched
+        if touched:
+            for place in touched:
+                for watch in self._by_key.get(place, ()):
+                    watch.broken = True
+            touched.clear()
