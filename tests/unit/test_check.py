@@ -12,6 +12,7 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.model import flat_words
+from tests.unit.keyspaces import keyspace_of
 
 pytestmark = pytest.mark.skipif(
     not str(entry_log.__file__).endswith(".py"),
@@ -44,7 +45,7 @@ def sound() -> Stream:
 
 
 def test_a_sound_store_has_nothing_broken() -> None:
-    assert broken_invariants(sound().keyspace) == []
+    assert broken_invariants(keyspace_of(sound())) == []
 
 
 def _set(target: Callable[[Stream], object], name: str, value: object) -> Callable[[Stream], None]:
@@ -92,7 +93,10 @@ FAULTS: dict[str, tuple[Callable[[Stream], object], str]] = {
     "iids": (_set(lambda s: s.idempotency, "tracked", 5), "5 iids are said to be tracked, 2 are"),
     "maxsize": (_set(lambda s: s.idempotency, "maxsize", 1), "b'p' has 2 iids, of at most 1"),
     "iids' sid": (_set(lambda s: s.idempotency, "sid", 9), "of stream number 9"),
-    "iid's note": (lambda s: s.keyspace.iid_deadlines.notes.clear(), "oldest iid of producer b'p'"),
+    "iid's note": (
+        lambda s: keyspace_of(s).iid_deadlines.notes.clear(),
+        "oldest iid of producer b'p'",
+    ),
     "sid": (lambda s: s.keyspace.streams.clear(), "streams by number"),
     "gid": (lambda s: s.keyspace.groups.clear(), "groups by number"),
     "next": (_set(lambda s: s.keyspace, "next_sid", 1), "the next numbers, 1 and 2, are taken"),
@@ -113,5 +117,5 @@ def test_a_planted_fault_is_found(name: str) -> None:
     plant, sentence = FAULTS[name]
     stream = sound()
     plant(stream)
-    found = broken_invariants(stream.keyspace)
+    found = broken_invariants(keyspace_of(stream))
     assert any(sentence in one for one in found), found

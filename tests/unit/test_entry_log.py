@@ -13,6 +13,7 @@ from headwater.engine.entry_log import EntryLog
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from tests.blocks import tiny_blocks
+from tests.unit.keyspaces import keyspace_of
 
 ID = tuple[int, int]
 
@@ -106,7 +107,7 @@ def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, 
     for step in steps:
         naive.do(*step)
         # Then after each step its counters, ends and nodes agree with a recount
-        assert broken_invariants(naive.stream.keyspace) == []
+        assert broken_invariants(keyspace_of(naive.stream)) == []
         assert naive.log.length == len(naive.entries)
         assert naive.log.first() == min(naive.entries, default=(0, 0))
         assert naive.log.last() == max(naive.entries, default=(0, 0))
@@ -166,7 +167,7 @@ def test_ids_rise_in_a_block_although_last_id_was_set_back() -> None:
     # Then it is found, and the block is in order
     assert naive.log.get(4, 0) is not None
     assert naive.log.last() == (4, 0)
-    assert broken_invariants(naive.stream.keyspace) == []
+    assert broken_invariants(keyspace_of(naive.stream)) == []
 
 
 def test_dead_bytes_never_outweigh_the_live_ones() -> None:

@@ -17,6 +17,7 @@ from headwater.engine.replay import apply
 from headwater.engine.stream import Stream
 from headwater.model import flat_words
 from tests.property.state import picture
+from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
@@ -93,7 +94,7 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     stream.trim_through(8, 0)
     note("trimmed")
     _tell_of_values(db, note)
-    db.flush()
+    keyspace_of(db).flush(db.index)
     note("flushed")
     keyspace.swap(0, 1)
     note("databases_swapped")
@@ -121,7 +122,7 @@ def _tell_of_a_group(stream: Stream, note: Note) -> None:
     note("came_due")
     group.acknowledge(flat_words([(5, 1)]))
     note("acknowledged")
-    stream.db.copy(b"s", stream.keyspace.databases[1], b"t", 2, [(1, 2)])
+    stream.db.copy(b"s", keyspace_of(stream).databases[1], b"t", 2, [(1, 2)])
     note("key_copied")
     group.set_id(5, 0, 7)
     note("group_set_id")

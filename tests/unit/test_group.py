@@ -14,6 +14,7 @@ from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOWHERE
 from headwater.engine.stream import Stream
 from headwater.model import UNKNOWN, flat_words, id_pairs
+from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 ID = tuple[int, int]
@@ -26,7 +27,7 @@ def stream() -> Iterator[Stream]:
     for ms in range(1, 7):
         made.append(ms, 0, WIRE, 1, ms == 1)
     yield made
-    assert broken_invariants(made.keyspace) == []
+    assert broken_invariants(keyspace_of(made)) == []
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.database import NO_EXPIRY, Database
 from headwater.engine.keyspace import Keyspace
 from headwater.model import flat_words
+from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
@@ -32,7 +33,7 @@ def test_a_key_is_gone_when_its_time_has_come_deleted_or_not(db: Database) -> No
     assert (db.lookup(b"k", 999), db.lookup(b"k", 1000)) == (b"v", None)
     assert (db.keys(999), db.keys(1000)) == ([b"k"], [])
     assert (db.count(999), db.count(1000)) == (1, 0)
-    assert db.keyspace.first_expiry() == (1000, db, b"k")
+    assert keyspace_of(db).first_expiry() == (1000, db, b"k")
 
 
 def test_the_next_expiry_is_the_earliest_that_still_holds(db: Database) -> None:
@@ -41,9 +42,9 @@ def test_the_next_expiry_is_the_earliest_that_still_holds(db: Database) -> None:
         db.set_expiry(key, at)
     db.set_expiry(b"c", NO_EXPIRY)
     db.delete(b"b")
-    assert db.keyspace.next_expiry() == 300
+    assert keyspace_of(db).next_expiry() == 300
     db.delete(b"a")
-    assert db.keyspace.next_expiry() is None
+    assert keyspace_of(db).next_expiry() is None
 
 
 def test_an_expiry_that_is_moved_often_leaves_few_notes(db: Database) -> None:
@@ -51,7 +52,7 @@ def test_an_expiry_that_is_moved_often_leaves_few_notes(db: Database) -> None:
     for at in range(1, 10_000):
         db.set_expiry(b"k", at)
     assert len(db.expiry_notes) <= 70
-    assert db.keyspace.next_expiry() == 9999
+    assert keyspace_of(db).next_expiry() == 9999
 
 
 def test_what_is_put_over_a_key_takes_nothing_from_it(db: Database) -> None:
@@ -79,7 +80,7 @@ def test_a_hash_without_fields_goes(db: Database) -> None:
 def test_flushing_one_database_leaves_the_others(keyspace: Keyspace) -> None:
     for number in (0, 1):
         keyspace.databases[number].create_stream(b"s", number + 1)
-    keyspace.databases[0].flush()
+    keyspace.flush(0)
     assert list(keyspace.streams) == [2]
     keyspace.flush_all()
     assert keyspace.streams == {}
@@ -125,7 +126,7 @@ def test_whoever_waits_hears_of_all_that_may_end_the_wait(db: Database) -> None:
     assert heard()
     db.create_stream(b"s", 2)
     heard()
-    db.flush()
+    keyspace_of(db).flush(db.index)
     assert heard()
     # And nothing of another key
     db.create_stream(b"other", 3)

@@ -18,6 +18,7 @@ from headwater.engine.stream import Stream
 from headwater.limits import SMALL_GARBAGE
 from headwater.model import flat_words
 from tests.property.state import picture
+from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
@@ -44,7 +45,7 @@ def other(keyspace: Keyspace) -> Database:
 
 def made(db: Database, key: bytes = b"s") -> Stream:
     """A stream of four entries: one acknowledged, one released, one delayed, one owned."""
-    keyspace = db.keyspace
+    keyspace = keyspace_of(db)
     stream = db.create_stream(key, keyspace.next_sid)
     for seq in range(4):
         stream.append(1, seq, WIRE, 1, seq == 0)
@@ -66,14 +67,14 @@ def test_a_renamed_stream_is_the_same_stream(db: Database, other: Database) -> N
     assert (stream.db, stream.key) == (other, b"t")
     assert other.expiries == {b"t": 9000}
     assert (db.values, db.expiries) == ({}, {})
-    assert db.keyspace.next_due() == 5000
-    assert db.keyspace.first_expiry() == (9000, other, b"t")
+    assert keyspace_of(db).next_due() == 5000
+    assert keyspace_of(db).first_expiry() == (9000, other, b"t")
 
 
 def test_a_copied_stream_shares_nothing(db: Database, other: Database) -> None:
     # Given a stream and its copy
     stream = made(db)
-    keyspace = db.keyspace
+    keyspace = keyspace_of(db)
     db.copy(b"s", other, b"t", keyspace.next_sid, [(1, keyspace.next_gid)])
     copy = other.values[b"t"]
     assert isinstance(copy, Stream)
@@ -96,7 +97,7 @@ def test_a_copy_knows_the_delays_of_what_it_was_copied_from(db: Database) -> Non
     made(db)
     db.copy(b"s", db, b"t", 2, [(1, 2)])
     db.delete(b"s")
-    assert db.keyspace.next_due() == 5000
+    assert keyspace_of(db).next_due() == 5000
     assert list(db.keyspace.delaying) == [2]
 
 
@@ -104,7 +105,7 @@ def test_consumers_that_were_only_seen_are_written_down_in_the_copy_too(db: Data
     group = made(db).groups[b"g"]
     group.see(group.by_cid[1], 7777)
     db.copy(b"s", db, b"t", 2, [(1, 2)])
-    keyspace = db.keyspace
+    keyspace = keyspace_of(db)
     assert keyspace.unseen == {1: {1: None}, 2: {1: None}}
     for gid in (1, 2):
         found = keyspace.groups[gid]
@@ -143,10 +144,10 @@ def test_swapped_databases_keep_who_waits_and_watches(db: Database, other: Datab
         for key in (b"s", b"here", b"none"):
             database.awaited[key] = database.watched[key] = None
     # When the databases are swapped
-    db.keyspace.swap(0, 1)
+    keyspace_of(db).swap(0, 1)
     # Then values, times and streams have changed places
     assert db.values == {b"s": b"v"}
-    assert db.keyspace.first_expiry() == (5000, db, b"s")
+    assert keyspace_of(db).first_expiry() == (5000, db, b"s")
     assert list(other.values) == [b"s", b"here"]
     # And whoever waits for or watches a key on either side has heard of it, nobody else
     concerned = {(0, b"s"), (1, b"s"), (0, b"here"), (1, b"here")}
@@ -165,8 +166,8 @@ def test_flushing_forgets_the_streams_of_one_database_only(
     kept = made(other)
     for number in range(others):
         other.set_string(b"%d" % number, b"v")
-    db.flush()
-    keyspace = db.keyspace
+    keyspace_of(db).flush(db.index)
+    keyspace = keyspace_of(db)
     assert keyspace.streams == {kept.sid: kept}
     assert list(keyspace.groups) == list(keyspace.delaying) == [kept.groups[b"g"].gid]
     assert keyspace.unseen == {}
@@ -176,7 +177,7 @@ def test_flushing_is_heard_by_who_waits_and_watches(db: Database) -> None:
     db.set_string(b"k", b"v")
     db.awaited.update({b"k": None, b"none": None})
     db.watched.update({b"k": None, b"none": None})
-    db.keyspace.flush_all()
+    keyspace_of(db).flush_all()
     assert list(db.keyspace.touched) == list(db.keyspace.signalled) == [(0, b"k")]
 
 
@@ -198,7 +199,7 @@ def test_what_is_large_and_gone_is_left_to_be_freed(db: Database) -> None:
     db.delete(b"s")
     assert len(db.keyspace.garbage) == len(gone)
     db.set_string(b"k", b"v")
-    db.flush()
+    keyspace_of(db).flush(db.index)
     assert db.keyspace.garbage[len(gone) :] == [{b"k": b"v"}]
 
 
@@ -211,7 +212,7 @@ def test_nothing_is_left_to_be_freed_by_a_recovery(db: Database) -> None:
 
 
 def test_every_key_that_appears_is_told_of_once(db: Database, other: Database) -> None:
-    keyspace = db.keyspace
+    keyspace = keyspace_of(db)
     keyspace.notified = events.NEW
     db.set_string(b"a", b"v")
     db.set_string(b"a", b"w")

@@ -14,6 +14,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealing import HOT, KEPT, Sealing
 from headwater.engine.stream import Stream
+from tests.unit.keyspaces import keyspace_of
 
 BLOCK = 1024
 
@@ -45,7 +46,7 @@ def seal(stream: Stream, budget: int = 0, codec: str = "zlib") -> Sealing:
     sealing.configure(budget, codec)
     for _ in range(3):  # What is being written to is passed over once.
         sealing.help(10_000)
-    assert broken_invariants(stream.keyspace) == []
+    assert broken_invariants(keyspace_of(stream)) == []
     return sealing
 
 
@@ -106,7 +107,7 @@ def test_a_block_that_is_written_to_is_passed_over_once(stream: Stream) -> None:
     # Then they are closed, and what comes next has another block
     add(stream, 1)
     assert len(stream.log.blocks) == 2
-    assert broken_invariants(stream.keyspace) == []
+    assert broken_invariants(keyspace_of(stream)) == []
 
 
 def test_what_is_too_small_too_large_or_does_not_shrink_stays(stream: Stream) -> None:
@@ -154,7 +155,7 @@ def test_counts_and_ids_open_no_block(stream: Stream) -> None:
     assert (total, stream.length) == (298, 468)
     # Then no block was opened for it
     assert sealing.opened_count == before
-    assert broken_invariants(stream.keyspace) == []
+    assert broken_invariants(keyspace_of(stream)) == []
 
 
 def test_a_sealed_block_of_which_most_is_dead_is_written_anew(stream: Stream) -> None:
@@ -242,7 +243,7 @@ def test_what_goes_leaves_the_books() -> None:
     copy.delete(20, 0)
     # When all of it goes
     stream.db.delete(b"s")
-    keyspace = stream.keyspace
+    keyspace = keyspace_of(stream)
     keyspace.garbage.clear()
     del stream, copy
     # Then nothing is left in the books

@@ -8,6 +8,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.model import UNKNOWN, flat_words
+from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
@@ -56,10 +57,10 @@ def test_deleting_what_is_not_there_is_our_mistake() -> None:
 def test_an_emptied_stream_is_a_stream() -> None:
     stream = stream_of(1, 2)
     stream.delete([(1, 0), (2, 0)], marks=True)
-    assert stream.keyspace.databases[0].values[b"s"] is stream
+    assert keyspace_of(stream).databases[0].values[b"s"] is stream
     assert stream.log.first() == stream.log.last() == (0, 0)
     stream.append(2, 1, WIRE, 1, True)
-    assert broken_invariants(stream.keyspace) == []
+    assert broken_invariants(keyspace_of(stream)) == []
 
 
 def test_what_was_trimmed_lies_up_to_the_greatest_id_that_was() -> None:
@@ -137,6 +138,6 @@ def test_destroying_a_group_forgets_all_of_it() -> None:
     group.delay(flat_words([(1, 0, 99, 1)]))
     group.see(consumer, 6)
     stream.destroy_group(b"g")
-    keyspace = stream.keyspace
+    keyspace = keyspace_of(stream)
     assert (keyspace.groups, keyspace.delaying, keyspace.unseen) == ({}, {}, {})
     assert broken_invariants(keyspace) == []

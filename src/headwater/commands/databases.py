@@ -43,7 +43,7 @@ def flushdb(call: Call) -> None:
     _check_flush(call.arguments)
     call.admit(HEADROOM)
     call.keyspace.dirty += len(call.db.values)
-    call.db.flush()
+    call.keyspace.flush(call.db.index)
     call.reply.ok()
 
 

@@ -26,12 +26,11 @@ def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[i
 
     ``gids`` has the number of each group's copy, by the group's own.
     """
-    keyspace = source.keyspace
-    made = Stream(keyspace, db, key, sid)
+    made = Stream(source.keyspace, db, key, sid)
     made.log, made.nodes = source.log.copy(), source.nodes.copy()
     made.last_id, made.entries_added = source.last_id, source.entries_added
     made.max_deleted_id, made.max_trimmed_id = source.max_deleted_id, source.max_trimmed_id
-    keyspace.adopt_stream(made)
+    made.enter()
     for name, group in source.groups.items():
         made.groups[name] = _copy_group(group, made, gids[group.gid])
     made.idempotency.copy_from(source.idempotency)
@@ -45,10 +44,10 @@ def adopt_stream(stream: Stream, db: Database, key: bytes, *, now_ms: int) -> No
     stream.keyspace, stream.db, stream.key = keyspace, db, key
     stream.log.adopt(keyspace.sealing)
     stream.nodes.adopt(keyspace.weighing)
-    keyspace.adopt_stream(stream)
+    stream.enter()
     for group in stream.groups.values():
         group.keyspace, group.facts = keyspace, keyspace.facts
-        keyspace.adopt_group(group)
+        group.enter()
         if group.delayed:
             keyspace.delaying[group.gid] = group
             keyspace.note_due(group.due_order[0][0], group.gid)
@@ -81,7 +80,7 @@ def _copy_group(source: ConsumerGroup, stream: Stream, gid: int) -> ConsumerGrou
         consumer = Consumer(one.cid, name, one.seen_time)
         consumer.active_time, consumer.pending = one.active_time, one.pending
         made.consumers[name] = made.by_cid[one.cid] = consumer
-    keyspace.adopt_group(made)
+    made.enter()
     if made.delayed:
         keyspace.delaying[gid] = made
         keyspace.note_due(made.due_order[0][0], gid)

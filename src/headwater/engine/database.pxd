@@ -1,10 +1,10 @@
 cimport cython
-from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.keyspace_state cimport KeyspaceState
 
 
 @cython.final
 cdef class Database:
-    cdef public Keyspace keyspace
+    cdef public KeyspaceState keyspace
     cdef public Py_ssize_t index
     cdef public dict values
     cdef public object order

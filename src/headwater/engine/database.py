@@ -20,19 +20,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 from headwater.engine.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.key_order import KeyOrder
+from headwater.engine.keyspace_state import KeyspaceState
 from headwater.engine.stream import Stream
 
-if TYPE_CHECKING:
-    from headwater.engine.keyspace import Keyspace
-
 Value = Stream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
-
-Place = tuple[int, bytes]
-"""A key: number of its database, and name."""
 
 NO_EXPIRY = -1
 
@@ -46,7 +40,7 @@ _DRAWS = 100
 class Database:
     """Keys and values; made by `Keyspace`."""
 
-    def __init__(self, keyspace: Keyspace, index: int) -> None:
+    def __init__(self, keyspace: KeyspaceState, index: int) -> None:
         self.keyspace = keyspace
         self.index = index
         self.values: dict[bytes, Value] = {}
@@ -144,7 +138,7 @@ class Database:
         self._drop(key)
         stream = Stream(self.keyspace, self, key, sid)
         self._place(key, stream)
-        self.keyspace.adopt_stream(stream)
+        stream.enter()
         self.keyspace.facts.stream_created(self.index, sid, key)
         self.signal(key)
         return stream
@@ -289,17 +283,11 @@ class Database:
         adopt_facts(self.keyspace.facts, facts)
         self.signal(key)
 
-    def flush(self) -> None:
-        """Empty this database."""
-        self.clear()
-        self.keyspace.facts.flushed(self.index)
-
     # --- parts of mutators ----------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Drop every key; part of `flush` and `Keyspace.flush_all`."""
+        """Drop every key; part of `Keyspace.empty`, which sees to the streams."""
         concerned = self.concerned(self.values)
-        self.keyspace.drop_streams(self)
         if self.values:
             self.keyspace.garbage.append(self.values)
         self.values = {}
@@ -310,8 +298,8 @@ class Database:
             self.changed(key)
 
     def exchange(self, other: Database) -> None:
-        """Take over the keys of ``other`` and give it ours; part of `Keyspace.swap`. Who waits or
-        watches stays where it is."""
+        """Take over the keys of ``other`` and give it ours; part of `Keyspace.swap`, which sees to the
+        streams. Clients wait for and watch the same places as before."""
         concerned = [
             (database, key)
             for database in (self, other)
@@ -328,11 +316,6 @@ class Database:
             self.keyspace.expiring.pop(database, None)
             if database.expiry_notes:
                 self.keyspace.expiring[database] = None
-        for stream in self.keyspace.streams.values():
-            if stream.db is self:
-                stream.db = other
-            elif stream.db is other:
-                stream.db = self
         for database, key in concerned:
             database.changed(key)
 
@@ -373,7 +356,7 @@ class Database:
         self.expiries.pop(key, None)
         self.used.pop(key, None)
         if isinstance(value, Stream):
-            self.keyspace.drop_stream(value)
+            value.leave()
         elif not isinstance(value, bytes):
             self.keyspace.discard(value, len(value))
         self.changed(key)

@@ -39,7 +39,7 @@ def dismantle(keyspace: Keyspace) -> list[object]:
     """Take a whole keyspace apart that nobody needs any more, so that no references go round in it; the
     values that were still in it, to be freed."""
     for database in keyspace.databases:
-        database.clear()
+        keyspace.empty(database)
     garbage, keyspace.garbage = keyspace.garbage, []
     keyspace.databases.clear()
     del keyspace.iid_deadlines

@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.engine.delivery_order cimport DeliveryOrder
 from headwater.engine.entry_block cimport Span
 from headwater.engine.facts cimport FactBuffer
-from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.keyspace_state cimport KeyspaceState
 from headwater.engine.pending cimport PendingList
 from headwater.engine.stream cimport Stream
 from headwater.memory_c cimport u64, word_at
@@ -20,7 +20,7 @@ cdef class Consumer:
 
 cdef class ConsumerGroup:
     cdef public Stream stream
-    cdef public Keyspace keyspace
+    cdef public KeyspaceState keyspace
     cdef public FactBuffer facts
     cdef public bytes name
     cdef public Py_ssize_t gid

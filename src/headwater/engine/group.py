@@ -305,6 +305,20 @@ class ConsumerGroup:
 
     # --- parts ----------------------------------------------------------------------------------
 
+    def enter(self) -> None:
+        """The keyspace knows the group by its number from now on."""
+        keyspace = self.keyspace
+        keyspace.groups[self.gid] = self
+        keyspace.next_gid = max(keyspace.next_gid, self.gid + 1)
+
+    def leave(self) -> None:
+        """The keyspace knows the group no longer."""
+        keyspace = self.keyspace
+        del keyspace.groups[self.gid]
+        keyspace.delaying.pop(self.gid, None)
+        keyspace.unseen.pop(self.gid, None)
+        keyspace.discard(self, len(self.pel) + len(self.by_cid))
+
     def mark_gone(self, ids: Sequence[tuple[int, int]]) -> None:
         """These entries were deleted from the stream; part of `Stream.delete`."""
         if self.pel.length:

@@ -20,12 +20,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
 
+from headwater.engine.keyspace_state import KeyspaceState
 from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, IID_SWEEP_MS, MAX_ENTRIES_COUNT
-
-if TYPE_CHECKING:
-    from headwater.engine.keyspace import Keyspace
 
 ID = tuple[int, int]
 
@@ -58,7 +55,7 @@ class Idempotency:
         "added", "duplicates", "duration_s", "keyspace", "maxsize", "producers", "sid", "tracked"
     )  # fmt: skip
 
-    def __init__(self, keyspace: Keyspace, sid: int) -> None:
+    def __init__(self, keyspace: KeyspaceState, sid: int) -> None:
         self.keyspace = keyspace
         self.sid = sid
         self.duration_s = IDMP_DURATION_S
@@ -162,7 +159,7 @@ class Idempotency:
             ):
                 self._add(pid, iid, entry_id, since_ms)
 
-    def adopt(self, keyspace: Keyspace, now_ms: int) -> None:
+    def adopt(self, keyspace: KeyspaceState, now_ms: int) -> None:
         """Be that of a stream of another keyspace from now on, where it stands already. ``now_ms`` is the
         time of the record group that says so (rule 3)."""
         self.keyspace = keyspace
@@ -208,7 +205,7 @@ class Deadlines:
     Notes are no state: they follow from the producers, and stale ones are passed over.
     """
 
-    def __init__(self, keyspace: Keyspace) -> None:
+    def __init__(self, keyspace: KeyspaceState) -> None:
         self.keyspace = keyspace
         self.notes: list[tuple[int, int, bytes]] = []
         """Heap of (ms, sid, pid); true while that producer's ``noted_ms`` says the same."""

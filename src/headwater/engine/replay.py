@@ -156,7 +156,7 @@ def _flushed(keyspace: Keyspace, reader: _Reader) -> None:
     if db == ALL_DATABASES:
         keyspace.flush_all()
     else:
-        keyspace.databases[db].flush()
+        keyspace.flush(db)
 
 
 def _list_pushed(keyspace: Keyspace, reader: _Reader) -> None:

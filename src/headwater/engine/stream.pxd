@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.engine.database cimport Database
 from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.facts cimport FactBuffer
-from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.keyspace_state cimport KeyspaceState
 from headwater.engine.nodes cimport NodeIndex
 from headwater.memory_c cimport offset_at, u64, word_at
 
@@ -12,7 +12,7 @@ cdef long long MAX_ENTRIES_COUNT
 
 @cython.final
 cdef class Stream:
-    cdef public Keyspace keyspace
+    cdef public KeyspaceState keyspace
     cdef public Database db
     cdef public bytes key
     cdef public Py_ssize_t sid

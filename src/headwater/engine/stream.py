@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 from headwater.engine.entry_log import EntryLog
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Idempotency
+from headwater.engine.keyspace_state import KeyspaceState
 from headwater.engine.nodes import NodeIndex
-from headwater.limits import MAX_ENTRIES_COUNT
+from headwater.limits import MAX_ENTRIES_COUNT, SMALL_GARBAGE
 from headwater.model import UNKNOWN
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
     from headwater.engine.database import Database
-    from headwater.engine.keyspace import Keyspace
 else:
     try:
         import cython
@@ -41,7 +41,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
 class Stream:
     """One stream. ``sid`` names it in facts; ``db`` and ``key`` say where it stands."""
 
-    def __init__(self, keyspace: Keyspace, db: Database, key: bytes, sid: int) -> None:
+    def __init__(self, keyspace: KeyspaceState, db: Database, key: bytes, sid: int) -> None:
         self.keyspace = keyspace
         self.db = db
         self.key = key
@@ -203,13 +203,32 @@ class Stream:
         assert name not in self.groups
         group = ConsumerGroup(self, name, gid, (ms, seq), entries_read)
         self.groups[name] = group
-        self.keyspace.adopt_group(group)
+        group.enter()
         self.keyspace.facts.group_created(self.sid, gid, ms, seq, entries_read, name)
         return group
 
     def destroy_group(self, name: bytes) -> None:
         """Remove a group with its consumers and pending entries; blocked readers hear of it."""
         group = self.groups.pop(name)
-        self.keyspace.drop_group(group)
+        group.leave()
         self.keyspace.facts.group_destroyed(group.gid)
         self.db.signal(self.key)
+
+    # --- parts of mutators ----------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """The keyspace knows the stream by its number from now on."""
+        keyspace = self.keyspace
+        keyspace.streams[self.sid] = self
+        keyspace.next_sid = max(keyspace.next_sid, self.sid + 1)
+
+    def leave(self) -> None:
+        """The keyspace knows the stream and its groups no longer."""
+        del self.keyspace.streams[self.sid]
+        for group in self.groups.values():
+            group.leave()
+        size = self.length + self.idempotency.tracked + len(self.groups)
+        self.keyspace.discard(self, size)
+        if size <= SMALL_GARBAGE:
+            # Streams and groups refer to each other; without this each waits for the cyclic collector.
+            self.groups = {}

@@ -17,7 +17,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.engine.database import Database, Place
+from headwater.engine.database import Database
+from headwater.engine.keyspace_state import Place
 
 if TYPE_CHECKING:
     from headwater.server.session import Session

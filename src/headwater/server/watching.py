@@ -6,8 +6,8 @@ when it matters: before a client begins to watch, and before anyone asks whether
 
 from __future__ import annotations
 
-from headwater.engine.database import Place
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace_state import Place
 
 
 class Watch:

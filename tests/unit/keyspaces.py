@@ -1,0 +1,14 @@
+"""The keyspace of one of its parts, for tests that look at the whole."""
+
+from __future__ import annotations
+
+from headwater.engine.database import Database
+from headwater.engine.group import ConsumerGroup
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.stream import Stream
+
+
+def keyspace_of(part: Database | Stream | ConsumerGroup) -> Keyspace:
+    """The keyspace that this is in."""
+    assert isinstance(part.keyspace, Keyspace)
+    return part.keyspace
