@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headwater.commands import events
+from headwater.engine import events
 from headwater.server.config import Config
 from headwater.server.node import Node
 from headwater.server.session import Session

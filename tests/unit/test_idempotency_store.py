@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwater.commands import events
 from headwater.commands.idempotency import content_hash
+from headwater.engine import events
 from headwater.engine.check import broken_invariants
 from headwater.server import chores
 from headwater.testing.clock import START_MS

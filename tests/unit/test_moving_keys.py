@@ -9,7 +9,7 @@ from operator import mod
 
 import pytest
 
-from headwater.commands import events
+from headwater.engine import events
 from headwater.engine.check import broken_invariants
 from headwater.engine.database import Database
 from headwater.engine.keyspace import Keyspace

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.commands.events import ALL, LETTERS, parse_classes, spell_classes
 from headwater.commands.globs import matches
+from headwater.engine.events import ALL, LETTERS, parse_classes, spell_classes
 from headwater.errors import CommandError
 from headwater.server.config import Config
 from headwater.server.pubsub import PatternIndex

@@ -6,9 +6,9 @@ Source: Redis's command page and t_stream.c (streamParseAddOrTrimArgsOrReply).
 from __future__ import annotations
 
 from headwater.commands.call import Call, StreamSettings
-from headwater.commands.events import STREAM
 from headwater.commands.idempotency import IdempotentID
 from headwater.commands.trimming import Trim
+from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError

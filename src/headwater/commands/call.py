@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.commands.events import MISSED
 from headwater.commands.wall_time import WallOffset
 from headwater.engine.database import Database, Value
+from headwater.engine.events import MISSED
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
@@ -200,7 +200,7 @@ class Call:
         self.keyspace.dirty += changes
 
     def notify(self, kind: int, event: bytes, key: bytes, db: Database | None = None) -> None:
-        """A keyspace event of a class of `headwater.commands.events` happened to ``key``, in ``db``
+        """A keyspace event of a class of `headwater.engine.events` happened to ``key``, in ``db``
         if that is not the database of the call."""
         if self.keyspace.notified & kind:
             index = self.db.index if db is None else db.index

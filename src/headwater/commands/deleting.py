@@ -13,9 +13,9 @@ Source: Redis's command pages and t_stream.c (xackdelCommand, xdelexCommand).
 from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call
-from headwater.commands.events import STREAM
 from headwater.commands.ids import id_list
 from headwater.commands.trimming import ACKED, DELREF, KEEPREF, REFERENCE_MODES, forget
+from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending import NOWHERE

@@ -8,10 +8,10 @@ from array import array
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
-from headwater.commands.events import STREAM
 from headwater.commands.ids import GREATEST
 from headwater.commands.read_limits import ReadLimits, Share
 from headwater.engine.entry_block import Span
+from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM
 from headwater.engine.group import Consumer, ConsumerGroup
 from headwater.engine.stream import Stream

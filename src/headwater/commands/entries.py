@@ -6,8 +6,8 @@ Source: Redis's command pages and t_stream.c; docs/guide/streams.md for XSPLIT.
 from __future__ import annotations
 
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
-from headwater.commands.events import STREAM
 from headwater.commands.ids import id_list, range_end, range_start
+from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.errors import CommandError
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headwater.commands.call import Call, shown
-from headwater.commands.events import GENERIC
 from headwater.commands.keys import delete_key, seen
 from headwater.engine.database import NO_EXPIRY
+from headwater.engine.events import GENERIC
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments

@@ -6,8 +6,8 @@ Source: Redis's command pages and t_stream.c (xgroupCommand); docs/guide/streams
 from __future__ import annotations
 
 from headwater.commands.call import Call, shown
-from headwater.commands.events import STREAM
 from headwater.commands.help import write_lines, wrong_arguments
+from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.stream import Stream

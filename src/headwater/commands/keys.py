@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 
 from headwater.commands.call import Call
-from headwater.commands.events import EXPIRED, GENERIC
 from headwater.engine.database import Database, Value
+from headwater.engine.events import EXPIRED, GENERIC
 from headwater.engine.facts import HEADROOM
 from headwater.engine.stream import Stream
 

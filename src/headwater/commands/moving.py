@@ -8,9 +8,9 @@ Source: Redis's command pages and db.c.
 from __future__ import annotations
 
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
-from headwater.commands.events import GENERIC, OVERWRITTEN, TYPE_CHANGED
 from headwater.commands.keys import clear_expired, type_name
 from headwater.engine.database import Database, Value
+from headwater.engine.events import GENERIC, OVERWRITTEN, TYPE_CHANGED
 from headwater.engine.facts import HEADROOM
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError

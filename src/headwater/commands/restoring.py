@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwater.commands.call import SYNTAX, Call
-from headwater.commands.events import GENERIC
 from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.moving import notify_overwritten
 from headwater.commands.stream_images import Restoration, retime
 from headwater.commands.wall_time import WallOffset
 from headwater.engine.copying import PREFIX_BYTES
+from headwater.engine.events import GENERIC
 from headwater.engine.facts import HEADROOM, FactBuffer
 from headwater.engine.garbage import FREED_AT_ONCE, dismantle, free
 from headwater.engine.keyspace import Keyspace

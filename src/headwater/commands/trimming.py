@@ -7,7 +7,7 @@ streamParseAddOrTrimArgsOrReply.
 from __future__ import annotations
 
 from headwater.commands.call import Call
-from headwater.commands.events import STREAM
+from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError

@@ -6,7 +6,7 @@ a delayed entry goes on waiting, an expired key stays invisible (database.py, ru
 
 from __future__ import annotations
 
-from headwater.commands.events import EXPIRED
+from headwater.engine.events import EXPIRED
 from headwater.engine.facts import HEADROOM
 from headwater.engine.keyspace import Keyspace
 from headwater.limits import IID_SWEEP_MS, MAX_IIDS_A_SWEEP, MAX_KEYS_EXPIRED_AT_ONCE

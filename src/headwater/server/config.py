@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from headwater import limits
 from headwater.commands.call import StreamSettings
-from headwater.commands.events import KEYEVENT, KEYSPACE, parse_classes, spell_classes
 from headwater.engine.codecs import NONE, make_codec
+from headwater.engine.events import KEYEVENT, KEYSPACE, parse_classes, spell_classes
 from headwater.errors import ConfigError
 from headwater.resp.inline import quote
 from headwater.server.config_file import Directive, directives, rewrite
@@ -116,7 +116,7 @@ class Config:
 
     @property
     def notified_events(self) -> int:
-        """The bits of `headwater.commands.events` that are published; 0 without K and E."""
+        """The bits of `headwater.engine.events` that are published; 0 without K and E."""
         bits = parse_classes(self.notify_keyspace_events)
         return bits if bits & (KEYSPACE | KEYEVENT) else 0
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headwater.commands.events import KEYEVENT, KEYSPACE
 from headwater.commands.globs import matches
+from headwater.engine.events import KEYEVENT, KEYSPACE
 from headwater.errors import CommandError
 from headwater.server.client_log import client_log_of
 from headwater.server.traffic import traffic_of

@@ -6,8 +6,8 @@ Source: Redis's command pages and t_hash.c.
 from __future__ import annotations
 
 from headwater.commands.call import Call
-from headwater.commands.events import HASH
 from headwater.commands.values.typed import changed, prepare, reading, writing
+from headwater.engine.events import HASH
 from headwater.errors import CommandError
 
 

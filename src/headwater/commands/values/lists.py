@@ -9,9 +9,9 @@ from collections import deque
 from itertools import islice
 
 from headwater.commands.call import Call, Wait
-from headwater.commands.events import LIST
 from headwater.commands.timeouts import seconds
 from headwater.commands.values.typed import changed, prepare, reading, writing
+from headwater.engine.events import LIST
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 

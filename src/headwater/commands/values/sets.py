@@ -6,8 +6,8 @@ Source: Redis's command pages and t_set.c.
 from __future__ import annotations
 
 from headwater.commands.call import Call
-from headwater.commands.events import SET
 from headwater.commands.values.typed import changed, prepare, reading, writing
+from headwater.engine.events import SET
 
 
 def _read(call: Call) -> set[bytes]:

@@ -6,9 +6,9 @@ from collections import deque
 from typing import TypeVar
 
 from headwater.commands.call import WRONGTYPE, Call
-from headwater.commands.events import GENERIC
 from headwater.commands.keys import clear_expired
 from headwater.engine.database import Value
+from headwater.engine.events import GENERIC
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 
