@@ -180,7 +180,7 @@ class Refused(Exception):
 
 def run(row: Counted, directory: Path) -> None:
     """Fill a store, then do the counted steps between marks. Raises `Refused`."""
-    from headwater.server.config import Config
+    from headwater.config.config import Config
     from headwater.server.opening import open_node
 
     directory.mkdir()

@@ -52,7 +52,7 @@ def node(seconds: float, *, each: int) -> tuple[int, float]:
     """Request bytes in, reply bytes out, without a client library."""
     from benchmarks.load import request
     from headwater.clock import SystemClock
-    from headwater.server.config import Config
+    from headwater.config.config import Config
     from headwater.server.node import Node
 
     words = [word.encode() for field in FIELDS.items() for word in field]

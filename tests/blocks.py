@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater import limits
+from headwater.config.config import Config
 
 
 def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
@@ -14,5 +15,12 @@ def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
     patches.setattr(limits, "BLOCK_MAX_BYTES", block_bytes)
     patches.setattr(limits, "SEALED_LEAST_BYTES", 1)
     patches.setattr(limits, "SEALING_LAG_BYTES", 0)
-    patches.setattr(limits, "STREAM_HOT_BYTES", 0)
+    nothing_hot(patches)
     patches.setattr(limits, "OPENED_BLOCKS", 2)
+
+
+def nothing_hot(patches: pytest.MonkeyPatch) -> None:
+    """For the stores that are made from now on: ``stream-hot-bytes`` is 0 by default."""
+    defaults = Config.__init__.__kwdefaults__
+    assert defaults is not None
+    patches.setitem(defaults, "stream_hot_bytes", 0)

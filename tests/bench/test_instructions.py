@@ -21,7 +21,7 @@ def test_every_step_of_a_row_does_what_it_is_counted_for(
     row: counted.Counted, tmp_path: Path
 ) -> None:
     """Not one of them is answered with an error or with nothing."""
-    from headwater.server.config import Config
+    from headwater.config.config import Config
     from headwater.server.opening import open_node
 
     small = row._replace(steps=5)

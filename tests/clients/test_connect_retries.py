@@ -229,7 +229,7 @@ def _three_times(open_face: Callable[..., Face]) -> Any:
 
 
 async def test_a_wrong_password_is_not_tried_again(open_face: Callable[..., Face]) -> None:
-    from headwater.server.config import Config
+    from headwater.config.config import Config
 
     with (
         server_thread(Config(port=0, appendonly=False, requirepass="right")) as server,

@@ -16,6 +16,7 @@ import redis
 import headwater
 from headwater.client.connect import node_of
 from headwater.client.doors import _open as open_stores
+from headwater.config.config import Config
 from headwater.errors import (
     ConfigError,
     JournalDamaged,
@@ -24,7 +25,6 @@ from headwater.errors import (
     StoreUnusable,
 )
 from headwater.journal.names import file_name
-from headwater.server.config import Config
 from headwater.server.opening import open_node
 from headwater.testing.server import server_process
 

@@ -15,9 +15,9 @@ import headwater
 from headwater.client.connect import node_of
 from headwater.clock import SystemClock
 from headwater.commands.call import Call
+from headwater.config.config import Config
 from headwater.errors import NodePoisoned
 from headwater.server.commands import SERVER_FUNCTIONS
-from headwater.server.config import Config
 from headwater.server.node import Node
 from headwater.server.opening import open_node
 from headwater.server.session import Session

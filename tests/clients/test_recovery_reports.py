@@ -15,10 +15,10 @@ import redis
 import headwater
 from headwater import RecoveryReport
 from headwater.client.connect import node_of
+from headwater.config.config import Config
 from headwater.errors import JournalDamaged, NodePoisoned
 from headwater.journal.names import file_name
 from headwater.journal.records import FILE_HEADER_BYTES
-from headwater.server.config import Config
 from headwater.testing.node import LocalStore
 from headwater.testing.server import server_process
 

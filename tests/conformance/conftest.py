@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.server.loop import EpollLoop, ReaderLoop
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore, request
 from headwater.testing.replies import Failure, Nil, Reply, ReplyReader

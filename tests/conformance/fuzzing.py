@@ -12,8 +12,8 @@ from random import Random
 from typing import NamedTuple
 
 from headwater.commands.table import COMMANDS
+from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
-from headwater.server.config import Config
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request
 from tests.conformance.histories import History

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
-from headwater.server.config import Config
 from headwater.server.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore

@@ -14,8 +14,8 @@ from itertools import pairwise
 from random import Random
 from typing import Protocol
 
+from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
-from headwater.server.config import Config
 from headwater.server.running import Server
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore, request

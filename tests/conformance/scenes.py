@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from headwater.config.config import Config
 from headwater.resp.inline import split
-from headwater.server.config import Config
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Reply
 from tests.conformance.cases import TITLE, VERSIONS

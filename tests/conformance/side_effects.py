@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from headwater.config.config import Config
 from headwater.engine import events
-from headwater.server.config import Config
 from headwater.server.node import Node
 from headwater.server.session import Session
 from headwater.testing.clock import ManualClock

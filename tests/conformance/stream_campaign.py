@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.server import ServerThread, server_thread
 from tests import peers
 from tests.conformance.agreement import Unlike, explained, first_unlike

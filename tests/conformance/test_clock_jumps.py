@@ -15,7 +15,7 @@ import pytest
 import redis
 
 import headwater
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import server_thread
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.server.info import render
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Simple

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.server.latency import MAX_SAMPLES, EventSeries, Histogram
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Simple

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.limits import (
     LIMITED_LOG_LINES,
     LIMITED_LOG_SECONDS,
@@ -14,7 +15,6 @@ from headwater.limits import (
     MAX_LOGIN_ADDRESSES,
 )
 from headwater.server.acl.login_delays import FORGET_SECONDS, LoginDelays
-from headwater.server.config import Config
 from headwater.server.running import Server
 from headwater.server.session import Session
 from headwater.testing.clock import ManualClock

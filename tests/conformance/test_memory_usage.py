@@ -10,9 +10,10 @@ import pytest
 
 from headwater import limits
 from headwater.commands.footprint import footprint
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil
+from tests.blocks import nothing_hot
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,7 @@ def test_a_key_takes_what_is_told(case: str, monkeypatch: pytest.MonkeyPatch) ->
     fill, count = (CASES | SEALED)[case]
     if case in SEALED:  # by turns, because the thread's share is chance
         monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
-        monkeypatch.setattr(limits, "STREAM_HOT_BYTES", 0)
+        nothing_hot(monkeypatch)
     config = Config(port=0, appendonly=False, slowlog_log_slower_than=-1)
     store = LocalStore(config=config, journaled=False)
     store.node.sealer.stop()

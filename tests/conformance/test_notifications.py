@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.resp.inline import split
-from headwater.server.config import Config
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Push, Reply
 from tests.conformance.endpoints import Command, Connection

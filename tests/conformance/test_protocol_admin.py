@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.server import ServerThread, server_thread
 from tests.conformance.test_protocol_replies import compare
 from tests.peers import Peer

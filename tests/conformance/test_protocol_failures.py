@@ -10,8 +10,8 @@ import pytest
 
 from headwater.commands import dispatch
 from headwater.commands.call import Call
+from headwater.config.config import Config
 from headwater.resp.arguments import Arguments
-from headwater.server.config import Config
 from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread
 from tests.conformance.wire import connected, encode, exchange

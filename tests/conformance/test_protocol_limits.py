@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from headwater.config.clients import OutputLimit, OutputLimits
 from headwater.limits import MAX_OUTPUT_AHEAD_BYTES
-from headwater.server.settings import OutputLimit, OutputLimits
 from headwater.testing.clock import ManualClock
 from tests.conformance.wire import Start, connected, encode, exchange, value_of
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headwater.server.settings import OutputLimit, OutputLimits
+from headwater.config.clients import OutputLimit, OutputLimits
 from headwater.testing.clock import ManualClock
 from tests.conformance.wire import Start, Wire, connected, value_of
 

@@ -8,9 +8,9 @@ import pytest
 
 from headwater.commands.dispatch import FUNCTIONS
 from headwater.commands.table import COMMANDS
+from headwater.config.config import Config
 from headwater.resp.inline import split
 from headwater.server.commands import SERVER_FUNCTIONS
-from headwater.server.config import Config
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread
 from tests.conformance.wire import connected, encode, exchange, passing_time

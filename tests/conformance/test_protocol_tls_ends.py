@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.limits import HANDSHAKES_PER_TURN, MAX_HANDSHAKE_SECONDS
-from headwater.server.config import Config
 from headwater.server.driver import LINGER_SECONDS
 from headwater.server.loop import EpollLoop
 from headwater.server.running import Server

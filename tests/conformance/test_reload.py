@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
-from headwater.server.config import Config
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Nil, Simple
 from tests.property.state import picture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore, request
 from tests.conformance.cases import Case, all_cases

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headwater.config.config import Config
 from headwater.journal.journal import Journal
-from headwater.server.config import Config
 from headwater.server.node import Node
 from headwater.server.opening import recovered_keyspace
 from headwater.testing.clock import ManualClock

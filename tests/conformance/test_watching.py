@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.resp.inline import split
-from headwater.server.config import Config
 from headwater.testing.server import ServerThread, server_thread
 from tests.conformance.wire import Wire, connected
 from tests.peers import Peer

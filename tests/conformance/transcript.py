@@ -21,9 +21,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.resp.inline import split
-from headwater.server.config import Config
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Map, Nil, Reply, Simple
 

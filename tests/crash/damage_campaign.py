@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from headwater.config.config import Config
 from headwater.errors import JournalDamaged
 from headwater.journal.journal import Journal, Policy
 from headwater.journal.names import number_of
@@ -26,7 +27,6 @@ from headwater.journal.records import (
     file_key,
     read_groups,
 )
-from headwater.server.config import Config
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore

@@ -20,9 +20,9 @@ from pprint import pformat
 from typing import Any
 from unittest.mock import patch
 
+from headwater.config.config import Config
 from headwater.engine import replay
 from headwater.journal.journal import Journal
-from headwater.server.config import Config
 from headwater.server.node import Node
 from headwater.server.opening import recovered_keyspace
 from headwater.testing.files import CrashableFiles

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headwater.client.connect import connect
+from headwater.config.config import Config
 from headwater.engine import replay
-from headwater.server.config import Config
 from headwater.server.opening import open_node
 from tests.crash.golden_history import kinds_in, loaded, state_of
 

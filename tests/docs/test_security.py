@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.loading import load
 from headwater.server.acl.access import AccessControl
 from headwater.server.acl.rules import _SIMPLE, _WHOLE
-from headwater.server.config import load
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Reply, Simple
 

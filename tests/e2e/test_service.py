@@ -87,7 +87,7 @@ def test_a_signal_does_not_end_a_server_that_starts(tmp_path: Path, number: sign
         "import sys, time\n"
         "class Slow:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'headwater.server.config':\n"
+        "        if name == 'headwater.config.loading':\n"
         f"            open({str(begun)!r}, 'w').close()\n"
         "            time.sleep(0.3)\n"
         "sys.meta_path.insert(0, Slow())\n"

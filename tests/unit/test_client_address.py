@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headwater.client.address import IN_PROCESS, parse
+from headwater.config.config import SETTINGS
 from headwater.errors import ConfigError
-from headwater.server.settings import SETTINGS
 
 
 def test_a_directory_is_absolute_and_percent_decoded(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import redis
 
 import headwater
 from headwater.collector import collector_off
+from headwater.config.config import Config
 from headwater.engine.replay import apply
 from headwater.server import opening
-from headwater.server.config import Config
 from headwater.server.garbage_collection import (
     FULL_INTERVAL_SECONDS,
     SHORT_SECONDS,

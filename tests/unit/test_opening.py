@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import JournalDamaged
 from headwater.journal.journal import Journal
-from headwater.server.config import Config
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import FIRST, bytes_of, open_journal, place, turn_of

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.commands.globs import matches
+from headwater.config.clients import OutputLimit, OutputLimits
+from headwater.config.config import Config
 from headwater.engine.events import ALL, LETTERS, parse_classes, spell_classes
 from headwater.errors import CommandError
-from headwater.server.config import Config
 from headwater.server.pubsub import PatternIndex
 from headwater.server.session import Session
-from headwater.server.settings import OutputLimit, OutputLimits
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Push, Reply
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.loading import load
 from headwater.server import replacement
-from headwater.server.config import load
 from headwater.server.replacement import remove_unfinished, replace_file
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure

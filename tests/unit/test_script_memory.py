@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.node import LocalClient, LocalStore, Word, request
 from headwater.testing.replies import Failure, Nil
 

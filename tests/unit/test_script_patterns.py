@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.config.config import Config
 from headwater.server import scripting
-from headwater.server.config import Config
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure
 

@@ -8,9 +8,9 @@ import pytest
 
 from headwater.commands import dispatch
 from headwater.commands.call import Call
+from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.resp.arguments import Arguments
-from headwater.server.config import Config
 from headwater.server.scripting import cache, interpreter
 from headwater.server.scripting.tailcalls import without_tail_calls
 from headwater.testing.node import LocalClient, LocalStore

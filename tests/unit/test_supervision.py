@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.server import supervision
-from headwater.server.config import Config
 from headwater.server.supervision import Supervisor
 from tests.e2e.notify import ServiceManager
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.config import SETTINGS, Config
+from headwater.config.loading import load
 from headwater.errors import ConfigError
-from headwater.server.config import Config, load
-from headwater.server.settings import SETTINGS
 from headwater.server.tls import context_of, install, make_context
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Simple

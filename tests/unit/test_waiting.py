@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.server.config import Config
+from headwater.config.config import Config
 from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore
 

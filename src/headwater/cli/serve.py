@@ -70,7 +70,7 @@ def serve(
     for number in (*REOPENING, *IGNORED):
         signal.signal(number, signal.SIG_IGN)
 
-    from headwater.server.config import flag_pairs, load
+    from headwater.config.loading import flag_pairs, load
     from headwater.server.log import configure_logging
     from headwater.server.running import run
 

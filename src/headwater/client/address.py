@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from headwater.config.config import SETTINGS, Config
+from headwater.config.fixed import FIXED
+from headwater.config.loading import load
 from headwater.errors import ConfigError
-from headwater.server.config import Config, load
-from headwater.server.settings import FIXED, SETTINGS
 
 SCHEME = "headwater"
 EXAMPLES = "headwater:///path/to/directory, headwater://memory or headwater://memory/name"

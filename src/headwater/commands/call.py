@@ -18,13 +18,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.commands.wall_time import WallOffset
+from headwater.config.streams import StreamConfig
 from headwater.engine.database import Database, Value
 from headwater.engine.events import MISSED
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError, NoRoom
-from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, MAX_ENTRY_BYTES
+from headwater.limits import MAX_ENTRY_BYTES
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
@@ -127,17 +128,24 @@ def always_first(_below: int) -> int:
     return 0
 
 
-class StreamSettings:
-    """What the configuration says about streams; changed in place by CONFIG SET."""
+_DEFAULTS = StreamConfig()
 
-    def __init__(self) -> None:
-        self.node_max_bytes = 4096
-        self.node_max_entries = 100
+
+class StreamSettings:
+    """The settings of streams that commands read; changed in place by CONFIG SET."""
+
+    def __init__(self, config: StreamConfig = _DEFAULTS) -> None:
         self.max_entry_bytes = MAX_ENTRY_BYTES
-        self.autoclaim_scan_factor = 10
-        self.dump_format = "8.8"
-        self.idmp_duration_s = IDMP_DURATION_S
-        self.idmp_maxsize = IDMP_MAXSIZE
+        self.adopt(config)
+
+    def adopt(self, config: StreamConfig) -> None:
+        """Take the values of ``config``."""
+        self.node_max_bytes = config.stream_node_max_bytes
+        self.node_max_entries = config.stream_node_max_entries
+        self.autoclaim_scan_factor = config.stream_autoclaim_scan_factor
+        self.dump_format: str = config.dump_format
+        self.idmp_duration_s = config.stream_idmp_duration
+        self.idmp_maxsize = config.stream_idmp_maxsize
 
 
 class Call:

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from headwater.config.config import Config
 from headwater.errors import ListenError
 from headwater.server.client_log import client_log_of
-from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.session import Session
 from headwater.server.sockets import Connection

@@ -26,7 +26,7 @@ from headwater.errors import ConfigError
 from headwater.limits import MAX_LOG_MESSAGE
 
 if TYPE_CHECKING:
-    from headwater.server.config import Config
+    from headwater.config.process import ProcessConfig
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,
@@ -159,7 +159,7 @@ def _note(text: str) -> logging.LogRecord:
     return logging.LogRecord("headwater.log", logging.ERROR, "", 0, text, None, None)
 
 
-def configure_logging(config: Config) -> LogHandler:
+def configure_logging(config: ProcessConfig) -> LogHandler:
     """Let the log of this process go to ``logfile``, or to standard error, from ``loglevel`` on.
 
     Raises `ConfigError` when the file cannot be opened.
@@ -182,12 +182,12 @@ def configure_logging(config: Config) -> LogHandler:
     return handler
 
 
-def apply_loglevel(config: Config) -> None:
+def apply_loglevel(config: ProcessConfig) -> None:
     """Let ``loglevel`` take effect."""
     logging.getLogger("headwater").setLevel(LOG_LEVELS[config.loglevel])
 
 
-def apply_log_format(config: Config) -> None:
+def apply_log_format(config: ProcessConfig) -> None:
     """Let ``log-format`` take effect."""
     for handler in logging.getLogger("headwater").handlers:
         if isinstance(handler, LogHandler):

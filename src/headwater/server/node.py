@@ -26,6 +26,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.clock import Clock, SystemClock
+from headwater.commands.call import StreamSettings
+from headwater.config.config import Config
 from headwater.engine.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
@@ -36,7 +38,6 @@ from headwater.server import execution
 from headwater.server.acl.access import AccessControl
 from headwater.server.blocking import BlockedClients
 from headwater.server.chores import end_delays, expire_keys, forget_iids, record_seen
-from headwater.server.config import Config
 from headwater.server.latency import FSYNC_ALWAYS, WRITE
 from headwater.server.observer import Observer
 from headwater.server.pausing import Pause
@@ -85,7 +86,7 @@ class Node:
         self.access = access if access is not None else AccessControl(self.config)
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.lock = threading.RLock()
-        self.settings = self.config.stream_settings()
+        self.settings = StreamSettings(self.config)
         self.records = TurnRecords(self.keyspace.facts, journal)
         written_ms = 0 if journal is None else journal.recovery.last_now_ms
         self.times = TurnClock(self.clock, not_before_ms=written_ms)

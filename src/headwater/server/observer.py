@@ -25,7 +25,7 @@ from headwater.server.redaction import shown_values
 from headwater.server.slowlog import OFF, SlowLog, cut_values, first_values
 
 if TYPE_CHECKING:
-    from headwater.server.config import Config
+    from headwater.config.execution import ExecutionConfig
     from headwater.server.session import Session
 
 _NEVER_NS = 2**63 - 1
@@ -46,14 +46,14 @@ class CommandFigures:
 class Observer:
     """The figures of a node and everyone who looks on; one for each node."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ExecutionConfig) -> None:
         self.commands: defaultdict[bytes, CommandFigures] = defaultdict(CommandFigures)
         """By full upper-case name, ``CONFIG|SET``."""
         self._numbered: list[CommandFigures | None] = [None] * KNOWN_COUNT
         """The same by the numbers of the commands, of those that were asked for."""
         self.errors: dict[str, int] = {}
         """Error replies by their first word."""
-        self.slowlog = SlowLog()
+        self.slowlog = SlowLog(config.slowlog_max_len)
         self.latency = LatencyMonitor()
         self.collections = Collections()
         self.monitors = Monitors()
@@ -68,7 +68,7 @@ class Observer:
         self.expired_before = 0
         self.configure(config)
 
-    def configure(self, config: Config) -> None:
+    def configure(self, config: ExecutionConfig) -> None:
         """Let new settings take effect."""
         self.slowlog.threshold_us = config.slowlog_log_slower_than
         self.slowlog.max_entries = config.slowlog_max_len

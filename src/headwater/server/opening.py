@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from headwater.clock import Clock, SystemClock
 from headwater.collector import collector_off
+from headwater.config.config import Config
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
@@ -21,7 +22,6 @@ from headwater.journal.journal import Journal
 from headwater.journal.records import Group
 from headwater.journal.recovery import Recovery
 from headwater.server.acl.access import AccessControl
-from headwater.server.config import Config
 from headwater.server.node import Node
 
 log = logging.getLogger("headwater.journal")

@@ -6,12 +6,13 @@ values of secret settings behind ``(redacted)``.
 
 from __future__ import annotations
 
-from headwater.server.settings import SETTINGS
+from headwater.config.config import SETTINGS
+from headwater.config.fixed import FIXED
 
 HIDDEN = b"(redacted)"
 
-_SECRET_SETTINGS = frozenset({b"requirepass", b"masterauth", b"masteruser", b"user"})
-"""Beside those whose row in `SETTINGS` says so."""
+_SECRET_NAMES = {"masteruser", "user"}
+"""Names of redis.conf that are no settings here, and secret in Redis."""
 
 _WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSER": 2}
 """From which argument on nothing is shown."""
@@ -50,5 +51,6 @@ def _hide_hello(values: list[bytes]) -> None:
 
 
 def _is_secret(setting: bytes) -> bool:
-    row = SETTINGS.get(setting.decode("utf-8", "surrogateescape"))
-    return setting in _SECRET_SETTINGS or (row is not None and row.secret)
+    name = setting.decode("utf-8", "surrogateescape")
+    declared = SETTINGS.get(name) or FIXED.get(name)
+    return declared.secret if declared is not None else name in _SECRET_NAMES

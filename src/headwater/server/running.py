@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from headwater.clock import Clock
+from headwater.config.config import Config
 from headwater.journal.files import Files
-from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.garbage_collection import GarbageCollection
 from headwater.server.identity import version

@@ -31,15 +31,15 @@ class SlowEntry(NamedTuple):
 class SlowLog:
     """Up to ``max_entries`` entries; what takes ``threshold_us`` or longer is added.
 
-    >>> log = SlowLog()
+    >>> log = SlowLog(128)
     >>> log.add(1, 20_000, [b"KEYS", b"*"], b"127.0.0.1:5000", b"")
     >>> [entry.number for entry in log.latest(10)]
     [0]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_entries: int) -> None:
         self.threshold_us = OFF
-        self.max_entries = 128
+        self.max_entries = max_entries
         self._entries: deque[SlowEntry] = deque()
         self._next = 0
 

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headwater.server.config import Config
+    from headwater.config.process import ProcessConfig
 
 log = logging.getLogger("headwater.server")
 
@@ -57,7 +57,7 @@ class Supervisor:
             log.warning("NOTIFY_SOCKET %r is neither a path nor an abstract name", address)
 
     @classmethod
-    def of(cls, config: Config, environ: Mapping[str, str]) -> Supervisor:
+    def of(cls, config: ProcessConfig, environ: Mapping[str, str]) -> Supervisor:
         """The one that ``supervised`` and the environment name."""
         address = environ.get("NOTIFY_SOCKET", "")
         if config.supervised == "no":

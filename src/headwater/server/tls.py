@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from headwater.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwater.server.config import Config
+    from headwater.config.tls import TlsConfig
     from headwater.server.node import Node
 
 log = logging.getLogger("headwater.server")
@@ -45,7 +45,7 @@ def context_of(node: Node) -> ssl.SSLContext | None:
     return _contexts.get(node)
 
 
-def make_context(config: Config) -> ssl.SSLContext:
+def make_context(config: TlsConfig) -> ssl.SSLContext:
     """The context that the ``tls-…`` settings describe.
 
     Raises `ConfigError`, which names the setting, the file, what is wrong and the remedy.
@@ -67,7 +67,7 @@ def make_context(config: Config) -> ssl.SSLContext:
     return context
 
 
-def _set_ciphers(context: ssl.SSLContext, config: Config) -> None:
+def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
     try:
         context.set_ciphers(config.tls_ciphers)
     except ssl.SSLError:
@@ -77,7 +77,7 @@ def _set_ciphers(context: ssl.SSLContext, config: Config) -> None:
         ) from None
 
 
-def check_files(config: Config) -> None:
+def check_files(config: TlsConfig) -> None:
     """Check what the ``tls-…`` settings name where no TLS is spoken: files may still be missing from
     the settings, but none that is named may be wrong.
 
@@ -100,7 +100,7 @@ def check_files(config: Config) -> None:
 # --- our own certificate ----------------------------------------------------------------------------
 
 
-def _load_own_certificate(context: ssl.SSLContext, config: Config) -> None:
+def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
     certificate, key = config.tls_cert_file, config.tls_key_file or config.tls_cert_file
     if not certificate:
         raise ConfigError(
@@ -172,7 +172,7 @@ def _warn_of_dates(context: ssl.SSLContext, certificate: str) -> None:
 # --- those who sign clients' ------------------------------------------------------------------------
 
 
-def _load_authorities(context: ssl.SSLContext, config: Config) -> None:
+def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
     file, directory = config.tls_ca_cert_file, config.tls_ca_cert_dir
     if not file and not directory:
         if config.tls_auth_clients == "no":

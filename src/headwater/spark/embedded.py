@@ -34,8 +34,8 @@ from headwater.client.address import SCHEME, parse
 from headwater.client.connect import enter
 from headwater.client.stores import SHORTEST_PAUSE_S, Store
 from headwater.client.turns import INSIDE
+from headwater.config.config import Config
 from headwater.errors import ConfigError, HeadwaterError
-from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.listener import bind_all
 from headwater.server.loop import HAS_EPOLL, EpollLoop, ReaderLoop

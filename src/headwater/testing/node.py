@@ -8,9 +8,9 @@ second.
 from __future__ import annotations
 
 from headwater.commands.call import StreamSettings
+from headwater.config.config import Config
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
-from headwater.server.config import Config
 from headwater.server.node import Node
 from headwater.server.opening import recovered_keyspace
 from headwater.testing.clock import ManualClock

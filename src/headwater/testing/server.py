@@ -27,9 +27,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headwater.clock import Clock
+from headwater.config.config import Config
 from headwater.errors import HeadwaterError
 from headwater.journal.files import Files
-from headwater.server.config import Config
 from headwater.server.driver import Driver
 from headwater.server.loop import make_loop
 from headwater.server.running import Server

@@ -14,8 +14,8 @@ import signal
 import sys
 import threading
 
+from headwater.config.loading import load
 from headwater.errors import HeadwaterError
-from headwater.server.config import load
 from headwater.server.log import configure_logging
 from headwater.server.running import run
 from headwater.worker.served import announce, withdraw

@@ -33,7 +33,7 @@ from headwater.server.acl.rules import (
 from headwater.server.acl.users import DEFAULT, User
 
 if TYPE_CHECKING:
-    from headwater.server.config import Config
+    from headwater.config.access import AccessConfig
     from headwater.server.session import Session
 
 log = logging.getLogger("headwater.server")
@@ -53,13 +53,13 @@ class AccessControl:
 
     Raises `ConfigError` when the configuration's users, or those of its ``aclfile``, are wrong.
 
-    >>> from headwater.server.config import Config
-    >>> access = AccessControl(Config(requirepass="secret"))
+    >>> from headwater.config.access import AccessConfig
+    >>> access = AccessControl(AccessConfig(requirepass="secret"))
     >>> access.open, access.user_with(b"default", b"secret") is access.default
     (False, True)
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: AccessConfig) -> None:
         self.aclfile = config.aclfile
         self.default = User.superuser(DEFAULT)
         self.users: dict[bytes, User] = {DEFAULT: self.default}
@@ -80,7 +80,7 @@ class AccessControl:
         """Whether who has just connected may run commands."""
         return self.default.nopass and self.default.enabled
 
-    def configure(self, config: Config) -> None:
+    def configure(self, config: AccessConfig) -> None:
         """Heed the settings that CONFIG SET can change; the log becomes shorter with its next entry."""
         self.all_channels = config.acl_pubsub_default == "allchannels"
         self.log.max_length = config.acllog_max_len

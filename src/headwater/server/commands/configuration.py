@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
 from headwater.commands.help import write_help
+from headwater.config.config import NAMES, SETTINGS
+from headwater.config.rewriting import rewritten
 from headwater.errors import CommandError, ConfigError, NodePoisoned
 from headwater.server.acl.living import open_or_close
 from headwater.server.log import apply_log_format, apply_loglevel
-from headwater.server.settings import FIXED, SETTINGS
+from headwater.server.replacement import replace_file
 from headwater.server.traffic import traffic_of
 
 if TYPE_CHECKING:
-    from headwater.server.config import Config
+    from headwater.config.config import Config
     from headwater.server.node import Node
     from headwater.server.session import Session
 
@@ -27,12 +29,12 @@ def config_get(call: Call, session: Session, node: Node) -> None:
     for typed in call.arguments.values(2):
         pattern = typed.lower()
         if any(byte in b"*?[" for byte in pattern):
-            for name in (*SETTINGS, *FIXED):
+            for name in NAMES:
                 if matches(pattern, name.encode()):
                     found[name] = node.config.shown(name)
             continue
         name = pattern.decode("utf-8", "surrogateescape")
-        if name in SETTINGS or name in FIXED:
+        if name in NAMES:
             found[typed.decode()] = node.config.shown(name)
     call.reply.map(len(found))
     for name, value in found.items():
@@ -48,7 +50,7 @@ def config_set(call: Call, session: Session, node: Node) -> None:
     wanted: dict[str, str] = {}
     for typed, value in zip(words[::2], words[1::2], strict=True):
         name = typed.lower()
-        if name not in SETTINGS and name not in FIXED:
+        if name not in NAMES:
             raise CommandError(
                 f"ERR Unknown option or number of arguments for CONFIG SET - '{typed}'"
             )
@@ -80,9 +82,8 @@ def config_rewrite(call: Call, session: Session, node: Node) -> None:
     if node.config.file is None:
         raise CommandError("ERR The server is running without a config file")
     try:
-        node.config.rewrite(
-            users=() if node.config.aclfile else node.access.lines(node.config.requirepass)
-        )
+        users = () if node.config.aclfile else node.access.lines(node.config.requirepass)
+        replace_file(node.config.file, rewritten(node.config, users=users))
     except OSError as error:
         raise CommandError(f"ERR Rewriting config file: {error.strerror}") from None
     except ConfigError as error:
@@ -137,7 +138,7 @@ def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
     if "requirepass" in names:
         node.access.set_default_password(changed.requirepass)
         open_or_close(node)
-    changed.apply_to_streams(node.settings)
+    node.settings.adopt(changed)
     node.observer.configure(changed)
     if "notify-keyspace-events" in names:
         node.keyspace.notified = changed.notified_events

@@ -1,0 +1,26 @@
+"""Settings of users and their rights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headwater import limits
+from headwater.config.setting import AT_START, setting
+
+
+@dataclass(kw_only=True)
+class AccessConfig:
+    """Who may connect, and as which user."""
+
+    requirepass: str = setting("", "Password of the user `default`; empty for none.", secret=True)
+    aclfile: str = setting(
+        "", "File of users, for ACL LOAD and ACL SAVE; empty for none.", fixed_after_start=AT_START
+    )
+    acl_pubsub_default: Literal["allchannels", "resetchannels"] = setting(
+        "resetchannels", "The channels of a new user: all of them or none."
+    )
+    acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Entries that ACL LOG keeps.")
+    protected_mode: bool = setting(True, "Without a password, answer local clients only.")
+    users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    """The ``user`` lines: of each a name and its rules (`headwater.server.acl.access`)."""

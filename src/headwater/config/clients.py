@@ -1,0 +1,117 @@
+"""Settings of connections: how many there may be, and how much each may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headwater import limits
+from headwater.config.kinds import I32, MIB, Integer, Kind, Memory, parse_integer, parse_memory
+from headwater.config.setting import AT_START, EmbeddedUse, setting
+
+
+class OutputLimit(NamedTuple):
+    """Most bytes that a client may leave unread; 0 is no limit. ``soft`` may be exceeded for so many
+    seconds."""
+
+    hard: int = 0
+    soft: int = 0
+    seconds: int = 0
+
+
+class OutputLimits(NamedTuple):
+    """client-output-buffer-limit: one for each class of clients, with Redis's defaults. Replicas do
+    not exist yet."""
+
+    normal: OutputLimit = OutputLimit()
+    replica: OutputLimit = OutputLimit(256 * MIB, 64 * MIB, 60)
+    pubsub: OutputLimit = OutputLimit(32 * MIB, 8 * MIB, 60)
+
+
+_SPELLED = {"normal": "normal", "replica": "slave", "pubsub": "pubsub"}
+"""What CONFIG GET calls the classes of clients."""
+
+
+class ClassLimits(Kind[OutputLimits]):
+    """``class hard soft seconds``, any number of times; a class that is not named keeps its limit."""
+
+    several = True
+
+    def parse(self, text: str) -> OutputLimits:
+        return self.changed(OutputLimits(), text)
+
+    def changed(self, current: OutputLimits, text: str) -> OutputLimits:
+        words = text.split()
+        if len(words) % 4:
+            raise ValueError("Wrong number of arguments in buffer limit configuration.")
+        for index in range(0, len(words), 4):
+            kind = "replica" if words[index].lower() == "slave" else words[index].lower()
+            if kind not in _SPELLED:
+                raise ValueError("Invalid client class specified in buffer limit configuration.")
+            current = current._replace(**{kind: _output_limit(*words[index + 1 : index + 4])})
+        return current
+
+    def spell(self, value: OutputLimits) -> str:
+        return " ".join(
+            f"{_SPELLED[kind]} {limit.hard} {limit.soft} {limit.seconds}"
+            for kind, limit in value._asdict().items()
+        )
+
+
+def _output_limit(hard: str, soft: str, seconds: str) -> OutputLimit:
+    try:
+        limit = OutputLimit(parse_memory(hard), parse_memory(soft), parse_integer(seconds))
+        if limit.seconds >= 0:
+            return limit
+    except ValueError:
+        pass
+    raise ValueError("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+
+
+@dataclass(kw_only=True)
+class ClientConfig:
+    """What connections may use."""
+
+    maxclients: int = setting(
+        limits.MAX_CLIENTS, "Most connections at a time.", kind=Integer(1, 2**32 - 1)
+    )
+    timeout: int = setting(
+        0, "Seconds after which an idle client is disconnected; 0: never.", kind=Integer(0, I32)
+    )
+    tcp_keepalive: int = setting(
+        300, "Seconds between probes of a silent peer; 0: none.", kind=Integer(0, I32)
+    )
+    tcp_backlog: int = setting(
+        511,
+        "Connections that may wait to be accepted.",
+        kind=Integer(0, I32),
+        fixed_after_start=AT_START,
+    )
+    proto_max_bulk_len: int = setting(
+        limits.MAX_BULK_BYTES,
+        "Longest argument.",
+        kind=Memory(MIB),
+        embedded=EmbeddedUse.ALWAYS,
+    )
+    client_query_buffer_limit: int = setting(
+        limits.MAX_QUERY_BUFFER_BYTES,
+        "Most input of a client that has not run yet.",
+        kind=Memory(MIB),
+    )
+    client_output_buffer_limit: OutputLimits = setting(
+        OutputLimits(),
+        "Most output that a client has not read: class, hard limit, soft limit, seconds that the "
+        "soft one may be exceeded.",
+        kind=ClassLimits(),
+        embedded=EmbeddedUse.ALWAYS,
+    )
+
+    @property
+    def output_ahead_bytes(self) -> int:
+        """Bytes of answers in line beyond which a client's further requests wait."""
+        return max(limits.MAX_OUTPUT_AHEAD_BYTES, *self.client_output_buffer_limit.normal[:2])
+
+    def output_limit(self, *, listening: bool) -> OutputLimit:
+        """How much a client that listens to channels, or one that does not, may leave unread."""
+        classes = self.client_output_buffer_limit
+        return classes.pubsub if listening else classes.normal

@@ -1,0 +1,34 @@
+"""The setting of keyspace events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.config.kinds import Text
+from headwater.config.setting import EmbeddedUse, setting
+from headwater.engine.events import KEYEVENT, KEYSPACE, parse_classes, spell_classes
+
+
+class EventClasses(Text):
+    """Letters of classes of events, kept in Redis's order."""
+
+    def parse(self, text: str) -> str:
+        return spell_classes(parse_classes(text))
+
+
+@dataclass(kw_only=True)
+class EventConfig:
+    """Which changes of keys are published."""
+
+    notify_keyspace_events: str = setting(
+        "",
+        "Which changes of keys are published as messages; empty: none.",
+        kind=EventClasses(),
+        embedded=EmbeddedUse.ALWAYS,
+    )
+
+    @property
+    def notified_events(self) -> int:
+        """The bits of `headwater.engine.events` that are published; 0 without K and E."""
+        bits = parse_classes(self.notify_keyspace_events)
+        return bits if bits & (KEYSPACE | KEYEVENT) else 0

@@ -1,0 +1,43 @@
+"""Settings of the listeners without TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.config.kinds import Integer, Text
+from headwater.config.setting import AT_START, setting
+
+
+class Permissions(Text):
+    """Permissions of a file, octal."""
+
+    def parse(self, text: str) -> str:
+        if not text.isdigit() or any(digit in "89" for digit in text) or int(text, 8) > 0o777:
+            raise ValueError("argument must be octal permissions, 0 to 777")
+        return text
+
+
+@dataclass(kw_only=True)
+class ListeningConfig:
+    """Where clients connect."""
+
+    port: int = setting(
+        6379,
+        "TCP port; 0 picks a free one, or with `tls-port` means TLS only.",
+        kind=Integer(0, 65535),
+        fixed_after_start=AT_START,
+    )
+    bind: tuple[str, ...] = setting(
+        ("127.0.0.1",),
+        "Addresses to listen at; `*` is all of IPv4, `-` before one that may be missing.",
+        fixed_after_start=AT_START,
+    )
+    unixsocket: str = setting(
+        "", "Path of a unix socket; empty for none.", fixed_after_start=AT_START
+    )
+    unixsocketperm: str = setting(
+        "0",
+        "Its permissions, octal; 0 leaves them to the umask.",
+        kind=Permissions(),
+        fixed_after_start=AT_START,
+    )

@@ -1,0 +1,91 @@
+"""Loads the configuration: flags, environment, file, defaults.
+
+Flags are stronger than the environment (``HEADWATER_APPENDFSYNC=always``), that than the file, and
+the file than the defaults.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from headwater.config.config import NAMES, SETTINGS, Config
+from headwater.config.file import Directive, directives
+from headwater.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "HEADWATER_"
+
+
+def load(
+    *,
+    flags: Iterable[tuple[str, str]] = (),
+    file: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """The configuration from all its sources; ``environ`` is by default the process's.
+
+    >>> load(flags=[("port", "0"), ("maxclients", "50")], environ={}).maxclients
+    50
+
+    Raises `ConfigError`, which names the place, the setting and the remedy.
+    """
+    config = Config()
+    if file is not None:
+        config.file = Path(file).absolute()
+        for place, directive in directives(config.file):
+            _apply(config, place, directive)
+    environ = os.environ if environ is None else environ
+    for name in (*NAMES, "user"):
+        variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
+        if variable in environ:
+            _apply(config, f"environment, {variable}", Directive(name, [environ[variable]]))
+    for name, value in flags:
+        _apply(config, f"flag --{name}", Directive(name, [value]))
+    return config
+
+
+def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
+    """``--name value [value …]`` as redis-server takes them; `ConfigError` for a stray word.
+
+    >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
+    [('port', '0'), ('bind', '127.0.0.1 ::1'), ('requirepass', 'x y')]
+    """
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            found.append((name.lower(), [value] if equals else []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            raise ConfigError(f"{word!r} is no flag; settings are given as --name value")
+    for name, values in found:
+        if not values:
+            raise ConfigError(f"flag --{name}: a value is missing; give it as --{name} value")
+    return [(name, " ".join(values)) for name, values in found]
+
+
+def _nearest(name: str) -> str:
+    """A hint at the setting that may have been meant, or where they are listed."""
+    close = get_close_matches(name, NAMES, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else "docs/reference/configuration.md lists all."
+
+
+def _apply(config: Config, place: str, directive: Directive) -> None:
+    name, values = directive
+    if name == "user":
+        words = " ".join(values).split(" ") if len(values) == 1 else values  # one from a flag
+        config.users = (*config.users, tuple(words))
+        return
+    if name not in NAMES:
+        raise ConfigError(f"{place}: {name!r} is no setting of Headwater; {_nearest(name)}")
+    several = name not in SETTINGS or SETTINGS[name].kind.several
+    if len(values) != 1 and not several:
+        raise ConfigError(f"{place}: {name!r} takes one value, not {len(values)}; quote it")
+    text = " ".join(values)
+    try:
+        config.set(name, text)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {name!r} cannot be {text!r}: {error}") from None

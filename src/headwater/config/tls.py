@@ -1,0 +1,56 @@
+"""Settings of TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headwater.config.kinds import Integer, Words
+from headwater.config.setting import AT_START, setting
+
+TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+"""The versions of TLS that can be spoken."""
+
+
+class Protocols(Words):
+    """Versions of TLS in the order of their age; none stands for both, as in Redis."""
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        wanted = {word.lower() for word in text.split()}
+        known = {name.lower(): name for name in TLS_PROTOCOLS}
+        if not wanted <= known.keys():
+            raise ValueError(
+                f"argument must be of {' and '.join(TLS_PROTOCOLS)}; older ones are not secure any "
+                "more"
+            )
+        return tuple(name for low, name in known.items() if low in wanted) or TLS_PROTOCOLS
+
+
+@dataclass(kw_only=True)
+class TlsConfig:
+    """The TLS listener: certificates, versions, ciphers."""
+
+    tls_port: int = setting(
+        0, "TCP port for TLS; 0: none.", kind=Integer(0, 65535), fixed_after_start=AT_START
+    )
+    tls_cert_file: str = setting(
+        "", "The server's certificate and those between it and its authority, PEM."
+    )
+    tls_key_file: str = setting("", "Its key, PEM; empty: in the same file.")
+    tls_key_file_pass: str = setting(
+        "", "Password of the key; CONFIG GET does not show it.", secret=True, hidden=True
+    )
+    tls_ca_cert_file: str = setting("", "Authorities that sign clients' certificates, PEM.")
+    tls_ca_cert_dir: str = setting("", "The same, a directory that `openssl rehash` has indexed.")
+    tls_auth_clients: Literal["no", "yes", "optional"] = setting(
+        "yes", "Whether a client has to show a certificate, or may."
+    )
+    tls_protocols: tuple[str, ...] = setting(
+        TLS_PROTOCOLS, "Versions that are spoken.", kind=Protocols()
+    )
+    tls_ciphers: str = setting(
+        "", "Ciphers of TLSv1.2, by OpenSSL's names; empty: Python's choice."
+    )
+    tls_prefer_server_ciphers: bool = setting(
+        False, "Whether the server's order of ciphers counts."
+    )

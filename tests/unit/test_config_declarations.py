@@ -1,0 +1,68 @@
+"""Every setting is declared once, and its declaration is sound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import pytest
+
+from headwater.commands.call import StreamSettings
+from headwater.config.config import NAMES, SETTINGS, Config
+from headwater.config.fixed import FIXED
+from headwater.config.setting import Setting, setting, settings_of
+from headwater.config.tls import TLS_PROTOCOLS
+from headwater.journal.journal import Policy
+from headwater.rdb.values import STREAM_FORMS
+from headwater.server.log import LOG_LEVELS
+from headwater.server.tls import VERSIONS
+
+
+@dataclass(kw_only=True)
+class Example:
+    """Settings that exist nowhere else."""
+
+    a_number: int = setting(1, "Some number.")
+    a_switch: bool = setting(True, "On or off.")
+    a_choice: Literal["red", "blue"] = setting("blue", "Its colour.", secret=True)
+    a_list: tuple[str, ...] = setting((), "Some words.")
+
+
+def test_a_name_is_declared_once() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert {each.attribute for each in SETTINGS.values()} | {"file", "users"} == {
+        each.name for each in fields(Config)
+    }
+
+
+@pytest.mark.parametrize("declared", SETTINGS.values(), ids=SETTINGS)
+def test_a_default_is_a_value_that_can_be_given(declared: Setting) -> None:
+    assert declared.kind.parse(declared.spelled_default) == declared.default
+
+
+def test_an_annotation_is_the_kind_unless_the_declaration_says_more() -> None:
+    # Given declarations of each type, then each is parsed and spelled as its type
+    found = {each.name: each for each in settings_of(Example)}
+    assert list(found) == ["a-number", "a-switch", "a-choice", "a-list"]
+    assert [found[name].spelled_default for name in found] == ["1", "yes", "blue", ""]
+    assert found["a-list"].kind.parse("x y") == ("x", "y")
+    with pytest.raises(ValueError, match="one of the following: red, blue"):
+        found["a-choice"].kind.parse("green")
+    # And a secret is not in the object's text
+    assert "blue" not in repr(Example())
+
+
+def test_the_code_that_reads_a_choice_knows_each_of_its_words() -> None:
+    assert set(LOG_LEVELS) == set(SETTINGS["loglevel"].kind.choices)
+    assert set(STREAM_FORMS) == set(SETTINGS["dump-format"].kind.choices)
+    assert set(get_args(Policy)) == set(SETTINGS["appendfsync"].kind.choices)
+    assert set(VERSIONS) == set(TLS_PROTOCOLS)
+
+
+def test_commands_have_the_defaults_until_they_are_given_a_configuration() -> None:
+    assert StreamSettings().node_max_bytes == Config().stream_node_max_bytes
+    assert StreamSettings(Config(stream_node_max_bytes=7)).node_max_bytes == 7
+
+
+def test_nothing_fixed_is_empty_of_a_reason() -> None:
+    assert [name for name, fixed in FIXED.items() if not fixed.reason] == []
