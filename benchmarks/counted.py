@@ -16,8 +16,10 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from headwater.server.node import Node
@@ -178,15 +180,22 @@ class Refused(Exception):
     """A row's command was answered with an error; it would count something else."""
 
 
+def configuration(**values: object) -> Any:
+    """A `Config`; in a commit that is compared with, it may be in its former place."""
+    place = (
+        "headwater.config.config" if find_spec("headwater.config") else "headwater.server.config"
+    )
+    return import_module(place).Config(**values)
+
+
 def run(row: Counted, directory: Path) -> None:
     """Fill a store, then do the counted steps between marks. Raises `Refused`."""
-    from headwater.config.config import Config
     from headwater.server.opening import open_node
 
     directory.mkdir()
     # Nothing waits for a disk; sealing is work of another thread, whose moment is chance.
     node = open_node(
-        Config(port=0, dir=str(directory), appendfsync="no", stream_compression="none")
+        configuration(port=0, dir=str(directory), appendfsync="no", stream_compression="none")
     )
     session = node.connect(kind="embedded", address="")
     try:

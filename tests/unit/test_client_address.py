@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from headwater.client.address import IN_PROCESS, parse
+from headwater.client.address import parse
 from headwater.config.config import SETTINGS
+from headwater.config.setting import EmbeddedUse, Setting
 from headwater.errors import ConfigError
 
 
@@ -59,8 +61,20 @@ def test_options_of_the_client_have_their_types() -> None:
     }
 
 
-def test_settings_that_do_something_here_exist() -> None:
-    assert set(IN_PROCESS) <= set(SETTINGS)
+@pytest.mark.parametrize("declared", SETTINGS.values(), ids=SETTINGS)
+def test_a_url_takes_the_settings_that_are_declared_for_it(declared: Setting) -> None:
+    value = quote(declared.spelled_default)
+    for place, uses in (
+        ("/data", {EmbeddedUse.ALWAYS, EmbeddedUse.ON_DISK}),
+        ("memory", {EmbeddedUse.ALWAYS}),
+    ):
+        for name in (declared.name, declared.attribute):
+            url = f"headwater://{place}?{name}={value}"
+            if declared.embedded in uses:
+                assert parse(url).settings == {declared.name: declared.spelled_default}
+            else:
+                with pytest.raises(ConfigError, match=f"{declared.name} does nothing for"):
+                    parse(url)
 
 
 @pytest.mark.parametrize(

@@ -16,24 +16,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from headwater.config.config import SETTINGS, Config
-from headwater.config.fixed import FIXED
+from headwater.config.config import NAMES, SETTINGS, Config
 from headwater.config.loading import load
+from headwater.config.setting import EmbeddedUse
 from headwater.errors import ConfigError
 
 SCHEME = "headwater"
 EXAMPLES = "headwater:///path/to/directory, headwater://memory or headwater://memory/name"
 
-IN_PROCESS = (
-    "appendfsync",
-    "client-output-buffer-limit",
-    "notify-keyspace-events",
-    "proto-max-bulk-len",
-    "stream-node-max-bytes",
-    "stream-node-max-entries",
-    "stream-autoclaim-scan-factor",
-)
-"""The settings that do something without a network."""
+_SETTINGS = [name for name, each in SETTINGS.items() if each.embedded is not EmbeddedUse.NEVER]
+"""What a url can set."""
+
+_ON_DISK = [name for name, each in SETTINGS.items() if each.embedded is EmbeddedUse.ON_DISK]
+"""What it can set of a directory only."""
 
 
 def _boolean(text: str) -> bool:
@@ -121,7 +116,7 @@ def _place(url: str, parts: SplitResult) -> Address:
 
 def _add_parameter(address: Address, name: str, text: str) -> None:
     setting = name.replace("_", "-")
-    if setting in IN_PROCESS and not (setting == "appendfsync" and address.directory is None):
+    if setting in _SETTINGS and not (setting in _ON_DISK and address.directory is None):
         address.settings[setting] = text
     elif name == "name" and address.directory is None:
         address.name = text
@@ -130,11 +125,11 @@ def _add_parameter(address: Address, name: str, text: str) -> None:
             address.options[name] = _CLIENT_OPTIONS[name](text)
         except ValueError as error:
             raise ConfigError(f"{address.url!r}: {name} cannot be {text!r}: {error}") from None
-    elif setting in SETTINGS or setting in FIXED:
+    elif setting in NAMES:
         raise ConfigError(
             f"{address.url!r}: {setting} does nothing for {address.shown}. These settings do: "
-            f"{', '.join(IN_PROCESS)} (appendfsync with a directory)."
+            f"{', '.join(_SETTINGS)} ({', '.join(_ON_DISK)} with a directory)."
         )
     else:
-        known = ", ".join([*IN_PROCESS, "name", *_CLIENT_OPTIONS])
+        known = ", ".join([*_SETTINGS, "name", *_CLIENT_OPTIONS])
         raise ConfigError(f"{address.url!r}: {name!r} is no parameter. There are {known}.")
