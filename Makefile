@@ -191,7 +191,7 @@ bench-spark: build peers
 	$(PY) -m benchmarks.spark $(ARGS)
 
 docs: build
-	$(PY) tools/reference.py
+	$(PY) -m tools.reference
 	$(PY) -m tools.reliability
 
 clean:

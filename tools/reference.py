@@ -1,7 +1,8 @@
-"""Writes the reference pages that are generated: ``docs/reference/cli.md`` from the command line and
-``docs/reference/commands.md`` from the command table.
+"""Writes the reference pages that are generated: ``docs/reference/cli.md`` from the command line,
+``docs/reference/commands.md`` from the command table and ``docs/reference/configuration.md`` from the
+declarations of the settings.
 
-``python tools/reference.py`` writes; tests/tidy compares what it would write with what is there.
+``python -m tools.reference`` writes; tests/tidy compares what it would write with what is there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headwater.cli.main import app
 from headwater.commands.syntax import shown_syntax
 from headwater.commands.table import COMMANDS, CommandRow
 from headwater.commands.table.syntax import SYNTAX
+from tools import configuration_page
 
 ROOT = Path(__file__).resolve().parent.parent
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
@@ -101,7 +103,12 @@ def is_ours(row: CommandRow) -> bool:
 def main() -> None:
     """Write every generated page."""
     CLI_PAGE.parent.mkdir(parents=True, exist_ok=True)
-    for path, text in ((CLI_PAGE, cli_page()), (COMMANDS_PAGE, commands_page())):
+    pages = {
+        CLI_PAGE: cli_page(),
+        COMMANDS_PAGE: commands_page(),
+        configuration_page.PAGE: configuration_page.page(),
+    }
+    for path, text in pages.items():
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headwater.cli.main import WORDS, load
-from tools import reference, reliability
+from tools import configuration_page, reference, reliability
 
 
 def test_the_page_of_the_command_line_is_what_the_program_prints() -> None:
@@ -18,6 +18,11 @@ def test_the_page_of_the_command_line_is_what_the_program_prints() -> None:
 def test_the_page_of_the_commands_is_what_the_command_table_says() -> None:
     written = reference.COMMANDS_PAGE.read_text(encoding="utf-8")
     assert written == reference.commands_page(), "run `make docs` and look at what changed"
+
+
+def test_the_page_of_the_settings_is_what_their_declarations_say() -> None:
+    written = configuration_page.PAGE.read_text(encoding="utf-8")
+    assert written == configuration_page.page(), "run `make docs` and look at what changed"
 
 
 def test_the_page_of_reliability_is_what_the_campaigns_wrote_down() -> None:

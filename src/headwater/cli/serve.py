@@ -14,47 +14,44 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headwater.cli.main import SETTINGS
+from headwater.config.listening import ListeningConfig
+from headwater.config.setting import settings_of
+from headwater.config.storage import StorageConfig
 
 log = logging.getLogger("headwater.server")
 
 app = typer.Typer(**SETTINGS)
+
+_DECLARED = {
+    each.name: each for group in (ListeningConfig, StorageConfig) for each in settings_of(group)
+}
+
+
+def setting_option(name: str, metavar: str = "") -> Any:
+    """The option that gives a setting, as its declaration describes it."""
+    declared = _DECLARED[name]
+    summary = declared.summary.replace("`", "")
+    default = f" [default: {declared.spelled_default}]" if declared.spelled_default else ""
+    return typer.Option(
+        metavar=metavar or "|".join(declared.kind.choices), help=f"{summary}{default}"
+    )
 
 
 @app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def serve(
     context: typer.Context,
     *,
-    port: Annotated[
-        str | None,
-        typer.Option(metavar="PORT", help="TCP port; 0 picks a free one. [default: 6379]"),
-    ] = None,
-    bind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="'ADDRESS …'",
-            help="Addresses, quoted when several; empty for none. [default: 127.0.0.1]",
-        ),
-    ] = None,
-    unixsocket: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Listen at a unix socket as well.")
-    ] = None,
-    dir: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Data directory. [default: .]")
-    ] = None,
-    appendonly: Annotated[
-        str | None, typer.Option(metavar="yes|no", help="Keep a journal. [default: yes]")
-    ] = None,
-    appendfsync: Annotated[
-        str | None,
-        typer.Option(
-            metavar="always|everysec|no", help="When it is made durable. [default: everysec]"
-        ),
-    ] = None,
+    port: Annotated[str | None, setting_option("port", "PORT")] = None,
+    bind: Annotated[str | None, setting_option("bind", "'ADDRESS …'")] = None,
+    unixsocket: Annotated[str | None, setting_option("unixsocket", "PATH")] = None,
+    dir: Annotated[str | None, setting_option("dir", "DATA")] = None,
+    appendonly: Annotated[str | None, setting_option("appendonly")] = None,
+    appendfsync: Annotated[str | None, setting_option("appendfsync")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings in redis.conf's syntax.")
     ] = None,

@@ -29,7 +29,7 @@ class ListeningConfig:
     )
     bind: tuple[str, ...] = setting(
         ("127.0.0.1",),
-        "Addresses to listen at; `*` is all of IPv4, `-` before one that may be missing.",
+        "Addresses to listen at, empty for none; `*` is all of IPv4, `-` before one that may be missing.",
         fixed_after_start=AT_START,
     )
     unixsocket: str = setting(
