@@ -15,14 +15,14 @@ import sys
 import time
 from typing import Final
 
-from headwater.journal.journal import Policy
+from headwater.config.storage import FsyncPolicy
 from tests import campaigns
 from tests.campaigns import Outcome
 from tests.crash.journal_campaign import Campaign, failing
 from tests.crash.test_server_kill import kill_points
 
 NAME: Final = "crash"
-POLICIES: Final[tuple[Policy, ...]] = ("always", "everysec", "no")
+POLICIES: Final[tuple[FsyncPolicy, ...]] = ("always", "everysec", "no")
 PARTS: Final = ("journal", "errors", "kills")
 TURNS: Final = 80
 IMAGES: Final = 5

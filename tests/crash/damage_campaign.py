@@ -18,8 +18,9 @@ from collections.abc import Callable
 from random import Random
 
 from headwater.config.config import Config
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal.journal import Journal, Policy
+from headwater.journal.journal import Journal
 from headwater.journal.names import number_of
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
@@ -45,7 +46,7 @@ Damage = Callable[["Campaign", CrashableFiles, Random], str]
 class Campaign:
     """``trials`` damages of each kind to one history of ``commands`` under one policy."""
 
-    policy: Policy
+    policy: FsyncPolicy
     seed: int
     commands: int = 60
     trials: int = 20
@@ -117,8 +118,8 @@ class Campaign:
 
 
 class _Store(LocalStore):
-    def __init__(self, policy: Policy) -> None:
-        self._policy: Policy = policy
+    def __init__(self, policy: FsyncPolicy) -> None:
+        self._policy: FsyncPolicy = policy
         super().__init__(config=Config(port=0))
 
     def _journal(self, files: CrashableFiles) -> Journal:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import dataclasses
 from random import Random
 
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import NodePoisoned, StoreUnusable
-from headwater.journal.journal import Journal, Policy
+from headwater.journal.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import fact, facts_in, open_journal, turn_of
 
@@ -24,7 +25,7 @@ FILE_BYTES = 4096
 class Campaign:
     """One history under one policy, with ``images`` crashes tried before each operation."""
 
-    policy: Policy
+    policy: FsyncPolicy
     seed: int
     turns: int = 60
     images: int = 3
@@ -125,7 +126,7 @@ class Campaign:
                 self.failures.append(f"{where}: after one more turn {len(after)} groups")
 
 
-def failing(policy: Policy, seed: int, *, turns: int = 30) -> tuple[int, list[str]]:
+def failing(policy: FsyncPolicy, seed: int, *, turns: int = 30) -> tuple[int, list[str]]:
     """A history in which each operation in turn fails with EIO: trials and what did not hold.
 
     After the failure the process ends; it starts again on the same machine, whose memory still
@@ -153,7 +154,7 @@ def failing(policy: Policy, seed: int, *, turns: int = 30) -> tuple[int, list[st
 
 
 def _until_failure(
-    files: CrashableFiles, policy: Policy, random: Random, turns: int
+    files: CrashableFiles, policy: FsyncPolicy, random: Random, turns: int
 ) -> tuple[int, list[bytes]]:
     issued: list[bytes] = []
     acknowledged = 0

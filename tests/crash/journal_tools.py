@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
 from headwater.journal import records, recovery
 from headwater.journal.checksum import bind_groups
 from headwater.journal.files import Files
-from headwater.journal.journal import Journal, Policy
+from headwater.journal.journal import Journal
 from headwater.journal.records import begin_group, file_key, seal_group
 from headwater.journal.recovery import Recovery
 from headwater.limits import JOURNAL_FILE_BYTES
@@ -50,7 +51,7 @@ def fact(text: str | bytes) -> bytes:
 def open_journal(
     files: Files,
     *,
-    policy: Policy = "always",
+    policy: FsyncPolicy = "always",
     file_bytes: int = JOURNAL_FILE_BYTES,
     seed: int = SEED,
 ) -> tuple[Journal, list[bytes]]:
@@ -99,7 +100,12 @@ class Written:
     """A journal of some turns that ended without a clean stop, and where each turn's groups end."""
 
     def __init__(
-        self, turns: int, *, policy: Policy = "always", file_bytes: int = 4096, clean: bool = False
+        self,
+        turns: int,
+        *,
+        policy: FsyncPolicy = "always",
+        file_bytes: int = 4096,
+        clean: bool = False,
     ) -> None:
         self.files = CrashableFiles()
         journal, _ = open_journal(self.files, policy=policy, file_bytes=file_bytes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
 from headwater.journal import names, repair
-from headwater.journal.journal import Policy
 from headwater.testing.files import CrashableFiles
 from tests import campaigns
 from tests.crash import campaign
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("policy", campaign.POLICIES)
-def test_no_crash_loses_what_was_acknowledged_or_leaves_a_hole(policy: Policy) -> None:
+def test_no_crash_loses_what_was_acknowledged_or_leaves_a_hole(policy: FsyncPolicy) -> None:
     done = Campaign(policy, seed=1).run()
     assert done.failures == []
     assert done.groups > 100
@@ -52,7 +52,9 @@ def test_every_crash_of_a_small_journal_is_survived() -> None:
 
 
 @pytest.mark.parametrize("policy", campaign.POLICIES)
-def test_no_error_of_the_disk_makes_the_journal_show_what_is_not_durable(policy: Policy) -> None:
+def test_no_error_of_the_disk_makes_the_journal_show_what_is_not_durable(
+    policy: FsyncPolicy,
+) -> None:
     trials, failures = failing(policy, seed=1)
     assert failures == []
     assert trials > 100
@@ -61,7 +63,7 @@ def test_no_error_of_the_disk_makes_the_journal_show_what_is_not_durable(policy:
 # --- a check of the checks ----------------------------------------------------------------------
 
 
-def caught(policy: Policy = "always") -> list[str]:
+def caught(policy: FsyncPolicy = "always") -> list[str]:
     """The failures that the campaign reports."""
     return Campaign(policy, seed=1).run().failures
 

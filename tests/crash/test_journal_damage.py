@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.storage import FsyncPolicy
 from headwater.journal.checksum import place_mask
-from headwater.journal.journal import Policy
 from tests.crash import damage_campaign
 from tests.crash.damage_campaign import KINDS, Campaign
 
-POLICIES: tuple[Policy, ...] = ("always", "no")
+POLICIES: tuple[FsyncPolicy, ...] = ("always", "no")
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
-def test_damage_is_named_or_gives_a_prefix_and_is_reported(policy: Policy) -> None:
+def test_damage_is_named_or_gives_a_prefix_and_is_reported(policy: FsyncPolicy) -> None:
     campaign = Campaign(policy, seed=1).run()
     assert campaign.failures == []
     assert sum(campaign.outcomes.values()) > 150

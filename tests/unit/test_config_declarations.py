@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Literal
 
 import pytest
 
@@ -12,7 +12,6 @@ from headwater.config.config import NAMES, SETTINGS, Config
 from headwater.config.fixed import FIXED
 from headwater.config.setting import Setting, setting, settings_of
 from headwater.config.tls import TLS_PROTOCOLS
-from headwater.journal.journal import Policy
 from headwater.rdb.values import STREAM_FORMS
 from headwater.server.log import LOG_LEVELS
 from headwater.server.tls import VERSIONS
@@ -55,7 +54,6 @@ def test_an_annotation_is_the_kind_unless_the_declaration_says_more() -> None:
 def test_the_code_that_reads_a_choice_knows_each_of_its_words() -> None:
     assert set(LOG_LEVELS) == set(SETTINGS["loglevel"].kind.choices)
     assert set(STREAM_FORMS) == set(SETTINGS["dump-format"].kind.choices)
-    assert set(get_args(Policy)) == set(SETTINGS["appendfsync"].kind.choices)
     assert set(VERSIONS) == set(TLS_PROTOCOLS)
 
 

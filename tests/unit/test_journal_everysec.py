@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import NodePoisoned
 from headwater.journal.flusher import Flusher
-from headwater.journal.journal import Journal, Policy
+from headwater.journal.journal import Journal
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import fact, facts_in, open_journal, write_turn
@@ -188,9 +189,9 @@ def test_an_fsync_that_fails_while_a_file_is_left_poisons(
 
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_the_policy_can_be_changed(files: CrashableFiles, policy: Policy) -> None:
+def test_the_policy_can_be_changed(files: CrashableFiles, policy: FsyncPolicy) -> None:
     journal, _ = open_journal(files, policy=policy, file_bytes=FILE_BYTES)
-    others: list[Policy] = ["no", "everysec", "always", "everysec", "always", "no"]
+    others: list[FsyncPolicy] = ["no", "everysec", "always", "everysec", "always", "no"]
     for turn, other in enumerate(others, start=1):
         write_turn(journal, f"turn {turn}", turn=turn)
         journal.set_policy(other)
@@ -202,7 +203,7 @@ def test_the_policy_can_be_changed(files: CrashableFiles, policy: Policy) -> Non
 
 @pytest.mark.parametrize("second", ["no", "everysec"])
 def test_a_turn_that_leaves_always_is_durable_whatever_the_policy_becomes(
-    files: CrashableFiles, second: Policy
+    files: CrashableFiles, second: FsyncPolicy
 ) -> None:
     # Given a turn that began under always
     journal, _ = open_journal(files, policy="always", file_bytes=FILE_BYTES)

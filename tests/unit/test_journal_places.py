@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
 from headwater.journal.checksum import bind_groups, extend_view, place_mask
-from headwater.journal.journal import Policy
 from headwater.journal.names import JournalFile
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
@@ -49,7 +49,7 @@ def groups_of(files: CrashableFiles, name: str) -> list[Group]:
     return list(read_groups(data, FILE_HEADER_BYTES, seed=SEED, key=key))
 
 
-def alike(turns: int, *, policy: Policy) -> Written:
+def alike(turns: int, *, policy: FsyncPolicy) -> Written:
     """A journal whose turns are of the same length, so that one fits where another was."""
     written = Written(0, policy=policy)
     for turn in range(1, turns + 1):
@@ -109,7 +109,7 @@ def test_bytes_that_are_not_whole_groups_are_not_bound(cut: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
-def test_a_record_copied_over_the_next_is_never_applied(policy: Policy) -> None:
+def test_a_record_copied_over_the_next_is_never_applied(policy: FsyncPolicy) -> None:
     whole = alike(9, policy=policy)
     groups = groups_of(whole.files, FIRST)
     for first, second in itertools.pairwise(groups):
@@ -122,7 +122,7 @@ def test_a_record_copied_over_the_next_is_never_applied(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
-def test_a_record_doubled_in_place_is_never_applied_twice(policy: Policy) -> None:
+def test_a_record_doubled_in_place_is_never_applied_twice(policy: FsyncPolicy) -> None:
     """Everything behind it is moved by its length."""
     whole = Written(9, policy=policy)
     content = bytes(whole.files.content(FIRST).data)
@@ -145,7 +145,7 @@ def test_records_behind_inserted_bytes_still_vouch_for_their_places() -> None:
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
-def test_two_records_swapped_are_never_applied(policy: Policy) -> None:
+def test_two_records_swapped_are_never_applied(policy: FsyncPolicy) -> None:
     whole = alike(9, policy=policy)
     groups = [group for group in groups_of(whole.files, FIRST) if group.facts[0] >= 0x10]
     for first, second in itertools.pairwise(groups):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal.journal import Journal, Policy
+from headwater.journal.journal import Journal
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
@@ -131,7 +132,7 @@ def test_tails_in_two_files_are_cut() -> None:
 @pytest.mark.parametrize("policy", ["always", "no"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_file_cut_at_any_byte_is_named_unless_a_record_names_its_end(
-    policy: Policy, clean: bool
+    policy: FsyncPolicy, clean: bool
 ) -> None:
     """What stood behind the end of a file that is too short is not known."""
     # Given a journal of several files, the last of them a spare

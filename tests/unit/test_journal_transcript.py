@@ -5,7 +5,8 @@ Each text is what one reads aloud: what happened, ``----``, the operations.
 
 from __future__ import annotations
 
-from headwater.journal.journal import Journal, Policy
+from headwater.config.storage import FsyncPolicy
+from headwater.journal.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import open_journal, write_turn
 
@@ -13,9 +14,9 @@ from tests.crash.journal_tools import open_journal, write_turn
 class Story:
     """A journal in memory whose operations are told chapter by chapter."""
 
-    def __init__(self, *, policy: Policy = "always", file_bytes: int = 1024) -> None:
+    def __init__(self, *, policy: FsyncPolicy = "always", file_bytes: int = 1024) -> None:
         self.files = CrashableFiles()
-        self.policy: Policy = policy
+        self.policy: FsyncPolicy = policy
         self.file_bytes = file_bytes
         self.journal: Journal
         self.turn = 0

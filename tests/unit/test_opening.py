@@ -92,4 +92,4 @@ def test_a_journal_that_was_refused_is_closed() -> None:
     for _ in range(2):
         with pytest.raises(JournalDamaged):
             open_node(Config(), files=files)
-    Journal.open(files).close()
+    Journal.open(files, policy="always").close()

@@ -9,6 +9,8 @@ from typing import Literal
 from headwater.config.kinds import Text
 from headwater.config.setting import PROTECTED, EmbeddedUse, setting
 
+FsyncPolicy = Literal["everysec", "always", "no"]
+
 
 class Directory(Text):
     """A directory, which is reported with its absolute path."""
@@ -28,7 +30,7 @@ class StorageConfig:
         fixed_after_start="can't set immutable config; whether there is a journal is decided at the "
         "start",
     )
-    appendfsync: Literal["everysec", "always", "no"] = setting(
+    appendfsync: FsyncPolicy = setting(
         "everysec",
         "When the journal is made durable: before each reply, once a second, or when the system "
         "likes.",

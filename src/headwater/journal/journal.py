@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from typing import Literal, NoReturn
 
 from headwater.clock import Clock, SystemClock
+from headwater.config.storage import FsyncPolicy
 from headwater.errors import ForkedStore, NodePoisoned, StoreUnusable
 from headwater.journal.files import Files
 from headwater.journal.flusher import INTERVAL_SECONDS, Flusher
@@ -45,8 +46,6 @@ from headwater.journal.statistics import JournalStatistics
 from headwater.journal.writing import Writer
 from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
 
-Policy = Literal["always", "everysec", "no"]
-
 
 class Journal:
     """A journal that is open for replay, then for writing. Made by `open` only.
@@ -62,7 +61,7 @@ class Journal:
         cls,
         files: Files,
         *,
-        policy: Policy = "everysec",
+        policy: FsyncPolicy,
         file_bytes: int = JOURNAL_FILE_BYTES,
         clock: Clock | None = None,
         seed: int | None = None,
@@ -89,7 +88,7 @@ class Journal:
     def __init__(
         self,
         files: Files,
-        policy: Policy,
+        policy: FsyncPolicy,
         file_bytes: int,
         clock: Clock,
         seed: int | None,
@@ -100,7 +99,7 @@ class Journal:
         if self.recovery.seed is not None:
             seed = self.recovery.seed
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
-        self.policy: Policy = policy
+        self.policy: FsyncPolicy = policy
         self.failure: str | None = None
         """Why the journal is poisoned; None while it is not. The node looks at it every turn."""
         self._pid = os.getpid()
@@ -267,7 +266,7 @@ class Journal:
 
     # --- policy, figures, end -------------------------------------------------------------------
 
-    def set_policy(self, policy: Policy) -> None:
+    def set_policy(self, policy: FsyncPolicy) -> None:
         """Change ``appendfsync``; what was written under the old policy is made durable first, and so
         is the turn that leaves ``always``: others may have been told already that they are safe."""
         self._check()

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from headwater.clock import Clock, SystemClock
 from headwater.collector import collector_off
 from headwater.config.config import Config
+from headwater.config.streams import StreamConfig
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
@@ -52,7 +53,7 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
     return Node(keyspace=keyspace, journal=journal, config=config, clock=clock, access=access)
 
 
-def recovered_keyspace(journal: Journal, *, config: Config | None = None) -> Keyspace:
+def recovered_keyspace(journal: Journal, *, config: StreamConfig | None = None) -> Keyspace:
     """The state that the journal's groups lead to."""
     return replayed_keyspace(journal.recovery, journal.replay(), config=config)
 
@@ -72,10 +73,10 @@ def log_recovery(recovery: Recovery) -> None:
 
 
 def replayed_keyspace(
-    recovery: Recovery, groups: Iterable[Group], *, config: Config | None = None
+    recovery: Recovery, groups: Iterable[Group], *, config: StreamConfig | None = None
 ) -> Keyspace:
     """The state that these groups, which ``recovery`` reads, lead to. Facts are not written again
-    meanwhile. What `Config` wants sealed is, as far as turns would have helped with it: a store may
+    meanwhile. What ``config`` wants sealed is, as far as turns would have helped with it: a store may
     be larger than memory would be without. Python's collector is off meanwhile: it would look again
     and again at a store that only grows and holds no cycles.
 
