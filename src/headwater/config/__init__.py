@@ -13,7 +13,7 @@
 Rule 1. A setting's name, type, default, bounds, summary and the reason why CONFIG SET cannot change
         it are written in its declaration and nowhere else. Flags, environment variables, files, CONFIG,
         url parameters of embedded stores and docs/reference/configuration.md are derived from it.
-Rule 2. Nothing here applies a setting: whoever needs its value is given the `Config`, or the
-        declarations of its subject, and reads it there.
+Rule 2. Nothing here applies a setting. Code that needs one is given the `Config`, or the part of it that
+        covers its subject (`TlsConfig`), and reads the value there.
 Rule 3. This package imports neither commands nor the server, so both can use it.
 """

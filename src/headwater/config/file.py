@@ -1,7 +1,7 @@
 """Configuration files: one directive a line, quotes as in inline requests, ``#`` for comments.
 
-``include`` takes a path, whose last part may be a pattern, relative to the file that it stands in; what it brings stands
-at its place, so a later line is stronger.
+``include`` takes a path relative to its file; the last part may be a pattern. The included lines take the
+place of the directive, so a later line is stronger.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Directive(NamedTuple):
 
 
 def directives(path: Path, *, depth: int = 0) -> Iterator[tuple[str, Directive]]:
-    """Every directive of a file, with the place where it stands (``/etc/hw.conf, line 3``).
+    """Every directive of a file, with its place (``/etc/hw.conf, line 3``).
 
     Raises `ConfigError` for a file that cannot be read and a line that cannot be split.
     """

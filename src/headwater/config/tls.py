@@ -13,7 +13,7 @@ TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
 
 class Protocols(Words):
-    """Versions of TLS in the order of their age; none stands for both, as in Redis."""
+    """Versions of TLS in the order of their age; no word means both, as in Redis."""
 
     def parse(self, text: str) -> tuple[str, ...]:
         wanted = {word.lower() for word in text.split()}
