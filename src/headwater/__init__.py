@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headwater.model import IDRange as IDRange
     from headwater.model import PendingEntry as PendingEntry
     from headwater.model import StreamID as StreamID
+    from headwater.version import __version__ as __version__
     from headwater.worker import Again as Again
     from headwater.worker import App as App
     from headwater.worker import Backoff as Backoff
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
     from headwater.worker import Use as Use
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "Again": "headwater.worker",
@@ -67,12 +66,13 @@ _HOMES = {
     "Stream": "headwater.worker",
     "StreamID": "headwater.model",
     "Use": "headwater.worker",
+    "__version__": "headwater.version",
     "aio": "headwater.aio",
     "connect": "headwater.client.connect",
 }
 """Public name → the module that defines it, or is it."""
 
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # the names are strings; ruff cannot see it
+__all__ = [*_HOMES]  # noqa: PLE0604  # the names are strings; ruff cannot see it
 
 
 def __getattr__(name: str) -> object:

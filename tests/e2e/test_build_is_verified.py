@@ -31,7 +31,8 @@ def tree(tmp_path: Path) -> Path:
     package = tmp_path / "src" / "headwater"
     (package / "engine").mkdir(parents=True)
     shutil.copy2(ROOT / "src" / "headwater" / "_build.py", package)
-    (package / "__init__.py").write_text('__version__ = "0"\n')
+    (package / "__init__.py").write_text("")
+    (package / "version.py").write_text('__version__ = "0"\n')
     (package / "engine" / "__init__.py").write_text("")
     for name in ("good", "other"):
         (package / "engine" / f"{name}.py").write_text(GOOD)

@@ -19,8 +19,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command as typer_command
 
-from headwater import __version__
 from headwater.errors import HeadwaterError
+from headwater.version import __version__
 
 
 class Word(NamedTuple):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from headwater.version import __version__
+
 SERVER_NAME = b"headwater"
 COMPATIBLE_VERSION = b"8.8.0"
 """The Redis whose streams these are."""
@@ -17,6 +19,4 @@ RUN_ID = os.urandom(20).hex()
 
 def version() -> bytes:
     """Headwater's own version."""
-    from headwater import __version__
-
     return __version__.encode()
