@@ -15,7 +15,7 @@ import redis
 
 import headwater
 from headwater.client.connect import node_of
-from headwater.client.doors import _open as open_stores
+from headwater.client.handles import _open as open_stores
 from headwater.config.config import Config
 from headwater.errors import (
     ConfigError,

@@ -16,12 +16,12 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headwater.client.guarded import may_have_run
-from headwater.client.routing import ASKED_BLOCK_MS, Part, Queued, Router
-from headwater.client.servers import Node
+from headwater.client.routing import ASKED_BLOCK_MS, Part, QueuedCommand, Router
+from headwater.client.server_url import NodeAddress
 from headwater.client.slots import Topology, first_key, parse_slots, slot_of
 from headwater.errors import ConfigError
 
-A, B, C = Node("a", 1), Node("b", 2), Node("c", 3)
+A, B, C = NodeAddress("a", 1), NodeAddress("b", 2), NodeAddress("c", 3)
 HALF = 8192
 LOW, HIGH = "orders", "invoices"
 """Keys of the lower and of the upper half of the slots, which A and B own."""
@@ -37,10 +37,10 @@ def _topology(*, cluster: bool = True) -> Topology:
 
 def _run(
     router: Router, commands: list[tuple[Any, ...]], answers: Answers, replies: Any = None
-) -> tuple[list[Any], list[tuple[Node, list[Any]]]]:
+) -> tuple[list[Any], list[tuple[NodeAddress, list[Any]]]]:
     """The replies, and what went to which node."""
-    sent: list[tuple[Node, list[Any]]] = []
-    routing = router.route([Queued(words) for words in commands], replies)
+    sent: list[tuple[NodeAddress, list[Any]]] = []
+    routing = router.route([QueuedCommand(words) for words in commands], replies)
     try:
         part = next(routing)
         while True:
@@ -59,7 +59,7 @@ def _ok(part: Part) -> list[Any]:
     return [b"OK"] * len(part.commands)
 
 
-def _at(node: Node, slot_key: str) -> str:
+def _at(node: NodeAddress, slot_key: str) -> str:
     return f"{slot_of(slot_key)} {node}"
 
 
@@ -127,7 +127,7 @@ def test_a_node_without_a_host_means_the_one_that_answered() -> None:
         return _ok(part) if part.node.port == 9 else [MovedError(f"{slot_of(LOW)} :9")]
 
     router = Router(_topology())
-    assert _run(router, [("XLEN", LOW)], answers)[1][1][0] == Node("a", 9)
+    assert _run(router, [("XLEN", LOW)], answers)[1][1][0] == NodeAddress("a", 9)
 
 
 def test_asked_once_a_unit_goes_behind_asking_and_its_read_is_short() -> None:
@@ -169,7 +169,9 @@ def test_a_write_that_moved_is_waited_for_again() -> None:
     topology = _topology()
     topology.replace(parse_slots(HALVES, A))
     router = Router(topology)
-    routing = router.route([Queued(("XADD", LOW, "*", "a", 1)), Queued(("WAIT", 1, 50))])
+    routing = router.route(
+        [QueuedCommand(("XADD", LOW, "*", "a", 1)), QueuedCommand(("WAIT", 1, 50))]
+    )
     part = next(routing)
     part = routing.send(answers(part))
     assert part.commands[0].words == (b"CLUSTER", b"SLOTS")
@@ -287,7 +289,7 @@ def test_a_transaction_ends_what_its_node_watches() -> None:
 
 
 def test_a_server_without_a_cluster_is_said() -> None:
-    routing = Router(_topology()).route([Queued(("XLEN", LOW))])
+    routing = Router(_topology()).route([QueuedCommand(("XLEN", LOW))])
     next(routing)
     with pytest.raises(ConfigError, match="redis://a:1"):
         routing.send([ResponseError("This instance has cluster support disabled")])
@@ -295,19 +297,21 @@ def test_a_server_without_a_cluster_is_said() -> None:
 
 def test_a_node_that_is_away_is_passed_over_for_another() -> None:
     topology = Topology([A, B], cluster=True)
-    routing = Router(topology).route([Queued(("XLEN", LOW))])
+    routing = Router(topology).route([QueuedCommand(("XLEN", LOW))])
     assert next(routing).node == A
     assert routing.send(RedisConnectionError()).node == B
     assert routing.send([HALVES]).node == A
 
 
 def test_a_node_that_does_not_know_its_address_is_where_it_was_asked() -> None:
-    assert parse_slots([[0, 16383, [None, 7000]]], A)[5] == Node("a", 7000)
-    assert parse_slots([[0, 16383, [b"", 7000]]], B)[5] == Node("b", 7000)
+    assert parse_slots([[0, 16383, [None, 7000]]], A)[5] == NodeAddress("a", 7000)
+    assert parse_slots([[0, 16383, [b"", 7000]]], B)[5] == NodeAddress("b", 7000)
 
 
 def test_a_user_who_may_not_ask_for_the_slots_is_told_so() -> None:
-    routing = Router(_topology()).route([Queued(("XLEN", LOW)), Queued(("XLEN", HIGH))])
+    routing = Router(_topology()).route(
+        [QueuedCommand(("XLEN", LOW)), QueuedCommand(("XLEN", HIGH))]
+    )
     next(routing)
     refusal = NoPermissionError("this user has no permissions to run the 'cluster|slots' command")
     with pytest.raises(StopIteration) as finished:

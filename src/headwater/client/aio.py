@@ -14,7 +14,7 @@ from headwater.client.connect import (
     CONNECT_RETRIES,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
-    enter,
+    open_embedded,
     parsed,
     recovery_of,
     refuse_clock,
@@ -23,7 +23,7 @@ from headwater.client.connect import (
 from headwater.client.embedded_aio import EmbeddedPool
 from headwater.client.guarded import RESPONSE_SECONDS
 from headwater.client.guarded_aio import guarded
-from headwater.client.servers import is_cluster, is_sentinel, is_server, plain
+from headwater.client.server_url import is_cluster, is_sentinel, is_server, plain
 from headwater.clock import Clock
 from headwater.journal.report import RecoveryReport
 from headwater.server.node import Node
@@ -65,8 +65,8 @@ def connect(
             return open_cluster(url, single_connection_client=single, **options)
         pool = server_pool(url, options)
     else:
-        door, url_options = enter(url, node, clock)
-        pool = EmbeddedPool(door=door, **{"retry": default_retry(), **options, **url_options})
+        handle, url_options = open_embedded(url, node, clock)
+        pool = EmbeddedPool(handle=handle, **{"retry": default_retry(), **options, **url_options})
     client = AsyncClient(connection_pool=pool, single_connection_client=single)
     client.auto_close_connection_pool = True
     return client

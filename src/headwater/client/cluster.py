@@ -27,8 +27,8 @@ from redis.retry import Retry
 
 from headwater.client.connect import Client, connect, default_retry, server_pool
 from headwater.client.guarded import NEVER_AGAIN, may_have_run
-from headwater.client.routing import Answer, Part, Queued, Router
-from headwater.client.servers import Node, is_cluster, parse_cluster
+from headwater.client.routing import Answer, Part, QueuedCommand, Router
+from headwater.client.server_url import NodeAddress, is_cluster, parse_cluster
 from headwater.client.slots import Topology
 from headwater.errors import ConfigError
 
@@ -67,7 +67,7 @@ class NodePipeline(Pipeline):
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:  # noqa: FBT002  # redis-py's
         """Send what was queued; the replies, in order."""
-        queued = [Queued(words, dict(options)) for words, options in self.command_stack]
+        queued = [QueuedCommand(words, dict(options)) for words, options in self.command_stack]
         replies: list[Any] | None = None
         if not self._client.router.topology.cluster:
             replies = super().execute(raise_on_error=False)
@@ -89,14 +89,14 @@ class ClusterClient(Client):
         self,
         pool: ConnectionPool,
         router: Router,
-        make: Callable[[Node], redis.Redis],
+        make: Callable[[NodeAddress], redis.Redis],
         *,
         retry: Retry,
     ) -> None:
         self.router = router
         self._make = make
         self._retry = retry
-        self._nodes: dict[Node, redis.Redis] = {}
+        self._nodes: dict[NodeAddress, redis.Redis] = {}
         self._lock = threading.Lock()
         super().__init__(connection_pool=pool)
         self.auto_close_connection_pool = True
@@ -107,15 +107,15 @@ class ClusterClient(Client):
             try:
                 return super().execute_command(*args, **options)
             except AskError as error:
-                replies: list[Any] = self.run_routed([Queued(args, options)], [error])
+                replies: list[Any] = self.run_routed([QueuedCommand(args, options)], [error])
         else:
-            replies = self.run_routed([Queued(args, options)])
+            replies = self.run_routed([QueuedCommand(args, options)])
         if isinstance(replies[0], Exception):
             raise replies[0]
         return replies[0]
 
     def run_routed(
-        self, queued: Sequence[Queued], replies: Sequence[Any] | None = None
+        self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None = None
     ) -> list[Any]:
         """Have commands run; the replies, errors among them. As often as the retry policy says, while
         nothing has run that must not run twice."""
@@ -129,7 +129,7 @@ class ClusterClient(Client):
                     raise
             time.sleep(self._retry._backoff.compute(failures))  # noqa: SLF001
 
-    def _once(self, queued: Sequence[Queued], replies: Sequence[Any] | None) -> list[Any]:
+    def _once(self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None) -> list[Any]:
         """Carry out what the router says."""
         routing = self.router.route(queued, replies)
         try:
@@ -197,7 +197,7 @@ def open_cluster(
     address = parse_cluster(url)
     topology = topology or topology_of(url)
 
-    def make(node: Node) -> redis.Redis:
+    def make(node: NodeAddress) -> redis.Redis:
         return connect(address.node_url(node), **options)
 
     pool = server_pool(first_url(url), options)

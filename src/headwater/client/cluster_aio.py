@@ -15,8 +15,8 @@ from redis.exceptions import AskError, ResponseError
 
 from headwater.client.aio import AsyncClient, connect, default_retry, server_pool
 from headwater.client.cluster import LOST, first_url, may_try_again, refuse, topology_of
-from headwater.client.routing import Answer, Part, Queued, Router, SlotMoved
-from headwater.client.servers import Node, parse_cluster
+from headwater.client.routing import Answer, Part, QueuedCommand, Router, SlotMoved
+from headwater.client.server_url import NodeAddress, parse_cluster
 from headwater.client.slots import Topology
 
 
@@ -29,7 +29,7 @@ class NodePipeline(Pipeline):
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:  # noqa: FBT002  # redis-py's
         """Send what was queued; the replies, in order."""
-        queued = [Queued(words, dict(options)) for words, options in self.command_stack]
+        queued = [QueuedCommand(words, dict(options)) for words, options in self.command_stack]
         replies: list[Any] | None = None
         if not self._client.router.topology.cluster:
             replies = await super().execute(raise_on_error=False)
@@ -51,7 +51,7 @@ class AsyncClusterClient(AsyncClient):
         self,
         pool: ConnectionPool,
         router: Router,
-        make: Callable[[Node], redis.asyncio.Redis],
+        make: Callable[[NodeAddress], redis.asyncio.Redis],
         *,
         single: bool,
         retry: Retry,
@@ -59,7 +59,7 @@ class AsyncClusterClient(AsyncClient):
         self.router = router
         self._make = make
         self._retry = retry
-        self._nodes: dict[Node, redis.asyncio.Redis] = {}
+        self._nodes: dict[NodeAddress, redis.asyncio.Redis] = {}
         self._stays_direct = router.stays and not router.topology.cluster
         """It began with one connection to what may be a single server."""
         super().__init__(connection_pool=pool, single_connection_client=single)
@@ -71,15 +71,15 @@ class AsyncClusterClient(AsyncClient):
             try:
                 return await super().execute_command(*args, **options)
             except AskError as error:
-                replies: list[Any] = await self.run_routed([Queued(args, options)], [error])
+                replies: list[Any] = await self.run_routed([QueuedCommand(args, options)], [error])
         else:
-            replies = await self.run_routed([Queued(args, options)])
+            replies = await self.run_routed([QueuedCommand(args, options)])
         if isinstance(replies[0], Exception):
             raise replies[0]
         return replies[0]
 
     async def run_routed(
-        self, queued: Sequence[Queued], replies: Sequence[Any] | None = None
+        self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None = None
     ) -> list[Any]:
         """Have commands run; the replies, errors among them. As often as the retry policy says, while
         nothing has run that must not run twice."""
@@ -98,7 +98,9 @@ class AsyncClusterClient(AsyncClient):
                     raise
             await asyncio.sleep(self._retry._backoff.compute(failures))  # noqa: SLF001
 
-    async def _once(self, queued: Sequence[Queued], replies: Sequence[Any] | None) -> list[Any]:
+    async def _once(
+        self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None
+    ) -> list[Any]:
         """Carry out what the router says."""
         routing = self.router.route(queued, replies)
         try:
@@ -173,7 +175,7 @@ def open_cluster(
     address = parse_cluster(url)
     topology = topology or topology_of(url)
 
-    def make(node: Node) -> redis.asyncio.Redis:
+    def make(node: NodeAddress) -> redis.asyncio.Redis:
         return connect(address.node_url(node), single_connection_client=single, **options)
 
     pool = server_pool(first_url(url), options)

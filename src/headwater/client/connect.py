@@ -11,13 +11,13 @@ from redis.connection import Connection, ConnectionPool, parse_url
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
-from headwater.client.address import EXAMPLES, SCHEME, Address, parse
-from headwater.client.doors import Door, door_to, open_door
 from headwater.client.embedded import EmbeddedPool
+from headwater.client.embedded_store import EmbeddedStore
+from headwater.client.embedded_url import EXAMPLES, SCHEME, EmbeddedAddress, parse_embedded
 from headwater.client.guarded import RESPONSE_SECONDS, guarded
+from headwater.client.handles import StoreHandle, handle_of, open_handle
 from headwater.client.redaction import redacted
-from headwater.client.servers import is_cluster, is_sentinel, is_server, plain
-from headwater.client.stores import Store
+from headwater.client.server_url import is_cluster, is_sentinel, is_server, plain
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
 from headwater.journal.report import RecoveryReport
@@ -85,8 +85,8 @@ def connect(
             return open_cluster(url, **options)
         pool = server_pool(url, options)
     else:
-        door, url_options = enter(url, node, clock)
-        pool = EmbeddedPool(door=door, **{"retry": default_retry(), **options, **url_options})
+        handle, url_options = open_embedded(url, node, clock)
+        pool = EmbeddedPool(handle=handle, **{"retry": default_retry(), **options, **url_options})
     client = Client(connection_pool=pool, single_connection_client=single)
     client.auto_close_connection_pool = True
     return client
@@ -97,20 +97,20 @@ def node_of(client: Any) -> Node:
 
     Raises `ConfigError` for a client of a server.
     """
-    door = getattr(client.connection_pool, "door", None)
-    if not isinstance(door, Door):
+    handle = getattr(client.connection_pool, "handle", None)
+    if not isinstance(handle, StoreHandle):
         raise ConfigError(
             f"{client!r} is a client of a server; only a store in this process has a node"
         )
-    return door.store.node
+    return handle.store.node
 
 
 def recovery_of(client: Any) -> RecoveryReport | None:
     """What opening the store behind a client, sync or asyncio, found; None for one of a server."""
-    door = getattr(client.connection_pool, "door", None)
-    if not isinstance(door, Door):
+    handle = getattr(client.connection_pool, "handle", None)
+    if not isinstance(handle, StoreHandle):
         return None
-    journal = door.store.node.journal
+    journal = handle.store.node.journal
     return RecoveryReport() if journal is None else journal.recovery.report()
 
 
@@ -178,26 +178,28 @@ def refuse_unknown(url: str, pool: Any) -> None:
         ) from None
 
 
-def enter(url: str | None, node: Node | None, clock: Clock | None) -> tuple[Door, dict[str, Any]]:
-    """A door to the store in this process, and what the url says to the client."""
+def open_embedded(
+    url: str | None, node: Node | None, clock: Clock | None
+) -> tuple[StoreHandle, dict[str, Any]]:
+    """A handle to the store in this process, and what the url says to the client."""
     if node is not None:
         if url is not None or clock is not None:
             raise ConfigError("node= is a store with its clock: give neither url nor clock with it")
-        return door_to(node), {}
+        return handle_of(node), {}
     if url is None or not url.startswith(f"{SCHEME}:"):
         shown = None if url is None else redacted(url)
         raise ConfigError(f"{shown!r} names no store. Write {EXAMPLES}, or for a server {SERVERS}.")
-    address = parse(url)
-    door = open_door(address.key, lambda: _open(address, clock))
+    address = parse_embedded(url)
+    handle = open_handle(address.key, lambda: _open(address, clock))
     try:
-        _refuse_other_settings(address, clock, door.store)
+        _refuse_other_settings(address, clock, handle.store)
     except BaseException:
-        door.leave()
+        handle.close()
         raise
-    return door, address.options
+    return handle, address.options
 
 
-def _open(address: Address, clock: Clock | None) -> Store:
+def _open(address: EmbeddedAddress, clock: Clock | None) -> EmbeddedStore:
     try:
         node = open_node(address.config(), clock=clock)
     except StoreInUse as error:
@@ -205,10 +207,12 @@ def _open(address: Address, clock: Clock | None) -> Store:
             f"{error} A directory is held by one process; to share it, let that be "
             f"`headwater serve --dir {address.directory}` and connect to it over redis:// or unix://."
         ) from None
-    return Store(node, address=address.shown)
+    return EmbeddedStore(node, address=address.shown)
 
 
-def _refuse_other_settings(address: Address, clock: Clock | None, store: Store) -> None:
+def _refuse_other_settings(
+    address: EmbeddedAddress, clock: Clock | None, store: EmbeddedStore
+) -> None:
     """A store that is open has its settings. Raises `ConfigError`."""
     wanted = address.config()
     for name in address.settings:

@@ -1,6 +1,6 @@
 """A socket without a network: redis-py's connection to a store in this process.
 
-    redis.Redis ─ EmbeddedPool ─ EmbeddedConnection ─ EmbeddedSocket ─ Store ─ Node
+    redis.Redis ─ EmbeddedPool ─ EmbeddedConnection ─ EmbeddedSocket ─ EmbeddedStore ─ Node
                                                       sendall: runs the turn
                                                       recv:    takes what was delivered, or waits
 
@@ -25,9 +25,9 @@ from redis.connection import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from headwater.client.doors import Door
 from headwater.client.guarded import GuardedConnection
-from headwater.client.turns import INSIDE
+from headwater.client.handles import StoreHandle
+from headwater.client.reentrancy import REENTRANCY_GUARD
 from headwater.limits import MAX_CLIENTS
 from headwater.server.session import Session
 
@@ -38,15 +38,15 @@ READ_BYTES = 64 * 1024
 class EmbeddedSocket:
     """What `redis.connection` takes for a connected socket."""
 
-    def __init__(self, door: Door, timeout: float | None) -> None:
-        self._store = door.store
+    def __init__(self, handle: StoreHandle, timeout: float | None) -> None:
+        self._store = handle.store
         self._arrived: deque[bytearray] = deque()
         self._reading = memoryview(b"")
         self._ended = False
         self._timeout = timeout
-        self._condition = threading.Condition(door.store.node.lock)
+        self._condition = threading.Condition(handle.store.node.lock)
         self._waits = False
-        self._session = door.connect(self)
+        self._session = handle.connect(self)
 
     # --- the store's side -----------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class EmbeddedSocket:
         until = inf if timeout is None else time.monotonic() + timeout
         store = self._store
         store.check_process()
-        with INSIDE, self._condition:
+        with REENTRANCY_GUARD, self._condition:
             self._waits = True
             try:
                 store.sleep(self, self._condition, until, woken=self._has_input)
@@ -165,9 +165,9 @@ class EmbeddedSocket:
 class EmbeddedConnection(GuardedConnection):
     """A connection of redis-py to a store in this process."""
 
-    def __init__(self, *, door: Door, **kwargs: Any) -> None:
-        self._door = door
-        self._address = door.store.address
+    def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
+        self._handle = handle
+        self._address = handle.store.address
         self.port = 0
         kwargs.setdefault("socket_timeout", None)
         kwargs.setdefault("socket_read_size", READ_BYTES)
@@ -186,7 +186,7 @@ class EmbeddedConnection(GuardedConnection):
         return [("store", self._address), ("db", self.db)]
 
     def _connect(self) -> Any:
-        return EmbeddedSocket(self._door, self.socket_timeout)
+        return EmbeddedSocket(self._handle, self.socket_timeout)
 
     def _host_error(self) -> str:
         return self._address
@@ -218,21 +218,21 @@ class EmbeddedConnection(GuardedConnection):
 class EmbeddedPool(ConnectionPool):
     """Connections to a store in this process; closing it is leaving the store."""
 
-    def __init__(self, *, door: Door, **kwargs: Any) -> None:
-        self.door = door
+    def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
+        self.handle = handle
         kwargs.setdefault("max_connections", MAX_CLIENTS)
         kwargs.setdefault("maint_notifications_config", MaintNotificationsConfig(enabled=False))
-        super().__init__(connection_class=EmbeddedConnection, door=door, **kwargs)
+        super().__init__(connection_class=EmbeddedConnection, handle=handle, **kwargs)
 
     def close(self) -> None:
         """Close every connection; the store too, when this was its last client."""
         try:
             super().close()
         finally:
-            self.door.leave()
+            self.handle.close()
 
     def __del__(self) -> None:
         with suppress(Exception):
             super().__del__()
         with suppress(Exception):
-            self.door.leave()
+            self.handle.close()

@@ -1,6 +1,6 @@
 """A stream without a network: redis-py's asyncio connection to a store in this process.
 
-    redis.asyncio.Redis ─ EmbeddedPool ─ EmbeddedConnection ┬ EmbeddedWriter ─ Store ─ Node
+    redis.asyncio.Redis ─ EmbeddedPool ─ EmbeddedConnection ┬ EmbeddedWriter ─ EmbeddedStore ─ Node
                                                             └ StreamReader, which is fed
 
 Rule 1. Writing runs the turn in the event loop's thread, its fsync included; nothing is awaited, so
@@ -24,11 +24,11 @@ from weakref import WeakMethod
 from redis.asyncio.connection import ConnectionPool
 from redis.maint_notifications import MaintNotificationsConfig
 
-from headwater.client.doors import Door
 from headwater.client.embedded import READ_BYTES
+from headwater.client.embedded_store import SHORTEST_PAUSE_S, EmbeddedStore
 from headwater.client.guarded_aio import GuardedConnection
-from headwater.client.stores import SHORTEST_PAUSE_S, Store
-from headwater.client.turns import INSIDE
+from headwater.client.handles import StoreHandle
+from headwater.client.reentrancy import REENTRANCY_GUARD
 from headwater.limits import MAX_CLIENTS
 from headwater.server.session import Session
 
@@ -58,15 +58,15 @@ class Valve:
 class EmbeddedWriter:
     """What redis-py takes for an `asyncio.StreamWriter`; it feeds ``reader`` with the replies."""
 
-    def __init__(self, door: Door, reader: asyncio.StreamReader) -> None:
-        self._store = door.store
+    def __init__(self, handle: StoreHandle, reader: asyncio.StreamReader) -> None:
+        self._store = handle.store
         self._reader = reader
         self._loop = asyncio.get_running_loop()
         self._arrived: deque[bytearray] = deque()
         self._valve = Valve(self._feed)
         reader.set_transport(self._valve)  # type: ignore[arg-type]
         self._ended = False
-        self._session = door.connect(self)
+        self._session = handle.connect(self)
         self._alarm = alarm_of(self._store)
         self._alarm.start(self)
 
@@ -134,7 +134,7 @@ class EmbeddedWriter:
 class LoopAlarm:
     """Ticks a store at its deadlines, from an event loop. Made by `alarm_of`, one for both."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: EmbeddedStore, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self.loop = loop
         self._timer: asyncio.TimerHandle | None = None
@@ -144,7 +144,7 @@ class LoopAlarm:
     def start(self, writer: EmbeddedWriter) -> None:
         """``writer`` may wait for something from now on."""
         self.writers.add(id(writer))
-        with INSIDE, self._store.node.lock:
+        with REENTRANCY_GUARD, self._store.node.lock:
             self._store.add_sleeper(self)
         self._set()
 
@@ -171,7 +171,7 @@ class LoopAlarm:
         store = self._store
         if not store.here:
             return
-        with INSIDE, store.node.lock:
+        with REENTRANCY_GUARD, store.node.lock:
             if not self.writers or store.closed:
                 self._forget()
                 return
@@ -190,7 +190,7 @@ class LoopAlarm:
             del self._store.alarms[id(self.loop)]
 
 
-def alarm_of(store: Store) -> LoopAlarm:
+def alarm_of(store: EmbeddedStore) -> LoopAlarm:
     """The alarm of ``store`` in the running loop."""
     loop = asyncio.get_running_loop()
     alarm: LoopAlarm | None = store.alarms.get(id(loop))
@@ -210,9 +210,9 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 class EmbeddedConnection(GuardedConnection):
     """An asyncio connection of redis-py to a store in this process."""
 
-    def __init__(self, *, door: Door, **kwargs: Any) -> None:
-        self._door = door
-        self.host = door.store.address
+    def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
+        self._handle = handle
+        self.host = handle.store.address
         self.port = 0
         kwargs.setdefault("socket_timeout", None)
         kwargs.setdefault("socket_read_size", READ_BYTES)
@@ -222,12 +222,12 @@ class EmbeddedConnection(GuardedConnection):
         return [("store", self.host), ("db", self.db)]
 
     async def connect_check_health(self, *args: Any, **kwargs: Any) -> None:
-        self._door.check()  # from `_connect` it would come out as an error to be tried again
+        self._handle.check()  # from `_connect` it would come out as an error to be tried again
         await super().connect_check_health(*args, **kwargs)
 
     async def _connect(self) -> None:
         reader = asyncio.StreamReader()
-        self._writer = EmbeddedWriter(self._door, reader)  # type: ignore[assignment]
+        self._writer = EmbeddedWriter(self._handle, reader)  # type: ignore[assignment]
         self._reader = reader
 
     def _host_error(self) -> str:
@@ -237,21 +237,21 @@ class EmbeddedConnection(GuardedConnection):
 class EmbeddedPool(ConnectionPool):
     """Connections to a store in this process; closing it is leaving the store."""
 
-    def __init__(self, *, door: Door, **kwargs: Any) -> None:
-        self.door = door
+    def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
+        self.handle = handle
         kwargs.setdefault("max_connections", MAX_CLIENTS)
         kwargs.setdefault("maint_notifications_config", MaintNotificationsConfig(enabled=False))
-        super().__init__(connection_class=EmbeddedConnection, door=door, **kwargs)
+        super().__init__(connection_class=EmbeddedConnection, handle=handle, **kwargs)
 
     async def aclose(self) -> None:
         """Close every connection; the store too, when this was its last client."""
         try:
             await super().aclose()
         finally:
-            self.door.leave()
+            self.handle.close()
 
     def __del__(self) -> None:
         with suppress(Exception):
             super().__del__()
         with suppress(Exception):
-            self.door.leave()
+            self.handle.close()

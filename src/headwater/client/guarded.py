@@ -32,7 +32,7 @@ from redis.retry import Retry
 from redis.utils import SENTINEL
 
 from headwater.client.safety import Command, Sent
-from headwater.client.servers import Node
+from headwater.client.server_url import NodeAddress
 
 T = TypeVar("T")
 
@@ -66,8 +66,8 @@ def explain(sent: Sent, error: Exception) -> None:
 
 def name_cluster(error: AskError, connection: Any) -> None:
     """Say in a redirection, which the client of a single server does not follow, what does."""
-    here = Node(getattr(connection, "host", ""), getattr(connection, "port", 0))
-    there = Node(error.host or here.host, error.port)
+    here = NodeAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
+    there = NodeAddress(error.host or here.host, error.port)
     scheme = "rediss" if hasattr(connection, "check_hostname") else "redis"
     what = "is at" if isinstance(error, MovedError) else "is moving to"
     cluster = f"{scheme}+cluster://{here if here.host else there}"

@@ -32,7 +32,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headwater.client.guarded import say_may_have_run
 from headwater.client.safety import command_name, is_repeatable
-from headwater.client.servers import Node
+from headwater.client.server_url import NodeAddress
 from headwater.client.slots import Topology, first_key, parse_slots, slot_of
 from headwater.errors import ConfigError
 
@@ -47,7 +47,7 @@ class SlotMoved(RedisConnectionError):
     """The slot that a connection is for belongs to another node now; nothing was run."""
 
 
-class Queued(NamedTuple):
+class QueuedCommand(NamedTuple):
     """A command as redis-py's clients are given it."""
 
     words: Sequence[Any]
@@ -57,8 +57,8 @@ class Queued(NamedTuple):
 class Part(NamedTuple):
     """What goes to one node, over one connection."""
 
-    node: Node
-    commands: list[Queued]
+    node: NodeAddress
+    commands: list[QueuedCommand]
 
 
 Answer = list[Any] | Exception
@@ -72,14 +72,14 @@ class Unit(NamedTuple):
 
     places: range
     slot: int | None
-    asked: Node | None = None
+    asked: NodeAddress | None = None
     """The node that has the slot's keys already, while the slot moves there."""
     crosses: bool = False
     """It is a transaction on several slots, which no node runs."""
 
 
-_SLOTS = Queued((b"CLUSTER", b"SLOTS"))
-_ASKING = Queued((b"ASKING",))
+_SLOTS = QueuedCommand((b"CLUSTER", b"SLOTS"))
+_ASKING = QueuedCommand((b"ASKING",))
 
 
 class Router:
@@ -89,10 +89,12 @@ class Router:
         self.topology = topology
         self.stays = stays
         self._home = slot_of(home) if home else None
-        self._watching: dict[Node, None] = {}
+        self._watching: dict[NodeAddress, None] = {}
         """The nodes that watch a key for this client."""
 
-    def route(self, commands: Sequence[Queued], replies: Sequence[Any] | None = None) -> Routing:
+    def route(
+        self, commands: Sequence[QueuedCommand], replies: Sequence[Any] | None = None
+    ) -> Routing:
         """Have the commands run; their replies. ``replies`` are those of a node that was asked without
         knowing it for one of a cluster: then only what it redirected is sent."""
         found: list[Any] = list(replies or [None] * len(commands))
@@ -129,7 +131,7 @@ class Router:
             units = again
         return found
 
-    def _note(self, name: str, node: Node) -> None:
+    def _note(self, name: str, node: NodeAddress) -> None:
         """Note that a node watches a key for this client, or does so no more."""
         if name == "WATCH":
             self._watching[node] = None
@@ -137,7 +139,7 @@ class Router:
             self._watching.pop(node, None)
 
     def _kept_to_watching(
-        self, units: list[Unit], commands: Sequence[Queued], found: list[Any]
+        self, units: list[Unit], commands: Sequence[QueuedCommand], found: list[Any]
     ) -> list[Unit]:
         """The units without the transactions that would run where nobody watches; these are answered."""
         if not self._watching:
@@ -157,8 +159,8 @@ class Router:
         part: list[Unit],
         answer: list[Any],
         found: list[Any],
-        node: Node,
-        commands: Sequence[Queued],
+        node: NodeAddress,
+        commands: Sequence[QueuedCommand],
     ) -> list[Unit]:
         """Note the replies of a node; the units that it redirects."""
         again: list[Unit] = []
@@ -174,13 +176,13 @@ class Router:
                 self._note(command_name(commands[unit.places.start].words), node)
         return again
 
-    def _redirected(self, unit: Unit, found: Sequence[Any], by: Node) -> Unit | None:
+    def _redirected(self, unit: Unit, found: Sequence[Any], by: NodeAddress) -> Unit | None:
         """The unit as it goes out next; None when it was answered."""
         for place in unit.places:
             reply = found[place]
             if not isinstance(reply, AskError):
                 continue
-            node = Node(reply.host or by.host, reply.port)
+            node = NodeAddress(reply.host or by.host, reply.port)
             if not isinstance(reply, MovedError):
                 self.topology.cluster = True
                 return unit._replace(asked=node)
@@ -192,11 +194,13 @@ class Router:
             return unit._replace(asked=None)
         return None
 
-    def _parts(self, units: Sequence[Unit], commands: Sequence[Queued]) -> dict[Node, list[Unit]]:
+    def _parts(
+        self, units: Sequence[Unit], commands: Sequence[QueuedCommand]
+    ) -> dict[NodeAddress, list[Unit]]:
         """The units of each node, in order."""
         keyed = next((unit for unit in units if unit.slot is not None), None)
         common = self._node(keyed) if keyed else self._owner(self._home)
-        parts: dict[Node, list[Unit]] = {}
+        parts: dict[NodeAddress, list[Unit]] = {}
         for unit in units:
             node = common if unit.slot is None else self._node(unit)
             name = command_name(commands[unit.places.start].words)
@@ -204,10 +208,10 @@ class Router:
                 parts.setdefault(one, []).append(unit)
         return parts
 
-    def _node(self, unit: Unit) -> Node:
+    def _node(self, unit: Unit) -> NodeAddress:
         return unit.asked or self._owner(unit.slot)
 
-    def _owner(self, slot: int | None) -> Node:
+    def _owner(self, slot: int | None) -> NodeAddress:
         node = None if slot is None else self.topology.owner(slot)
         return node or self.topology.nodes()[0]
 
@@ -240,7 +244,7 @@ class Router:
         raise failure
 
 
-def _units(commands: Sequence[Queued]) -> list[Unit]:
+def _units(commands: Sequence[QueuedCommand]) -> list[Unit]:
     units: list[Unit] = []
     first = 0
     while first < len(commands):
@@ -268,8 +272,8 @@ def _elsewhere() -> ResponseError:
     )
 
 
-def _flat(units: Sequence[Unit], commands: Sequence[Queued]) -> list[Queued]:
-    flat: list[Queued] = []
+def _flat(units: Sequence[Unit], commands: Sequence[QueuedCommand]) -> list[QueuedCommand]:
+    flat: list[QueuedCommand] = []
     for unit in units:
         own = [commands[n] for n in unit.places]
         if unit.asked is not None:
@@ -279,7 +283,7 @@ def _flat(units: Sequence[Unit], commands: Sequence[Queued]) -> list[Queued]:
     return flat
 
 
-def _hurried(command: Queued) -> Queued:
+def _hurried(command: QueuedCommand) -> QueuedCommand:
     """The command with a short BLOCK, if it has one."""
     words = list(command.words)
     if command_name(words) in ("XREAD", "XREADGROUP"):
@@ -291,7 +295,7 @@ def _hurried(command: Queued) -> Queued:
     return command._replace(words=words)
 
 
-def _any_write(commands: Sequence[Queued]) -> bool:
+def _any_write(commands: Sequence[QueuedCommand]) -> bool:
     return not all(
         is_repeatable(one.words) or command_name(one.words) == "EXEC" for one in commands
     )

@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, ReadOnlyError
 from redis.sentinel import Sentinel
 
-from headwater.client.servers import Node, SentinelAddress, parse_sentinel
+from headwater.client.server_url import NodeAddress, SentinelAddress, parse_sentinel
 
 ASK_SECONDS = 2.0
 """How long a Sentinel may take to answer, before another is asked."""
@@ -65,10 +65,10 @@ def sentinel_options(address: SentinelAddress, options: Mapping[str, Any]) -> di
     return found
 
 
-def answered_first(sentinels: list[Any]) -> list[Node]:
+def answered_first(sentinels: list[Any]) -> list[NodeAddress]:
     """The Sentinels in the order that redis-py has brought them to."""
     where = [one.connection_pool.connection_kwargs for one in sentinels]
-    return [Node(one["host"], one["port"]) for one in where]
+    return [NodeAddress(one["host"], one["port"]) for one in where]
 
 
 class PrimaryConnection(Connection):

@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError, ReadOnlyError
 
 from headwater.client import sentinel
 from headwater.client.sentinel import answered_first
-from headwater.client.servers import parse_sentinel
+from headwater.client.server_url import parse_sentinel
 
 
 class Primary(sentinel.Primary):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from headwater.client.servers import Node
+from headwater.client.server_url import NodeAddress
 from headwater.commands.table import COMMANDS
 
 Word = Any
@@ -101,25 +101,25 @@ class Topology:
     cluster.
     """
 
-    def __init__(self, nodes: Sequence[Node], *, cluster: bool) -> None:
+    def __init__(self, nodes: Sequence[NodeAddress], *, cluster: bool) -> None:
         self.cluster = cluster
         self.fresh = False
         """Whether the slots are as the cluster said when it was last asked, and nothing has
         contradicted it since."""
         self._seeds = tuple(nodes)
-        self._slots: list[Node | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
-        self._owners: list[Node] = []
-        self._moved: dict[int, Node] = {}
+        self._slots: list[NodeAddress | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        self._owners: list[NodeAddress] = []
+        self._moved: dict[int, NodeAddress] = {}
         """What a node has said of one slot, until the node that is asked about all agrees: it may be the
         last to learn of a move."""
-        self._doubted: Node | None = None
+        self._doubted: NodeAddress | None = None
         self._lock = threading.Lock()
 
-    def owner(self, slot: int) -> Node | None:
+    def owner(self, slot: int) -> NodeAddress | None:
         """The node that owns a slot, as far as is known."""
         return self._slots[slot]
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[NodeAddress]:
         """All nodes that are known, the one that failed last at the end."""
         found = list(dict.fromkeys([*self._owners, *self._moved.values(), *self._seeds]))
         if self._doubted in found:
@@ -127,7 +127,7 @@ class Topology:
             found.append(self._doubted)
         return found
 
-    def replace(self, slots: Sequence[Node | None]) -> None:
+    def replace(self, slots: Sequence[NodeAddress | None]) -> None:
         """What the cluster says."""
         with self._lock:
             self._slots = list(slots)
@@ -137,14 +137,14 @@ class Topology:
                 self._slots[slot] = node
             self.fresh = True
 
-    def moved(self, slot: int, node: Node) -> None:
+    def moved(self, slot: int, node: NodeAddress) -> None:
         """A node says that another owns a slot. Others may have moved too."""
         with self._lock:
             self.cluster = True
             self._slots[slot] = self._moved[slot] = node
             self.fresh = False
 
-    def doubt(self, node: Node) -> None:
+    def doubt(self, node: NodeAddress) -> None:
         """The connection to a node was lost: another may have taken its place."""
         with self._lock:
             self._doubted = node
@@ -152,13 +152,13 @@ class Topology:
             self.fresh = False
 
 
-def parse_slots(reply: Sequence[Any], asked: Node) -> list[Node | None]:
+def parse_slots(reply: Sequence[Any], asked: NodeAddress) -> list[NodeAddress | None]:
     """The reply of CLUSTER SLOTS; ``asked`` gave it. A node that does not know its own address says
     nothing for the host: then it is the one that was asked at."""
-    slots: list[Node | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+    slots: list[NodeAddress | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
     for row in reply:
         first, last, primary = int(row[0]), int(row[1]), row[2]
         host = primary[0].decode() if isinstance(primary[0], bytes) else primary[0]
-        node = Node(asked.host if host in (None, "", "?") else host, int(primary[1]))
+        node = NodeAddress(asked.host if host in (None, "", "?") else host, int(primary[1]))
         slots[first : last + 1] = [node] * (last + 1 - first)
     return slots

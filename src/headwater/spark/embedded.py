@@ -1,7 +1,7 @@
 """Lets Spark reach a store of this process: by a unix socket that only this user can open.
 
     driver process                                   Spark's Python processes
-    your clients ── Store ── Node ── unix socket ──▶ planning, and the tasks of local[*]
+    your clients ── EmbeddedStore ── Node ── unix socket ──▶ planning, and the tasks of local[*]
                       Rule 1           Rule 2
 
 An embedded store belongs to one process, and Spark runs the source in others.
@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from headwater.client.address import SCHEME, parse
-from headwater.client.connect import enter
-from headwater.client.stores import SHORTEST_PAUSE_S, Store
-from headwater.client.turns import INSIDE
+from headwater.client.connect import open_embedded
+from headwater.client.embedded_store import SHORTEST_PAUSE_S, EmbeddedStore
+from headwater.client.embedded_url import SCHEME, parse_embedded
+from headwater.client.reentrancy import REENTRANCY_GUARD
 from headwater.config.config import Config
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.server.driver import Driver
@@ -161,7 +161,7 @@ class _Served:
     """One store with its socket, and the thread that serves it."""
 
     def __init__(self, url: str) -> None:
-        address = parse(url)
+        address = parse_embedded(url)
         if address.key is None:
             raise ConfigError(
                 f"{address.shown} is a store of one client's own, so Spark would find it empty. Give it "
@@ -170,11 +170,11 @@ class _Served:
         self.spark: SparkSession | None = None
         """Whose end is the end of this, too."""
         self.ended = False
-        self._door, options = enter(url, None, None)
+        self._handle, options = open_embedded(url, None, None)
         try:
             self._directory = _private_directory()
         except BaseException:
-            self._door.leave()
+            self._handle.close()
             raise
         path = self._directory / "s"
         database = f"?db={options['db']}" if options.get("db") else ""
@@ -191,7 +191,7 @@ class _Served:
             raise
 
     def end(self) -> None:
-        """Serve no more, and leave the store; ending twice does nothing."""
+        """Serve no more, and close the store; ending twice does nothing."""
         if not self.ended and not self._started.exception():
             loop, stop = self._started.result()
             with suppress(RuntimeError):  # it has ended by itself
@@ -202,14 +202,14 @@ class _Served:
         try:
             asyncio.run(self._serve(path))
         except Exception:
-            log.exception("%s is served no more", self._door.store.address)
+            log.exception("%s is served no more", self._handle.store.address)
         finally:
             if self._started.done() and not self._started.exception():
                 self._clean()
 
     async def _serve(self, path: Path) -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        store = self._door.store
+        store = self._handle.store
         config = Config(bind=(), unixsocket=str(path), unixsocketperm="600")
         try:
             listeners = bind_all(config)
@@ -239,17 +239,17 @@ class _Served:
         self.ended = True
         shutil.rmtree(self._directory, ignore_errors=True)
         try:
-            self._door.leave()
+            self._handle.close()
         except HeadwaterError:
-            log.exception("%s could not be ended cleanly", self._door.store.address)
+            log.exception("%s could not be ended cleanly", self._handle.store.address)
 
 
 class _Quiet(Driver):
     """A driver among embedded clients: what the garbage collector finds in a turn is closed after it
-    (client/turns.py, rule 2)."""
+    (client/reentrancy.py, rule 2)."""
 
     def run_turn(self, ready: list[Session] | None) -> None:
-        with INSIDE:
+        with REENTRANCY_GUARD:
             super().run_turn(ready)
 
 
@@ -261,7 +261,7 @@ class _ReaderLoop(_Quiet, ReaderLoop):
     pass
 
 
-def _driver(store: Store, stop: asyncio.Event) -> Driver:
+def _driver(store: EmbeddedStore, stop: asyncio.Event) -> Driver:
     kind = _EpollLoop if HAS_EPOLL else _ReaderLoop
     return kind(store.node, on_stop=stop.set)
 
@@ -269,10 +269,12 @@ def _driver(store: Store, stop: asyncio.Event) -> Driver:
 class _Watch:
     """Ticks at deadlines that turns of other threads have set: a driver knows those of its own."""
 
-    def __init__(self, store: Store, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, store: EmbeddedStore, driver: Driver, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._store, self._driver, self._loop = store, driver, loop
         self._timer: asyncio.TimerHandle | None = None
-        with INSIDE, store.node.lock:
+        with REENTRANCY_GUARD, store.node.lock:
             store.add_sleeper(self)
         self._look()
 
@@ -282,7 +284,7 @@ class _Watch:
             self._loop.call_soon_threadsafe(self._look)
 
     def stop(self) -> None:
-        with INSIDE, self._store.node.lock:
+        with REENTRANCY_GUARD, self._store.node.lock:
             self._store.remove_sleeper(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -291,7 +293,7 @@ class _Watch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        with INSIDE, self._store.node.lock:
+        with REENTRANCY_GUARD, self._store.node.lock:
             pause = None if self._store.closed else self._store.pause()
         if pause is not None:
             self._timer = self._loop.call_later(max(pause, SHORTEST_PAUSE_S), self._due)
@@ -325,9 +327,9 @@ def _master(spark: SparkSession) -> str:
 
 
 def _shown(url: str) -> str:
-    return parse(url).shown
+    return parse_embedded(url).shown
 
 
 def _serve_command(url: str) -> str:
-    directory = parse(url).directory
+    directory = parse_embedded(url).directory
     return f"headwater serve --dir {directory}" if directory else "headwater serve --dir DIRECTORY"

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from headwater.client import servers
+from headwater.client import server_url
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError
 from headwater.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
@@ -26,7 +26,7 @@ End = Literal["latest"] | StreamID
 
 Reader = Callable[[str, str], Any]
 
-SCHEMES: Final = (*(one for one in servers.SCHEMES if not one.endswith("+cluster")), "headwater")
+SCHEMES: Final = (*(one for one in server_url.SCHEMES if not one.endswith("+cluster")), "headwater")
 NO_CLUSTER: Final = (
     "Spark reads and writes streams of single servers and of primaries that Sentinels name, not of a "
     "cluster: have a worker copy the stream to one (into=)."
@@ -70,7 +70,7 @@ def url(name: str, text: str | None) -> str:
             f'the option "{name}" is missing: .option("{name}", "redis://localhost:6379")'
         )
     scheme = urlsplit(text).scheme if "://" in text else ""
-    if servers.is_cluster(text):
+    if server_url.is_cluster(text):
         raise DeclarationError(f"{name}: {redacted(text)!r} names a cluster. {NO_CLUSTER}")
     if scheme not in SCHEMES:
         raise DeclarationError(

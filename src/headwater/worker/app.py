@@ -22,7 +22,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
 
-from headwater.client import servers
+from headwater.client import server_url
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app_publishing import AppPublishing
@@ -58,7 +58,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 DEFAULT_URL = "redis://localhost:6379"
 
-SCHEMES = (*servers.SCHEMES, "headwater")
+SCHEMES = (*server_url.SCHEMES, "headwater")
 
 _open: list[App] = []
 _open_lock = threading.Lock()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from headwater.client.servers import is_cluster, may_be_node
+from headwater.client.server_url import is_cluster, may_be_node
 from headwater.errors import StoreInUse
 from headwater.groups.troubles import lost_connection
 from headwater.worker.availability import Availability

@@ -7,36 +7,39 @@ from urllib.parse import quote
 
 import pytest
 
-from headwater.client.address import parse
+from headwater.client.embedded_url import parse_embedded
 from headwater.config.config import SETTINGS
 from headwater.config.setting import EmbeddedUse, Setting
 from headwater.errors import ConfigError
 
 
 def test_a_directory_is_absolute_and_percent_decoded(tmp_path: Path) -> None:
-    address = parse(f"headwater://{tmp_path}/my%20orders/../bills/")
+    address = parse_embedded(f"headwater://{tmp_path}/my%20orders/../bills/")
     assert address.directory == tmp_path / "bills"
     assert address.key == f"dir:{tmp_path / 'bills'}"
 
 
 def test_links_to_one_directory_are_one_store(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "data")
-    assert parse(f"headwater://{tmp_path}/link").key == parse(f"headwater://{tmp_path}/data").key
+    assert (
+        parse_embedded(f"headwater://{tmp_path}/link").key
+        == parse_embedded(f"headwater://{tmp_path}/data").key
+    )
 
 
 def test_memory_has_a_name_only_when_it_is_given() -> None:
-    assert parse("headwater://memory").key is None
-    assert parse("headwater://memory/").key is None
-    assert parse("headwater://memory/shop").key == "memory:shop"
-    assert parse("headwater://memory?name=shop").key == "memory:shop"
+    assert parse_embedded("headwater://memory").key is None
+    assert parse_embedded("headwater://memory/").key is None
+    assert parse_embedded("headwater://memory/shop").key == "memory:shop"
+    assert parse_embedded("headwater://memory?name=shop").key == "memory:shop"
 
 
 def test_settings_are_the_configurations(tmp_path: Path) -> None:
-    address = parse(f"headwater://{tmp_path}?appendfsync=always&stream_node_max_entries=7")
+    address = parse_embedded(f"headwater://{tmp_path}?appendfsync=always&stream_node_max_entries=7")
     config = address.config()
     assert (config.appendfsync, config.stream_node_max_entries) == ("always", 7)
     assert (config.appendonly, config.dir) == (True, str(tmp_path))
-    assert parse("headwater://memory").config().appendonly is False
+    assert parse_embedded("headwater://memory").config().appendonly is False
 
 
 def test_the_environment_does_not_make_a_directory_forget(
@@ -44,12 +47,12 @@ def test_the_environment_does_not_make_a_directory_forget(
 ) -> None:
     monkeypatch.setenv("HEADWATER_APPENDONLY", "no")
     monkeypatch.setenv("HEADWATER_APPENDFSYNC", "no")
-    config = parse(f"headwater://{tmp_path}").config()
+    config = parse_embedded(f"headwater://{tmp_path}").config()
     assert (config.appendonly, config.appendfsync) == (True, "everysec")
 
 
 def test_options_of_the_client_have_their_types() -> None:
-    address = parse(
+    address = parse_embedded(
         "headwater://memory?db=3&protocol=2&decode_responses=True&socket_timeout=1.5&client_name=me"
     )
     assert address.options == {
@@ -71,10 +74,10 @@ def test_a_url_takes_the_settings_that_are_declared_for_it(declared: Setting) ->
         for name in (declared.name, declared.attribute):
             url = f"headwater://{place}?{name}={value}"
             if declared.embedded in uses:
-                assert parse(url).settings == {declared.name: declared.spelled_default}
+                assert parse_embedded(url).settings == {declared.name: declared.spelled_default}
             else:
                 with pytest.raises(ConfigError, match=f"{declared.name} does nothing for"):
-                    parse(url)
+                    parse_embedded(url)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,7 @@ def test_a_url_takes_the_settings_that_are_declared_for_it(declared: Setting) ->
 )
 def test_what_is_wrong_is_named(url: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(url).config()
+        parse_embedded(url).config()
     assert said in str(caught.value)
 
 

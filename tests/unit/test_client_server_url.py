@@ -6,9 +6,9 @@ import pytest
 
 import headwater
 from headwater.client.redaction import redacted
-from headwater.client.servers import (
+from headwater.client.server_url import (
     SCHEMES,
-    Node,
+    NodeAddress,
     is_cluster,
     is_sentinel,
     is_server,
@@ -23,7 +23,11 @@ from headwater.worker import App
 
 def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
     found = parse_cluster("rediss+cluster://app:p%40ss@one:7000,[::1]:7001,two?protocol=2")
-    assert found.nodes == (Node("one", 7000), Node("::1", 7001), Node("two", 6379))
+    assert found.nodes == (
+        NodeAddress("one", 7000),
+        NodeAddress("::1", 7001),
+        NodeAddress("two", 6379),
+    )
     assert found.node_url(found.nodes[1]) == "rediss://app:p%40ss@[::1]:7001?protocol=2"
 
 
@@ -31,7 +35,7 @@ def test_sentinels_have_credentials_of_their_own() -> None:
     found = parse_sentinel(
         "redis+sentinel://app:pw@one:5000,two/shop/3?sentinel_username=s&sentinel_password=x%26y"
     )
-    assert found.nodes == (Node("one", 5000), Node("two", 26379))
+    assert found.nodes == (NodeAddress("one", 5000), NodeAddress("two", 26379))
     assert (found.service, found.username, found.password) == ("shop", "s", "x&y")
     assert found.server_url == "redis://app:pw@primary:6379/3"
     assert not found.tls

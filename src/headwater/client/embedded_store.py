@@ -19,7 +19,7 @@ from math import inf
 from typing import Any, Protocol
 from weakref import ref
 
-from headwater.client.turns import INSIDE, TURN_GUARD, between_turns
+from headwater.client.reentrancy import INTERRUPT_GUARD, REENTRANCY_GUARD, run_outside
 from headwater.clock import SystemClock
 from headwater.errors import ForkedStore, StoreClosed
 from headwater.forks import FAMILY
@@ -54,7 +54,7 @@ class Sleeper(Protocol):
         ...
 
 
-class Store:
+class EmbeddedStore:
     """A node in this process and those who wait for it. ``address`` is what errors call it."""
 
     def __init__(self, node: Node, *, address: str, owned: bool = True) -> None:
@@ -78,7 +78,7 @@ class Store:
         """What watches the time in each event loop, by the loop's identity."""
 
     def __repr__(self) -> str:
-        return f"<Store {self.address}{', closed' if self.closed else ''}>"
+        return f"<EmbeddedStore {self.address}{', closed' if self.closed else ''}>"
 
     @property
     def here(self) -> bool:
@@ -93,7 +93,7 @@ class Store:
         Raises `ForkedStore` or `StoreClosed`.
         """
         self.check_process()
-        with INSIDE, self.node.lock:
+        with REENTRANCY_GUARD, self.node.lock:
             self._check_open()
             session = self.node.connect(
                 kind="embedded", address=f"{self.address}:0", on_output=_deliver
@@ -108,7 +108,7 @@ class Store:
         Raises `BrokenPipeError` when the store has closed the session, `ForkedStore`, `StoreClosed`.
         """
         self.check_process()
-        with INSIDE, self.node.lock:
+        with REENTRANCY_GUARD, self.node.lock:
             self._check_open()
             if session.closed:
                 raise BrokenPipeError(errno.EPIPE, "the store has closed this connection")
@@ -125,24 +125,24 @@ class Store:
                 self._after_turn()
 
     def _turn(self, session: Session) -> None:
-        with TURN_GUARD:
+        with INTERRUPT_GUARD:
             self.node.turn((session,))
 
     def tick(self) -> None:
         """Do what time alone asks for."""
         if self.closed or not self.here:
             return
-        with INSIDE, self.node.lock:
+        with REENTRANCY_GUARD, self.node.lock:
             if not self.closed:
                 self._tick()
 
     def retire(self, session: Session) -> None:
         """Close a session that its client has closed; harmless at any time."""
-        between_turns(lambda: self._retire(session))
+        run_outside(lambda: self._retire(session))
 
     def _retire(self, session: Session) -> None:
         if self.here and not session.closed:
-            with INSIDE, self.node.lock:
+            with REENTRANCY_GUARD, self.node.lock:
                 self._end_session(session)
 
     # --- time -----------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Store:
 
     def _tick(self) -> None:
         try:
-            with TURN_GUARD:
+            with INTERRUPT_GUARD:
                 self.node.tick()
         finally:
             self._after_turn()
@@ -240,7 +240,7 @@ class Store:
         """
         if self.closed or not self.here:
             return
-        with INSIDE, self.node.lock:
+        with REENTRANCY_GUARD, self.node.lock:
             self.closed = why
             self._end_sessions()
             if self._timer is not None:

@@ -50,7 +50,7 @@ _CLIENT_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 
 @dataclass
-class Address:
+class EmbeddedAddress:
     """A store in this process. ``directory`` None is memory; ``name`` "" is a store of one's own."""
 
     url: str
@@ -83,10 +83,10 @@ class Address:
         return config
 
 
-def parse(url: str) -> Address:
+def parse_embedded(url: str) -> EmbeddedAddress:
     """Read a ``headwater://`` url.
 
-    >>> parse("headwater://memory/orders?decode_responses=yes").options
+    >>> parse_embedded("headwater://memory/orders?decode_responses=yes").options
     {'decode_responses': True}
 
     Raises `ConfigError`, which names the url, what is wrong in it and the remedy.
@@ -99,10 +99,10 @@ def parse(url: str) -> Address:
     return address
 
 
-def _place(url: str, parts: SplitResult) -> Address:
+def _place(url: str, parts: SplitResult) -> EmbeddedAddress:
     path = unquote(parts.path)
     if parts.netloc == "memory":
-        return Address(url, name=path.strip("/"))
+        return EmbeddedAddress(url, name=path.strip("/"))
     if parts.netloc:
         raise ConfigError(
             f"{url!r}: {parts.netloc!r} stands where a host would, and a store in this process has "
@@ -111,10 +111,10 @@ def _place(url: str, parts: SplitResult) -> Address:
         )
     if not path.strip("/"):
         raise ConfigError(f"{url!r} names no directory. Write {EXAMPLES}.")
-    return Address(url, directory=Path(path).resolve())
+    return EmbeddedAddress(url, directory=Path(path).resolve())
 
 
-def _add_parameter(address: Address, name: str, text: str) -> None:
+def _add_parameter(address: EmbeddedAddress, name: str, text: str) -> None:
     setting = name.replace("_", "-")
     if setting in _SETTINGS and not (setting in _ON_DISK and address.directory is None):
         address.settings[setting] = text

@@ -39,7 +39,7 @@ SENTINEL_PORT: Final = 26379
 _SENTINEL_PARAMETERS: Final = ("sentinel_username", "sentinel_password")
 
 
-class Node(NamedTuple):
+class NodeAddress(NamedTuple):
     """Where a server listens."""
 
     host: str
@@ -57,13 +57,13 @@ class ClusterAddress:
     scheme: str
     user: str
     """``name:password@`` as the url has it, or nothing."""
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeAddress, ...]
     query: str
 
-    def node_url(self, node: Node) -> str:
+    def node_url(self, node: NodeAddress) -> str:
         """The url of one node.
 
-        >>> parse_cluster("rediss+cluster://:secret@a:7000,b?protocol=2").node_url(Node("c", 7002))
+        >>> parse_cluster("rediss+cluster://:secret@a:7000,b?protocol=2").node_url(NodeAddress("c", 7002))
         'rediss://:secret@c:7002?protocol=2'
         """
         return f"{self.scheme}://{self.user}{node}{'?' if self.query else ''}{self.query}"
@@ -74,7 +74,7 @@ class SentinelAddress:
     """Sentinels, and the service whose primary they name."""
 
     url: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeAddress, ...]
     service: str
     server_url: str
     """What the url says of the server, with a host that only stands for it."""
@@ -132,7 +132,7 @@ def parse_cluster(url: str) -> ClusterAddress:
     """Read the url of a cluster, or of one of its nodes.
 
     >>> parse_cluster("redis+cluster://a:7000,b").nodes
-    (Node(host='a', port=7000), Node(host='b', port=6379))
+    (NodeAddress(host='a', port=7000), NodeAddress(host='b', port=6379))
 
     Raises `ConfigError`.
     """
@@ -152,7 +152,7 @@ def parse_sentinel(url: str) -> SentinelAddress:
 
     >>> found = parse_sentinel("redis+sentinel://app:pw@a,b:5000/shop/2?sentinel_password=s&protocol=2")
     >>> found.nodes, found.service, found.password
-    ((Node(host='a', port=26379), Node(host='b', port=5000)), 'shop', 's')
+    ((NodeAddress(host='a', port=26379), NodeAddress(host='b', port=5000)), 'shop', 's')
     >>> found.server_url
     'redis://app:pw@primary:6379/2?protocol=2'
 
@@ -182,14 +182,14 @@ def parse_sentinel(url: str) -> SentinelAddress:
     )
 
 
-def _places(url: str, parts: SplitResult, port: int) -> tuple[str, tuple[Node, ...]]:
+def _places(url: str, parts: SplitResult, port: int) -> tuple[str, tuple[NodeAddress, ...]]:
     """The user part, and the hosts with their ports."""
     user, at, places = parts.netloc.rpartition("@")
     nodes = tuple(_node(url, place, port) for place in places.split(","))
     return f"{user}{at}", nodes
 
 
-def _node(url: str, place: str, port: int) -> Node:
+def _node(url: str, place: str, port: int) -> NodeAddress:
     try:
         found = urlsplit(f"//{place}")
         host, given = found.hostname, found.port
@@ -200,4 +200,4 @@ def _node(url: str, place: str, port: int) -> Node:
             f"{redacted(url)!r} cannot be read: its hosts are written host:port, with commas between "
             "them, and what is special in a password by its number (%40 for @)"
         )
-    return Node(host, port if given is None else given)
+    return NodeAddress(host, port if given is None else given)

@@ -1,10 +1,9 @@
-"""Nothing breaks into a turn: neither Ctrl-C nor the garbage collector.
+"""Guards a turn against code that Python runs in its middle: a signal handler, a finalizer.
 
-Rule 1. A turn that is left in its middle would leave the state half changed, and the node could only
-        be given up. A turn takes microseconds, so `KeyboardInterrupt` is raised when it is over.
-        Only Python's own handler is held back: whoever installed another, asyncio among them, has
-        thought about it.
-Rule 2. What the garbage collector finds in the middle of a turn is closed after it.
+Rule 1. Leaving a turn in its middle would leave the state half changed, and the node would have to be
+        given up. A turn takes microseconds, so `KeyboardInterrupt` is raised at its end.
+Rule 2. A finalizer that the garbage collector runs within a turn must not enter a store again: what
+        it closes is closed when the thread has left the store.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ SIGINT = int(signal.SIGINT)
 
 _set = getattr(_signal, "signal", signal.signal)
 _get = getattr(_signal, "getsignal", signal.getsignal)
-"""`signal.signal` without its search for the handler in an enumeration, whose error text contains the handler's
-repr. asyncio's handler contains a task, and that repr takes longer than most turns: 40 microseconds."""
+"""`signal.signal` without its search for the handler in an enumeration, whose error text contains the
+handler's repr. asyncio's handler contains a task, and that repr takes longer than most turns: 40 us."""
 
 
-class _TurnGuard:
+class _InterruptGuard:
     """Holds SIGINT back between enter and exit, in the main thread; elsewhere it does nothing."""
 
     def __init__(self) -> None:
@@ -60,12 +59,12 @@ class _TurnGuard:
         self._signalled, self._frame = True, frame
 
 
-TURN_GUARD = _TurnGuard()
-"""``with TURN_GUARD: node.turn(...)``; not nested."""
+INTERRUPT_GUARD = _InterruptGuard()
+"""``with INTERRUPT_GUARD: node.turn(...)``; not nested."""
 
 
-class _Inside(threading.local):
-    """Whether this thread is within a store, and what is to be done when it has left it."""
+class _ReentrancyGuard(threading.local):
+    """Whether this thread is within a store, and the calls that wait until it has left."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -84,22 +83,22 @@ class _Inside(threading.local):
                 log.exception("what was no longer used could not be closed")
 
     def start_again(self) -> None:
-        """In the child of a fork, this thread is in none of the parent's stores."""
+        """Forget the parent's stores: in the child of a fork, this thread is within none of them."""
         self.depth = 0
         self.late.clear()
 
 
-INSIDE = _Inside()
-"""``with INSIDE, lock:`` around everything that holds a lock of a store."""
+REENTRANCY_GUARD = _ReentrancyGuard()
+"""``with REENTRANCY_GUARD, lock:`` around everything that holds a lock of a store."""
 
 
-def between_turns(action: Callable[[], None]) -> None:
-    """Call ``action`` now, or as soon as this thread is outside of every store."""
-    if INSIDE.depth:
-        INSIDE.late.append(action)
+def run_outside(action: Callable[[], None]) -> None:
+    """Call ``action`` now, or as soon as this thread has left every store."""
+    if REENTRANCY_GUARD.depth:
+        REENTRANCY_GUARD.late.append(action)
     else:
         action()
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
-    os.register_at_fork(after_in_child=INSIDE.start_again)
+    os.register_at_fork(after_in_child=REENTRANCY_GUARD.start_again)
