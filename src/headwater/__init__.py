@@ -22,7 +22,7 @@ if os.environ.get("HEADWATER_PURE") == "1":
 
 if TYPE_CHECKING:
     from headwater import aio as aio
-    from headwater.client.connect import connect as connect
+    from headwater.client.sync.connect import connect as connect
     from headwater.errors import HeadwaterError as HeadwaterError
     from headwater.journal.report import RecoveryReport as RecoveryReport
     from headwater.messages import DeadLetter as DeadLetter
@@ -68,7 +68,7 @@ _HOMES = {
     "Use": "headwater.worker",
     "__version__": "headwater.version",
     "aio": "headwater.aio",
-    "connect": "headwater.client.connect",
+    "connect": "headwater.client.sync.connect",
 }
 """Public name → the module that defines it, or is it."""
 

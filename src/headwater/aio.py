@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from headwater.client.aio import connect
+from headwater.client.aio.connect import connect
 
 __all__ = ["connect"]

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 import headwater
-from headwater.client.connect import node_of
+from headwater.client.sync.connect import node_of
 from headwater.errors import (
     ForkedStore,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import redis.exceptions
 
-from headwater.client.aio import connect
+from headwater.client.aio.connect import connect
 from headwater.errors import HeadwaterError
 from headwater.worker import App, Stream
 from tests.worker.apps import Invoice, Order, Store, eventually, working

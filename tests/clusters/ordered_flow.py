@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import redis.exceptions
 
-from headwater.client.aio import connect
+from headwater.client.aio.connect import connect
 from headwater.errors import HeadwaterError
 from headwater.worker import Again, App, Delivery, Stream
 from tests.clusters.clusters import Cluster

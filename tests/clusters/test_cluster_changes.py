@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from headwater.client.aio import connect
+from headwater.client.aio.connect import connect
 from headwater.worker import App, Stream
 from tests.clusters.clusters import Cluster
 from tests.clusters.flow import Flow, far, flowing, near, orders

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headwater.client.aio import connect
+from headwater.client.aio.connect import connect
 from tests.clusters.clusters import Cluster
 from tests.clusters.test_cluster_changes import hand_over
 from tests.worker.apps import Store

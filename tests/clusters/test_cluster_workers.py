@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater.client.aio import connect
+from headwater.client.aio.connect import connect
 from headwater.client.routing import SlotMoved
 from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
 from headwater.worker.connections import Connections

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from headwater.client.aio import connect
-from headwater.client.connect import connect as connect_synchronously
+from headwater.client.aio.connect import connect
+from headwater.client.sync.connect import connect as connect_synchronously
 from headwater.errors import HeadwaterError, NotReplicated
 from headwater.worker import App, Delivery, Stream
 from tests.clusters.clusters import Sentinels, until

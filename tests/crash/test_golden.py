@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.client.connect import connect
+from headwater.client.sync.connect import connect
 from headwater.config.config import Config
 from headwater.engine import replay
 from headwater.server.opening import open_node

@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 from redis.exceptions import DataError
 
-from headwater.client.guarded_aio import guarded
+from headwater.client.aio.guarded import guarded
 
 
 class Word(StrEnum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.client.connect import connect
 from headwater.client.redaction import redacted
+from headwater.client.sync.connect import connect
 from headwater.errors import HeadwaterError
 from headwater.worker import App
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.client.connect import connect
+from headwater.client.sync.connect import connect
 from headwater.messages import poison_key
 from headwater.worker import serving
 from tests.processes import children, runs

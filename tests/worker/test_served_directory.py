@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.client.connect import connect
+from headwater.client.sync.connect import connect
 from headwater.worker import App, served
 from tests.processes import children, runs
 from tests.worker import shop

@@ -48,7 +48,7 @@ def connect(url: str) -> redis.Redis:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    from headwater.client.connect import connect as connect_to
+    from headwater.client.sync.connect import connect as connect_to
 
     return connect_to(
         url,

@@ -85,7 +85,7 @@ class Connections:
             self._place = f"{MEMORY}/app-{secrets.token_hex(8)}"
         self._topology: Topology | None = None
         if node is None and (is_cluster(url) or may_be_node(url)):
-            from headwater.client.cluster import topology_of
+            from headwater.client.sync.cluster import topology_of
 
             self._topology = topology_of(url)
         self._anchor: redis.Redis | None = None
@@ -103,11 +103,11 @@ class Connections:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
-        from headwater.client.aio import connect
+        from headwater.client.aio.connect import connect
 
         retry = Retry(NoBackoff(), 0)
         if self._topology is not None:
-            from headwater.client.cluster_aio import open_cluster
+            from headwater.client.aio.cluster import open_cluster
 
             options = self._followed(self._topology, deadline_s)
             return open_cluster(**options, home=home, stays=one, retry=retry)
@@ -123,11 +123,11 @@ class Connections:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        from headwater.client.connect import connect
+        from headwater.client.sync.connect import connect
 
         retry = Retry(NoBackoff(), 0)
         if self._topology is not None:
-            from headwater.client.cluster import open_cluster
+            from headwater.client.sync.cluster import open_cluster
 
             return open_cluster(**self._followed(self._topology, deadline_s), retry=retry)
         return self._open(lambda where: connect(retry=retry, **where), deadline_s)
@@ -173,7 +173,7 @@ class Connections:
 
     def _hold(self) -> None:
         """A store in memory is gone with its last client: keep one as long as this object lives."""
-        from headwater.client.connect import connect
+        from headwater.client.sync.connect import connect
 
         with self._lock:
             if self._anchor is None:
@@ -182,7 +182,7 @@ class Connections:
 
 def may_have_run(error: Exception) -> bool:
     """Whether a connection was lost after something was sent that must not be repeated."""
-    from headwater.client import guarded
+    from headwater.client.sync import guarded
 
     return guarded.may_have_run(error)
 

@@ -60,7 +60,7 @@ class AppTest:
         self._running: Running | None = None
 
     async def __aenter__(self) -> Self:
-        from headwater.client.connect import connect
+        from headwater.client.sync.connect import connect
         from headwater.server.node import Node
 
         if self.app._running is not None:  # noqa: SLF001  # this is the app's own test

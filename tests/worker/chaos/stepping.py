@@ -19,7 +19,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any
 
-from headwater.client.embedded_aio import EmbeddedWriter
+from headwater.client.aio.embedded import EmbeddedWriter
 from headwater.testing.clock import ManualClock
 
 _PROCESS: ContextVar[int] = ContextVar("_PROCESS", default=0)

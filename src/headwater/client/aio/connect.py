@@ -10,7 +10,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
-from headwater.client.connect import (
+from headwater.client.aio.embedded import EmbeddedPool
+from headwater.client.aio.guarded import guarded
+from headwater.client.server_url import is_cluster, is_sentinel, is_server, plain
+from headwater.client.sync.connect import (
     CONNECT_RETRIES,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
@@ -20,10 +23,7 @@ from headwater.client.connect import (
     refuse_clock,
     refuse_unknown,
 )
-from headwater.client.embedded_aio import EmbeddedPool
-from headwater.client.guarded import RESPONSE_SECONDS
-from headwater.client.guarded_aio import guarded
-from headwater.client.server_url import is_cluster, is_sentinel, is_server, plain
+from headwater.client.sync.guarded import RESPONSE_SECONDS
 from headwater.clock import Clock
 from headwater.journal.report import RecoveryReport
 from headwater.server.node import Node
@@ -60,7 +60,7 @@ def connect(
     if node is None and url is not None and is_server(url):
         refuse_clock(url, clock)
         if is_cluster(url):
-            from headwater.client.cluster_aio import open_cluster
+            from headwater.client.aio.cluster import open_cluster
 
             return open_cluster(url, single_connection_client=single, **options)
         pool = server_pool(url, options)
@@ -82,7 +82,7 @@ def default_retry() -> Retry:
 def server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
     """Connections to the server at ``url``, or to the primary that Sentinels name."""
     if is_sentinel(url):
-        from headwater.client.sentinel_aio import following
+        from headwater.client.aio.sentinel import following
 
         return following(url, options, server_pool)
     url = plain(url)

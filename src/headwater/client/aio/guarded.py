@@ -1,4 +1,4 @@
-"""The rules of `headwater.client.guarded` for redis-py's asyncio connections.
+"""The rules of `headwater.client.sync.guarded` for redis-py's asyncio connections.
 
 Beside those: a call that is cancelled while it waits for its answer closes its connection, so that
 no other call is given that answer. redis-py does so in `read_response`; nothing here undoes it.
@@ -20,8 +20,8 @@ from redis.exceptions import AskError, WatchError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from headwater.client.guarded import explain, may_try_again, name_cluster
 from headwater.client.safety import Command, Sent
+from headwater.client.sync.guarded import explain, may_try_again, name_cluster
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""`headwater.client.sentinel` for asyncio: the same rules."""
+"""`headwater.client.sync.sentinel` for asyncio: the same rules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from redis.asyncio.connection import AbstractConnection, Connection, ConnectionP
 from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import NoPermissionError, ReadOnlyError
 
-from headwater.client import sentinel
-from headwater.client.sentinel import answered_first
 from headwater.client.server_url import parse_sentinel
+from headwater.client.sync import sentinel
+from headwater.client.sync.sentinel import answered_first
 
 
 class Primary(sentinel.Primary):

@@ -1,4 +1,4 @@
-"""`headwater.client.cluster` for asyncio: the same rules."""
+"""`headwater.client.sync.cluster` for asyncio: the same rules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AskError, ResponseError
 
-from headwater.client.aio import AsyncClient, connect, default_retry, server_pool
-from headwater.client.cluster import LOST, first_url, may_try_again, refuse, topology_of
+from headwater.client.aio.connect import AsyncClient, connect, default_retry, server_pool
 from headwater.client.routing import Answer, Part, QueuedCommand, Router, SlotMoved
 from headwater.client.server_url import NodeAddress, parse_cluster
 from headwater.client.slots import Topology
+from headwater.client.sync.cluster import LOST, first_url, may_try_again, refuse, topology_of
 
 
 class NodePipeline(Pipeline):

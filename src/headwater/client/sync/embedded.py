@@ -25,9 +25,9 @@ from redis.connection import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from headwater.client.guarded import GuardedConnection
 from headwater.client.handles import StoreHandle
 from headwater.client.reentrancy import REENTRANCY_GUARD
+from headwater.client.sync.guarded import GuardedConnection
 from headwater.limits import MAX_CLIENTS
 from headwater.server.session import Session
 

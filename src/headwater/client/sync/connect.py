@@ -11,13 +11,13 @@ from redis.connection import Connection, ConnectionPool, parse_url
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
-from headwater.client.embedded import EmbeddedPool
 from headwater.client.embedded_store import EmbeddedStore
 from headwater.client.embedded_url import EXAMPLES, SCHEME, EmbeddedAddress, parse_embedded
-from headwater.client.guarded import RESPONSE_SECONDS, guarded
 from headwater.client.handles import StoreHandle, handle_of, open_handle
 from headwater.client.redaction import redacted
 from headwater.client.server_url import is_cluster, is_sentinel, is_server, plain
+from headwater.client.sync.embedded import EmbeddedPool
+from headwater.client.sync.guarded import RESPONSE_SECONDS, guarded
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
 from headwater.journal.report import RecoveryReport
@@ -80,7 +80,7 @@ def connect(
     if node is None and url is not None and is_server(url):
         refuse_clock(url, clock)
         if is_cluster(url):
-            from headwater.client.cluster import open_cluster
+            from headwater.client.sync.cluster import open_cluster
 
             return open_cluster(url, **options)
         pool = server_pool(url, options)
@@ -124,7 +124,7 @@ def default_retry() -> Retry:
 def server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
     """Connections to the server at ``url``, or to the primary that Sentinels name."""
     if is_sentinel(url):
-        from headwater.client.sentinel import following
+        from headwater.client.sync.sentinel import following
 
         return following(url, options, server_pool)
     url = plain(url)

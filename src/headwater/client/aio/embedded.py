@@ -24,11 +24,11 @@ from weakref import WeakMethod
 from redis.asyncio.connection import ConnectionPool
 from redis.maint_notifications import MaintNotificationsConfig
 
-from headwater.client.embedded import READ_BYTES
+from headwater.client.aio.guarded import GuardedConnection
 from headwater.client.embedded_store import SHORTEST_PAUSE_S, EmbeddedStore
-from headwater.client.guarded_aio import GuardedConnection
 from headwater.client.handles import StoreHandle
 from headwater.client.reentrancy import REENTRANCY_GUARD
+from headwater.client.sync.embedded import READ_BYTES
 from headwater.limits import MAX_CLIENTS
 from headwater.server.session import Session
 

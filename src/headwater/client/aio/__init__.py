@@ -1,0 +1,1 @@
+"""The clients for asyncio: as in `headwater.client.sync`, over ``redis.asyncio``."""
