@@ -10,7 +10,7 @@ import pytest
 import redis.exceptions
 
 import headwater
-from headwater.client.sync.guarded import may_have_run
+from headwater.client.attempts import may_have_run
 from headwater.errors import ConfigError
 from headwater.worker import Again, App, Dead, Delivery
 from tests.clusters.clusters import Cluster, until

@@ -15,10 +15,10 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from headwater.client.attempts import may_have_run
 from headwater.client.routing import ASKED_BLOCK_MS, Part, QueuedCommand, Router
 from headwater.client.server_url import NodeAddress
 from headwater.client.slots import Topology, first_key, parse_slots, slot_of
-from headwater.client.sync.guarded import may_have_run
 from headwater.errors import ConfigError
 
 A, B, C = NodeAddress("a", 1), NodeAddress("b", 2), NodeAddress("c", 3)

@@ -3,19 +3,23 @@
     embedded_url    what a headwater:// url says
     server_url      what the url of servers says
     redaction       urls without their secrets
-    safety          what may be sent twice, and how long to wait
+    drivers         carry out procedures that are written once, in threads and in asyncio
+    repeatable      which commands may run twice, and how long each asks to wait
+    attempts        what was sent in an attempt, and whether it may be sent again
+    guarded         connections that ask `attempts`
     embedded_store  nodes opened in this process
     handles         who uses them, and until when
     reentrancy      guards of a turn
     routing         which node of a cluster gets which command
     slots           owners of slots, first keys
+    primary         the primary that Sentinels name
 
     sync            redis.Redis                         aio    redis.asyncio.Redis
       connect       a url becomes a client
-      guarded       a connection that keeps the rules of `safety`
+      guarded       a connection that keeps the rules of `guarded`
       embedded      a socket without a network                 a stream without a network
       cluster       a client of a cluster
-      sentinel      the primary that Sentinels name
+      sentinel      a connection to the primary that Sentinels name
 
 `headwater.connect` and `headwater.aio.connect` are the public names.
 """

@@ -30,10 +30,10 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from headwater.client.safety import command_name, is_repeatable
+from headwater.client.attempts import say_may_have_run
+from headwater.client.repeatable import command_name, is_repeatable
 from headwater.client.server_url import NodeAddress
 from headwater.client.slots import Topology, first_key, parse_slots, slot_of
-from headwater.client.sync.guarded import say_may_have_run
 from headwater.errors import ConfigError
 
 ROUNDS: Final = 8

@@ -182,9 +182,9 @@ class Connections:
 
 def may_have_run(error: Exception) -> bool:
     """Whether a connection was lost after something was sent that must not be repeated."""
-    from headwater.client.sync import guarded
+    from headwater.client import attempts
 
-    return guarded.may_have_run(error)
+    return attempts.may_have_run(error)
 
 
 def moved(error: BaseException) -> bool:

@@ -12,18 +12,20 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from headwater.client.aio.embedded import EmbeddedPool
 from headwater.client.aio.guarded import guarded
-from headwater.client.server_url import is_cluster, is_sentinel, is_server, plain
+from headwater.client.aio.sentinel import to_primary
+from headwater.client.primary import follow_primary
+from headwater.client.server_url import is_cluster, is_sentinel, is_server, parse_sentinel, plain
 from headwater.client.sync.connect import (
     CONNECT_RETRIES,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
+    RESPONSE_SECONDS,
     open_embedded,
     parsed,
     recovery_of,
     refuse_clock,
     refuse_unknown,
 )
-from headwater.client.sync.guarded import RESPONSE_SECONDS
 from headwater.clock import Clock
 from headwater.journal.report import RecoveryReport
 from headwater.server.node import Node
@@ -82,9 +84,10 @@ def default_retry() -> Retry:
 def server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
     """Connections to the server at ``url``, or to the primary that Sentinels name."""
     if is_sentinel(url):
-        from headwater.client.aio.sentinel import following
-
-        return following(url, options, server_pool)
+        address = parse_sentinel(url)
+        pool = server_pool(address.server_url, options)
+        follow_primary(pool, address, to_primary)
+        return pool
     url = plain(url)
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,

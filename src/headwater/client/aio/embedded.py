@@ -24,7 +24,7 @@ from weakref import WeakMethod
 from redis.asyncio.connection import ConnectionPool
 from redis.maint_notifications import MaintNotificationsConfig
 
-from headwater.client.aio.guarded import GuardedConnection
+from headwater.client.aio.guarded import AsyncGuardedConnection
 from headwater.client.embedded_store import SHORTEST_PAUSE_S, EmbeddedStore
 from headwater.client.handles import StoreHandle
 from headwater.client.reentrancy import REENTRANCY_GUARD
@@ -207,7 +207,7 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-class EmbeddedConnection(GuardedConnection):
+class EmbeddedConnection(AsyncGuardedConnection):
     """An asyncio connection of redis-py to a store in this process."""
 
     def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:

@@ -1,13 +1,12 @@
-"""The rules of `headwater.client.sync.guarded` for redis-py's asyncio connections.
+"""Guarded connections for asyncio; the rules are those of `headwater.client.guarded`.
 
-Beside those: a call that is cancelled while it waits for its answer closes its connection, so that
-no other call is given that answer. redis-py does so in `read_response`; nothing here undoes it.
+A call that is cancelled while it waits for its answer also closes its connection, so that no other
+call is given that answer. redis-py does so in `read_response`; nothing here undoes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from math import inf
@@ -16,12 +15,14 @@ from typing import Any, TypeVar
 import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
-from redis.exceptions import AskError, WatchError
+from redis.exceptions import AskError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from headwater.client.safety import Command, Sent
-from headwater.client.sync.guarded import explain, may_try_again, name_cluster
+from headwater.client.attempts import Sent
+from headwater.client.drivers import perform
+from headwater.client.guarded import GuardedAttempts, derived, name_cluster
+from headwater.client.repeatable import Command
 
 T = TypeVar("T")
 
@@ -29,21 +30,8 @@ _PACKED = frozenset((bytes, str, int))
 """Types that hiredis packs as redis-py does, as it does every kind of str. redis-py refuses a bool."""
 
 
-class GuardedRetry(Retry):
-    """A `redis.asyncio.retry.Retry` of one connection, which asks `Sent` before it tries again."""
-
-    def __init__(self, retry: Retry, sent: Sent) -> None:
-        super().__init__(
-            copy.deepcopy(retry._backoff),  # noqa: SLF001 - it has no public name
-            retry.get_retries(),
-            retry._supported_errors,  # noqa: SLF001
-        )
-        self._sent = sent
-
-    __hash__ = Retry.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+class AsyncGuardedRetry(GuardedAttempts, Retry):
+    """A `redis.asyncio.retry.Retry` of one connection that keeps the rules."""
 
     async def call_with_retry(
         self,
@@ -61,35 +49,23 @@ class GuardedRetry(Retry):
             try:
                 return await do()
             except self._supported_errors as error:
-                if is_retryable is not None and not is_retryable(error):
-                    raise
                 failures += 1
-                again = may_try_again(sent, error)
-                try:
-                    await (fail(error, failures) if with_failure_count else fail(error))
-                except WatchError:
-                    # "Do the transaction again" is wrong advice when EXEC may have run.
-                    if again or not sent.unrepeatable:
-                        raise
-                if not again:
-                    explain(sent, error)
-                    raise
-                if 0 <= self._retries < failures:
-                    raise
+                pause = await perform(
+                    self.after_failure(
+                        error, failures, fail, is_retryable, with_failure_count=with_failure_count
+                    )
+                )
             finally:
                 sent.end(outer)
-            pause = self._backoff.compute(failures)
             if pause > 0:
                 await asyncio.sleep(pause)
 
 
-class GuardedConnection(AbstractConnection):
+class AsyncGuardedConnection(AbstractConnection):
     """What `guarded` puts before an asyncio connection class of redis-py."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
-        self._next: list[Command] | None = None
-        """The commands whose bytes are sent next."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -99,10 +75,10 @@ class GuardedConnection(AbstractConnection):
 
     @retry.setter
     def retry(self, retry: Retry) -> None:
-        self._retry = GuardedRetry(retry, self._sent)
+        self._retry = AsyncGuardedRetry(retry, self._sent)
 
     async def send_command(self, *args: Any, **kwargs: Any) -> None:
-        self._next = [args]
+        self._sent.announced = [args]
         await super().send_command(*args, **kwargs)
 
     def pack_command(self, *args: Any) -> list[bytes]:
@@ -117,17 +93,18 @@ class GuardedConnection(AbstractConnection):
         return packed
 
     def pack_commands(self, commands: Iterable[Iterable[Any]]) -> list[bytes]:
-        self._next = [tuple(command) for command in commands]
-        return super().pack_commands(self._next)
+        announced: list[Command] = [tuple(command) for command in commands]
+        self._sent.announced = announced
+        return super().pack_commands(announced)
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
-        commands, self._next = self._next, None
-        # Made and tried first, by commands of their own: what fails here has not sent ours.
+        sent = self._sent
+        commands, sent.announced = sent.announced, None
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
         if check_health:
             await self.check_health()
-        self._sent.note(commands)
+        sent.note(commands)
         await self._write([command] if isinstance(command, bytes) else command)
 
     async def _write(self, chunks: Iterable[bytes]) -> None:
@@ -157,9 +134,9 @@ class GuardedConnection(AbstractConnection):
         disconnect_on_error: bool = True,
         push_request: bool | None = False,
     ) -> Any:
-        wait = self._sent.wait
+        sent = self._sent
         try:
-            if not wait or timeout is not None or self.socket_timeout is None:
+            if not sent.wait or timeout is not None or self.socket_timeout is None:
                 return await super().read_response(
                     disable_decoding,
                     timeout,
@@ -168,7 +145,7 @@ class GuardedConnection(AbstractConnection):
                 )
             # A timeout given to redis-py here would return None and keep the connection, with the
             # answer still to come.
-            async with asyncio.timeout(None if wait == inf else wait + self.socket_timeout):
+            async with asyncio.timeout(sent.answer_seconds(self.socket_timeout)):
                 return await super().read_response(
                     disable_decoding, inf, disconnect_on_error=True, push_request=push_request
                 )
@@ -186,7 +163,4 @@ class GuardedConnection(AbstractConnection):
 @cache
 def guarded(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
     """``connection_class`` under the rules."""
-    if issubclass(connection_class, GuardedConnection):
-        return connection_class
-    name = f"Guarded{connection_class.__name__}"
-    return type(name, (GuardedConnection, connection_class), {"__module__": __name__})
+    return derived("Guarded", AsyncGuardedConnection, connection_class)

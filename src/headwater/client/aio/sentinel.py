@@ -1,36 +1,21 @@
-"""`headwater.client.sync.sentinel` for asyncio: the same rules."""
+"""Connections to the primary that Sentinels name, for asyncio; the rules are those of
+`headwater.client.primary`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool
+from redis.asyncio.connection import AbstractConnection, Connection
 from redis.asyncio.sentinel import Sentinel
-from redis.exceptions import NoPermissionError, ReadOnlyError
+from redis.exceptions import ReadOnlyError
 
-from headwater.client.server_url import parse_sentinel
-from headwater.client.sync import sentinel
-from headwater.client.sync.sentinel import answered_first
-
-
-class Primary(sentinel.Primary):
-    """Finds the primary of a service from a coroutine."""
-
-    async def ask(self) -> tuple[str, int]:
-        """As `find`."""
-        manager = Sentinel(self.nodes, sentinel_kwargs=self.options)
-        try:
-            host, port = await manager.discover_master(self.address.service)
-        finally:
-            for one in manager.sentinels:
-                await one.aclose()
-        self.nodes = answered_first(manager.sentinels)
-        return str(host), int(port)
+from headwater.client.drivers import perform
+from headwater.client.guarded import derived
+from headwater.client.primary import Primary
 
 
-class PrimaryConnection(Connection):
+class AsyncPrimaryConnection(Connection):
     """What `to_primary` puts before an asyncio connection class."""
 
     def __init__(self, *args: Any, primary: Primary, **kwargs: Any) -> None:
@@ -39,19 +24,12 @@ class PrimaryConnection(Connection):
         super().__init__(*args, **kwargs)
 
     async def _connect(self) -> None:
-        self.host, self.port = await self._primary.ask()
+        self.host, self.port = await perform(self._primary.find(Sentinel, Sentinel.aclose))
         await super()._connect()
 
     async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT002
         await super().on_connect_check_health(check_health=check_health)
-        await self.send_command("ROLE", check_health=False)
-        try:
-            role = (await self.read_response())[0]
-        except NoPermissionError:
-            return  # READONLY shows it later
-        if role not in (b"master", "master"):
-            await self.disconnect()
-            raise self._primary.mistaken(self.host, self.port)
+        await perform(self._primary.confirm(self))
 
     async def read_response(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -71,17 +49,4 @@ class PrimaryConnection(Connection):
 @cache
 def to_primary(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
     """``connection_class`` under the rules."""
-    name = f"Primary{connection_class.__name__}"
-    return type(name, (PrimaryConnection, connection_class), {"__module__": __name__})
-
-
-def following(
-    url: str, options: dict[str, Any], server_pool: Callable[[str, dict[str, Any]], ConnectionPool]
-) -> ConnectionPool:
-    """Connections to the primary of the service that ``url`` names."""
-    address = parse_sentinel(url)
-    pool = server_pool(address.server_url, options)
-    pool.connection_kwargs["primary"] = Primary(address, pool.connection_kwargs)
-    connection_class: Any = pool.connection_class
-    pool.connection_class = to_primary(connection_class)
-    return pool
+    return derived("Primary", AsyncPrimaryConnection, connection_class)

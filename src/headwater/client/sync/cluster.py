@@ -25,11 +25,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from headwater.client.attempts import NEVER_AGAIN, may_have_run
 from headwater.client.routing import Answer, Part, QueuedCommand, Router
 from headwater.client.server_url import NodeAddress, is_cluster, parse_cluster
 from headwater.client.slots import Topology
 from headwater.client.sync.connect import Client, connect, default_retry, server_pool
-from headwater.client.sync.guarded import NEVER_AGAIN, may_have_run
 from headwater.errors import ConfigError
 
 LOST = (RedisConnectionError, RedisTimeoutError, OSError)

@@ -14,15 +14,20 @@ from redis.retry import Retry
 from headwater.client.embedded_store import EmbeddedStore
 from headwater.client.embedded_url import EXAMPLES, SCHEME, EmbeddedAddress, parse_embedded
 from headwater.client.handles import StoreHandle, handle_of, open_handle
+from headwater.client.primary import follow_primary
 from headwater.client.redaction import redacted
-from headwater.client.server_url import is_cluster, is_sentinel, is_server, plain
+from headwater.client.server_url import is_cluster, is_sentinel, is_server, parse_sentinel, plain
 from headwater.client.sync.embedded import EmbeddedPool
-from headwater.client.sync.guarded import RESPONSE_SECONDS, guarded
+from headwater.client.sync.guarded import guarded
+from headwater.client.sync.sentinel import to_primary
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
 from headwater.journal.report import RecoveryReport
 from headwater.server.node import Node
 from headwater.server.opening import open_node
+
+RESPONSE_SECONDS = 30.0
+"""How long an answer may take by default; a store that replays its journal does not answer."""
 
 CONNECT_RETRIES = 10
 FIRST_PAUSE_S = 0.01
@@ -124,9 +129,10 @@ def default_retry() -> Retry:
 def server_pool(url: str, options: dict[str, Any]) -> ConnectionPool:
     """Connections to the server at ``url``, or to the primary that Sentinels name."""
     if is_sentinel(url):
-        from headwater.client.sync.sentinel import following
-
-        return following(url, options, server_pool)
+        address = parse_sentinel(url)
+        pool = server_pool(address.server_url, options)
+        follow_primary(pool, address, to_primary)
+        return pool
     url = plain(url)
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.client.safety import REPEATABLE, Sent, command_name, is_repeatable, wait_seconds
+from headwater.client.repeatable import REPEATABLE, command_name, is_repeatable, wait_seconds
 from headwater.commands.table import COMMANDS
 
 
@@ -125,78 +125,3 @@ def test_numbers_need_not_be_text() -> None:
 
 
 # --- an attempt -------------------------------------------------------------------------------------
-
-
-def commands(*texts: str) -> list[list[str]]:
-    return [text.split() for text in texts]
-
-
-def test_nothing_sent_may_be_tried_again() -> None:
-    assert Sent().may_repeat
-
-
-def test_the_first_command_that_may_not_run_twice_is_named() -> None:
-    sent = Sent()
-    sent.note(commands("XLEN s", "XADD s * a 1", "SET k v"))
-    assert (sent.may_repeat, sent.unrepeatable) == (False, "XADD")
-
-
-def test_a_transaction_is_as_repeatable_as_what_it_holds() -> None:
-    reads, writes, alone = Sent(), Sent(), Sent()
-    reads.note(commands("MULTI", "XLEN s", "XACK s g 1-1", "EXEC"))
-    writes.note(commands("MULTI", "XLEN s", "XADD s * a 1", "EXEC"))
-    alone.note(commands("EXEC"))
-    assert (reads.may_repeat, writes.unrepeatable, alone.unrepeatable) == (True, "XADD", "EXEC")
-
-
-def test_bytes_of_unknown_commands_may_not_run_twice() -> None:
-    sent = Sent()
-    sent.note(None)
-    assert not sent.may_repeat
-    assert not sent.only_one
-
-
-def test_an_attempt_within_another_is_judged_by_itself() -> None:
-    # Given an attempt that has sent nothing yet, and one within it that connects
-    sent = Sent()
-    outer = sent.begin()
-    inner = sent.begin()
-    sent.note(commands("HELLO 3", "NOSUCH"))
-    within = sent.may_repeat
-    # When that is over, then the outer one still has sent nothing
-    sent.end(inner)
-    assert (within, sent.may_repeat) == (False, True)
-    sent.note(commands("XADD s * a 1"))
-    assert sent.only_one
-    sent.end(outer)
-
-
-@pytest.mark.parametrize(
-    ("holding", "letting_go"),
-    [("WATCH k", "UNWATCH"), ("WATCH k", "EXEC"), ("MULTI", "DISCARD"), ("MULTI", "RESET")],
-)
-def test_a_connection_that_holds_something_cannot_be_replaced(
-    holding: str, letting_go: str
-) -> None:
-    sent = Sent()
-    for text, replaceable in ((holding, False), (letting_go, True)):
-        outer = sent.begin()
-        sent.note(commands(text))
-        sent.end(outer)
-        outer = sent.begin()
-        assert sent.may_repeat is replaceable
-        sent.end(outer)
-
-
-def test_what_a_connection_held_goes_with_it() -> None:
-    sent = Sent()
-    sent.note(commands("WATCH k"))
-    sent.disconnected()
-    sent.begin()
-    assert sent.may_repeat
-
-
-def test_waits_add_up() -> None:
-    sent = Sent()
-    sent.note(commands("XREAD BLOCK 500 STREAMS s $", "XLEN s", "XREAD BLOCK 250 STREAMS s $"))
-    assert sent.wait == 0.75

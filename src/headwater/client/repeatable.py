@@ -1,14 +1,11 @@
-"""What may be sent twice, and how long an answer may take.
+"""Which commands may run twice, and how long an answer may take.
 
 Rule 1. A command is *repeatable* when running it twice leaves what running it once leaves: reads,
         what a connection says about itself, XACK, XADD with an idempotent id. Every other command,
-        and every one that is not known here, may have run once it was sent and is not sent again.
-Rule 2. EXEC is repeatable with its MULTI and all that stands between, never alone.
-Rule 3. A connection that holds a WATCH or an open MULTI holds what no other connection does:
-        nothing is repeated on a new one.
-Rule 4. An answer may take as long as its command asked to wait (BLOCK), and the usual time more.
+        and every command that is not known here, is not.
+Rule 2. An answer may take as long as its command asked to wait (BLOCK), and the usual time more.
 
-Nothing here knows a client library: a command is the tuple of its arguments, as it was given to one.
+A command is the sequence of its arguments, as it was given to a client library.
 """
 
 from __future__ import annotations
@@ -22,9 +19,6 @@ from headwater.commands.table import COMMANDS, CommandRow
 
 Command = Sequence[Any]
 """A command's name and arguments; the first may hold several words (``"XINFO STREAM"``)."""
-
-Attempt = tuple[int, str, float, bool]
-"""What `Sent` knew of the attempt around the one that begins."""
 
 _OF_CONNECTIONS = (
     "PING ECHO HELLO AUTH SELECT QUIT RESET READONLY READWRITE MULTI DISCARD WATCH UNWATCH MONITOR "
@@ -70,84 +64,6 @@ REPEATABLE = frozenset(
 _CONTAINERS = frozenset(name.split()[0] for name in REPEATABLE if " " in name)
 
 _XADD_FLAGS = frozenset({"NOMKSTREAM", "KEEPREF", "DELREF", "ACKED"})
-
-
-class Sent:
-    """What one connection has sent since the attempt under way began.
-
-    >>> sent = Sent()
-    >>> sent.note([("XREADGROUP", "GROUP", "g", "c", "BLOCK", 1500, "STREAMS", "orders", ">")])
-    >>> sent.may_repeat, sent.unrepeatable, sent.wait
-    (False, 'XREADGROUP', 1.5)
-    """
-
-    __slots__ = ("_held", "_queueing", "_watching", "count", "unrepeatable", "wait")
-
-    def __init__(self) -> None:
-        self.count = 0
-        """How many commands were sent."""
-        self.unrepeatable = ""
-        """Name of the first command that must not run twice; empty while there is none."""
-        self.wait = 0.0
-        """Seconds that the commands asked to wait, together; infinity for ever."""
-        self._watching = self._queueing = False
-        self._held = False
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether all that was sent in this attempt may be sent again."""
-        return not self.unrepeatable and not self._held
-
-    @property
-    def only_one(self) -> bool:
-        """Whether this attempt sent a single command, on a connection that held nothing."""
-        return self.count == 1 and not self._held
-
-    def begin(self) -> Attempt:
-        """A new attempt; what is returned goes to `end` when it is over. Attempts nest: a
-        connection is made within the attempt to send."""
-        outer = (self.count, self.unrepeatable, self.wait, self._held)
-        self.count, self.unrepeatable, self.wait = 0, "", 0.0
-        self._held = self._watching or self._queueing
-        return outer
-
-    def end(self, outer: Attempt) -> None:
-        """The attempt that `begin` began is over."""
-        self.count, self.unrepeatable, self.wait, self._held = outer
-
-    def note(self, commands: Sequence[Command] | None) -> None:
-        """From now on these may have run; None for bytes that nobody knows the commands of."""
-        if commands is None:
-            self.count += 2  # at least one, and who knows
-            self.unrepeatable = self.unrepeatable or "a command"
-            return
-        self.count += len(commands)
-        began = False
-        for command in commands:
-            name = command_name(command)
-            if name == "EXEC":
-                repeatable = began
-            else:
-                began = began or name == "MULTI"
-                repeatable = is_repeatable(command)
-            if not repeatable and not self.unrepeatable:
-                self.unrepeatable = name
-            self._follow(name)
-            self.wait += wait_seconds(command)
-
-    def disconnected(self) -> None:
-        """The session is gone, and with it what it held."""
-        self._watching = self._queueing = False
-
-    def _follow(self, name: str) -> None:
-        if name == "WATCH":
-            self._watching = True
-        elif name == "MULTI":
-            self._queueing = True
-        elif name in {"EXEC", "DISCARD", "RESET"}:
-            self._watching = self._queueing = False
-        elif name == "UNWATCH":
-            self._watching = False
 
 
 def command_name(command: Command) -> str:
