@@ -10,6 +10,7 @@
     embedded_store  nodes opened in this process
     handles         who uses them, and until when
     reentrancy      guards of a turn
+    embedded_transport  the client's end of a session in such a store
     routing         which node of a cluster gets which command
     slots           owners of slots, first keys
     primary         the primary that Sentinels name
@@ -18,6 +19,7 @@
       connect       a url becomes a client
       guarded       a connection that keeps the rules of `guarded`
       embedded      a socket without a network                 a stream without a network
+      loop_timer                                               ticks a store from an event loop
       cluster       a client of a cluster
       sentinel      a connection to the primary that Sentinels name
 

@@ -74,7 +74,7 @@ class EmbeddedStore:
             node.clock, "call_later"
         )
         self._timer: Any = None
-        self.alarms: dict[int, Any] = {}
+        self.loop_timers: dict[int, Any] = {}
         """What watches the time in each event loop, by the loop's identity."""
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 
-from headwater.client.aio.embedded import EmbeddedPool
+from headwater.client.aio.embedded import AsyncEmbeddedPool
 from headwater.client.aio.guarded import guarded
 from headwater.client.aio.sentinel import to_primary
 from headwater.client.primary import follow_primary
@@ -68,7 +68,9 @@ def connect(
         pool = server_pool(url, options)
     else:
         handle, url_options = open_embedded(url, node, clock)
-        pool = EmbeddedPool(handle=handle, **{"retry": default_retry(), **options, **url_options})
+        pool = AsyncEmbeddedPool(
+            handle=handle, **{"retry": default_retry(), **options, **url_options}
+        )
     client = AsyncClient(connection_pool=pool, single_connection_client=single)
     client.auto_close_connection_pool = True
     return client

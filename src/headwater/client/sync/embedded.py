@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
@@ -23,56 +22,40 @@ from typing import Any, NoReturn
 
 from redis.connection import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.maint_notifications import MaintNotificationsConfig
 
+from headwater.client.embedded_transport import (
+    EmbeddedTransport,
+    connection_options,
+    pool_options,
+)
 from headwater.client.handles import StoreHandle
 from headwater.client.reentrancy import REENTRANCY_GUARD
 from headwater.client.sync.guarded import GuardedConnection
-from headwater.limits import MAX_CLIENTS
-from headwater.server.session import Session
-
-READ_BYTES = 64 * 1024
-"""redis-py's read buffer: a copy of memory has no packet size to respect."""
 
 
-class EmbeddedSocket:
+class EmbeddedSocket(EmbeddedTransport):
     """What `redis.connection` takes for a connected socket."""
 
     def __init__(self, handle: StoreHandle, timeout: float | None) -> None:
-        self._store = handle.store
-        self._arrived: deque[bytearray] = deque()
         self._reading = memoryview(b"")
-        self._ended = False
         self._timeout = timeout
         self._condition = threading.Condition(handle.store.node.lock)
         self._waits = False
-        self._session = handle.connect(self)
-
-    # --- the store's side -----------------------------------------------------------------------
-
-    def deliver(self, session: Session) -> None:
-        """Take the session's output; called under the node's lock."""
-        output = session.take_output()
-        if output:
-            self._arrived.append(output)
-        self.wake()
-
-    def end(self) -> None:
-        """The end of the stream, behind what was delivered; called under the node's lock."""
-        self._ended = True
-        self.wake()
+        super().__init__(handle)
 
     def wake(self) -> None:
-        """Whoever waits looks again; called under the node's lock."""
+        """Have a waiting thread look again; called under the node's lock."""
         if self._waits:
             self._condition.notify_all()
+
+    _notify = wake
 
     # --- redis-py's side ------------------------------------------------------------------------
 
     def sendall(self, data: bytes | Sequence[bytes]) -> None:
         """Run the requests in ``data`` (chunks are one turn) in this thread."""
         chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
-        self._store.exchange(self._session, chunks)
+        self._send(chunks)
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         """At most ``size`` bytes; empty at the end of the stream."""
@@ -118,14 +101,6 @@ class EmbeddedSocket:
     def shutdown(self, _how: int) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the session: what it waited for, watched or queued is forgotten."""
-        self._store.retire(self._session)
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # the session was never made
-            self._store.retire(self._session)
-
     # --- waiting --------------------------------------------------------------------------------
 
     def _await_input(self, timeout: float | None) -> bool:
@@ -137,8 +112,7 @@ class EmbeddedSocket:
                 return False
             self._wait(timeout)
         if self._arrived:
-            self._reading = memoryview(self._arrived.popleft())
-            self._session.taken_bytes += len(self._reading)
+            self._reading = memoryview(self._take())
             return True
         return self._ended
 
@@ -169,9 +143,7 @@ class EmbeddedConnection(GuardedConnection):
         self._handle = handle
         self._address = handle.store.address
         self.port = 0
-        kwargs.setdefault("socket_timeout", None)
-        kwargs.setdefault("socket_read_size", READ_BYTES)
-        super().__init__(**kwargs)
+        super().__init__(**connection_options(kwargs))
 
     @property
     def host(self) -> str:
@@ -220,9 +192,7 @@ class EmbeddedPool(ConnectionPool):
 
     def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
         self.handle = handle
-        kwargs.setdefault("max_connections", MAX_CLIENTS)
-        kwargs.setdefault("maint_notifications_config", MaintNotificationsConfig(enabled=False))
-        super().__init__(connection_class=EmbeddedConnection, handle=handle, **kwargs)
+        super().__init__(connection_class=EmbeddedConnection, handle=handle, **pool_options(kwargs))
 
     def close(self) -> None:
         """Close every connection; the store too, when this was its last client."""
