@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import headwater
-from headwater.client.sync.connect import node_of
+from headwater.client.embedded_opening import node_of
 from headwater.server.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 import headwater
+from headwater.client.embedded_opening import node_of
 from headwater.client.handles import _open as open_stores
-from headwater.client.sync.connect import node_of
 from headwater.config.config import Config
 from headwater.errors import (
     ConfigError,
@@ -120,7 +120,7 @@ client.xadd("orders", {{"item": "tea"}})
 def test_a_program_may_end_while_a_thread_waits(url: str) -> None:
     program = """
 import sys, threading, headwater
-from headwater.client.sync.connect import node_of
+from headwater.client.embedded_opening import node_of
 client = headwater.connect(sys.argv[1])
 client.xadd("orders", {"item": "tea"})
 reader = threading.Thread(target=client.xread, args=({"orders": "$"},), kwargs={"block": 0})

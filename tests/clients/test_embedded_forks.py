@@ -13,7 +13,7 @@ import pytest
 import redis
 
 import headwater
-from headwater.client.sync.connect import node_of
+from headwater.client.embedded_opening import node_of
 from headwater.errors import (
     ForkedStore,
 )

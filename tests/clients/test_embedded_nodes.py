@@ -12,7 +12,7 @@ import redis
 from redis._parsers import _RESP2Parser, _RESP3Parser
 
 import headwater
-from headwater.client.sync.connect import node_of
+from headwater.client.embedded_opening import node_of
 from headwater.errors import ConfigError
 from headwater.server.node import Node
 from headwater.testing.clock import ManualClock

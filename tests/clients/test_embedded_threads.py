@@ -12,7 +12,7 @@ import pytest
 import redis
 
 import headwater
-from headwater.client.sync.connect import node_of
+from headwater.client.embedded_opening import node_of
 from tests.clients.faces import blocked, entries, until
 
 # --- in real time -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 import headwater
-from headwater.client.sync.connect import node_of
+from headwater.client.embedded_opening import node_of
 from headwater.server.pubsub import PubSub
 from tests.clients.faces import Face, Place, until
 

@@ -14,7 +14,7 @@ import redis
 
 import headwater
 from headwater import RecoveryReport
-from headwater.client.sync.connect import node_of
+from headwater.client.embedded_opening import node_of
 from headwater.config.config import Config
 from headwater.errors import JournalDamaged, NodePoisoned
 from headwater.journal.names import file_name

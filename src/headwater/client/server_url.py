@@ -33,6 +33,9 @@ SCHEMES: Final = (
 )
 """Every scheme of a server."""
 
+SERVER_EXAMPLES: Final = "redis://…, rediss://…, unix://…, redis+cluster://…, redis+sentinel://…"
+"""The addresses of servers, for errors. ``valkey`` may replace ``redis``."""
+
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
 

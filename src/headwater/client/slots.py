@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from headwater.client.server_url import NodeAddress
+from headwater.client.server_url import NodeAddress, is_cluster, parse_cluster
 from headwater.commands.table import COMMANDS
 
 Word = Any
@@ -150,6 +150,11 @@ class Topology:
             self._doubted = node
             self._moved = {n: one for n, one in self._moved.items() if one != node}
             self.fresh = False
+
+
+def topology_of(url: str) -> Topology:
+    """What the url of a cluster, or of a server that may belong to one, says of it."""
+    return Topology(parse_cluster(url).nodes, cluster=is_cluster(url))
 
 
 def parse_slots(reply: Sequence[Any], asked: NodeAddress) -> list[NodeAddress | None]:

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from headwater.client.embedded_opening import open_embedded
 from headwater.client.embedded_store import SHORTEST_PAUSE_S, EmbeddedStore
 from headwater.client.embedded_url import SCHEME, parse_embedded
 from headwater.client.reentrancy import REENTRANCY_GUARD
-from headwater.client.sync.connect import open_embedded
 from headwater.config.config import Config
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.server.driver import Driver

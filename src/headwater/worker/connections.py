@@ -85,7 +85,7 @@ class Connections:
             self._place = f"{MEMORY}/app-{secrets.token_hex(8)}"
         self._topology: Topology | None = None
         if node is None and (is_cluster(url) or may_be_node(url)):
-            from headwater.client.sync.cluster import topology_of
+            from headwater.client.slots import topology_of
 
             self._topology = topology_of(url)
         self._anchor: redis.Redis | None = None
@@ -107,7 +107,7 @@ class Connections:
 
         retry = Retry(NoBackoff(), 0)
         if self._topology is not None:
-            from headwater.client.aio.cluster import open_cluster
+            from headwater.client.aio.connect import open_cluster
 
             options = self._followed(self._topology, deadline_s)
             return open_cluster(**options, home=home, stays=one, retry=retry)
@@ -127,7 +127,7 @@ class Connections:
 
         retry = Retry(NoBackoff(), 0)
         if self._topology is not None:
-            from headwater.client.sync.cluster import open_cluster
+            from headwater.client.sync.connect import open_cluster
 
             return open_cluster(**self._followed(self._topology, deadline_s), retry=retry)
         return self._open(lambda where: connect(retry=retry, **where), deadline_s)

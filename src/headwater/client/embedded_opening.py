@@ -1,0 +1,96 @@
+"""Opens the store that a ``headwater://`` url names, and finds the store behind a client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.client.embedded_store import EmbeddedStore
+from headwater.client.embedded_url import EXAMPLES, SCHEME, EmbeddedAddress, parse_embedded
+from headwater.client.handles import StoreHandle, handle_of, open_handle
+from headwater.client.redaction import redacted
+from headwater.client.server_url import SERVER_EXAMPLES
+from headwater.clock import Clock
+from headwater.errors import ConfigError, StoreInUse
+from headwater.journal.report import RecoveryReport
+from headwater.server.node import Node
+from headwater.server.opening import open_node
+
+
+def open_embedded(
+    url: str | None, node: Node | None = None, clock: Clock | None = None
+) -> tuple[StoreHandle, dict[str, Any]]:
+    """A handle on a store in this process, and what the url says to the client.
+
+    Raises `ConfigError`, and for a directory `StoreInUse`, `StoreUnusable` and `JournalDamaged`.
+    """
+    if node is not None:
+        if url is not None or clock is not None:
+            raise ConfigError("node= is a store with its clock: give neither url nor clock with it")
+        return handle_of(node), {}
+    if url is None or not url.startswith(f"{SCHEME}:"):
+        shown = None if url is None else redacted(url)
+        raise ConfigError(
+            f"{shown!r} names no store. Write {EXAMPLES}, or for a server {SERVER_EXAMPLES}."
+        )
+    address = parse_embedded(url)
+    handle = open_handle(address.key, lambda: _open(address, clock))
+    try:
+        _refuse_other_settings(address, clock, handle.store)
+    except BaseException:
+        handle.close()
+        raise
+    return handle, address.options
+
+
+def node_of(client: Any) -> Node:
+    """The node behind a client, sync or asyncio, of a store in this process.
+
+    Raises `ConfigError` for a client of a server.
+    """
+    handle = _handle_behind(client)
+    if handle is None:
+        raise ConfigError(
+            f"{client!r} is a client of a server; only a store in this process has a node"
+        )
+    return handle.store.node
+
+
+def recovery_of(client: Any) -> RecoveryReport | None:
+    """What opening the store behind a client, sync or asyncio, found; None for one of a server."""
+    handle = _handle_behind(client)
+    if handle is None:
+        return None
+    journal = handle.store.node.journal
+    return RecoveryReport() if journal is None else journal.recovery.report()
+
+
+def _handle_behind(client: Any) -> StoreHandle | None:
+    handle = getattr(client.connection_pool, "handle", None)
+    return handle if isinstance(handle, StoreHandle) else None
+
+
+def _open(address: EmbeddedAddress, clock: Clock | None) -> EmbeddedStore:
+    try:
+        node = open_node(address.config(), clock=clock)
+    except StoreInUse as error:
+        raise StoreInUse(
+            f"{error} A directory is held by one process; to share it, let that be "
+            f"`headwater serve --dir {address.directory}` and connect to it over redis:// or unix://."
+        ) from None
+    return EmbeddedStore(node, address=address.shown)
+
+
+def _refuse_other_settings(
+    address: EmbeddedAddress, clock: Clock | None, store: EmbeddedStore
+) -> None:
+    """A store that is open has its settings. Raises `ConfigError`."""
+    wanted = address.config()
+    for name in address.settings:
+        there, here = store.node.config.get(name), wanted.get(name)
+        if there != here:
+            raise ConfigError(
+                f"{address.shown} is open in this process with {name} {there}, and {address.url!r} "
+                f"asks for {here}. Close the other client first, or ask for the same."
+            )
+    if clock is not None and store.node.clock is not clock:
+        raise ConfigError(f"{address.shown} is open in this process with another clock")
