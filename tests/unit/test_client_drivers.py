@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.client.drivers import Pause, Procedure, perform, run
+from headwater.client.drivers import Procedure, Sleep, perform, run
 
 
 def _for_threads(make: Callable[[Callable[..., Any]], Procedure[Any]]) -> Any:
@@ -36,7 +36,7 @@ def test_results_are_sent_and_errors_raised_where_they_were_asked_for(carry_out:
             yield call(int, "x")
         except ValueError as error:
             found.append(str(error)[:15])
-        yield Pause(0.001)
+        yield Sleep(0.001)
         return [*found, (yield call(len, ""))]
 
     # When it is carried out, then it returns what it made of them

@@ -24,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import AbstractRetry
 
 from headwater.client.attempts import NEVER_AGAIN, may_have_run
-from headwater.client.drivers import Pause, Procedure
+from headwater.client.drivers import Procedure, Sleep
 from headwater.client.routing import Answer, Part, QueuedCommand, Router, SlotMoved
 from headwater.client.server_url import NodeAddress
 from headwater.errors import ConfigError
@@ -104,7 +104,7 @@ class ClusterCalls:
                 may_repeat = not may_have_run(error) and not isinstance(error, NEVER_AGAIN)
                 if failures > self._retry.get_retries() or not may_repeat:
                     raise
-            yield Pause(self._retry._backoff.compute(failures))  # noqa: SLF001
+            yield Sleep(self._retry._backoff.compute(failures))  # noqa: SLF001
 
     def _run_once(
         self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None

@@ -4,7 +4,7 @@
               ◀──[result]─
 
 Rule 1. A procedure is a generator. It yields a call, a function without arguments, and is sent its
-        result; an error of the call is raised where the procedure yielded it. Or it yields a `Pause`.
+        result; an error of the call is raised where the procedure yielded it. Or it yields a `Sleep`.
 Rule 2. A driver decides nothing. That of asyncio awaits what a call returns, so a procedure yields
         only methods that redis-py's two hierarchies have under the same name.
 """
@@ -21,13 +21,13 @@ T = TypeVar("T")
 Call: TypeAlias = Callable[[], Any]
 
 
-class Pause(NamedTuple):
+class Sleep(NamedTuple):
     """A wait between two calls."""
 
     seconds: float
 
 
-Procedure: TypeAlias = Generator[Call | Pause, Any, T]
+Procedure: TypeAlias = Generator[Call | Sleep, Any, T]
 
 
 def run(procedure: Procedure[T]) -> T:
@@ -46,7 +46,7 @@ def run(procedure: Procedure[T]) -> T:
         step = next(procedure)
         while True:
             try:
-                if isinstance(step, Pause):
+                if isinstance(step, Sleep):
                     time.sleep(step.seconds)
                     result = None
                 else:
@@ -70,7 +70,7 @@ async def perform(procedure: Procedure[T]) -> T:
         step = next(procedure)
         while True:
             try:
-                if isinstance(step, Pause):
+                if isinstance(step, Sleep):
                     await asyncio.sleep(step.seconds)
                     result = None
                 else:

@@ -1,11 +1,12 @@
 """A node in this process, driven by the threads and event loops that use it.
 
-Rule 1. Whoever sends runs the turn. Whoever waits for an answer also watches the time: it ticks at
-        the node's next deadline, so that BLOCK times out and delays end although every client waits.
+Rule 1. The thread that sends runs the turn. A thread or loop that waits for an answer also watches the
+        time: it ticks the node at its next deadline, so that BLOCK times out and delays end although
+        every client waits.
 Rule 2. After a fork the child has no store: every use is `ForkedStore`, before any lock is tried,
-        because the thread that held it is not there to let it go.
+        because the thread that held it does not exist in the child.
 Rule 3. A store that is closed, was ended by SHUTDOWN or is poisoned ends every connection, so that
-        nobody waits for an answer that will not come.
+        no client waits for an answer that will not come.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from headwater.server.node import Node
 from headwater.server.session import Session
 
 TURN_BYTES = 1024 * 1024
-"""Input after which a turn is run although there is more: its replies are held in memory until the
-turn is committed, and other threads wait for its end."""
+"""The input after which a turn is run although there is more: the replies of a turn are held in memory
+until it is committed, and other threads wait for its end."""
 
 SHORTEST_PAUSE_S = 0.001
-"""What is due and cannot be done yet (a full disk) keeps nobody spinning."""
+"""The least time to wait for work that is due and cannot be done yet (a full disk)."""
 
 
 class Transport(Protocol):
@@ -47,7 +48,7 @@ class Transport(Protocol):
 
 
 class Sleeper(Protocol):
-    """Somebody who waits for an answer and watches the time."""
+    """A thread or an event loop that waits for an answer and watches the time."""
 
     def wake(self) -> None:
         """The next deadline is earlier than it was; called under the node's lock."""
@@ -55,7 +56,7 @@ class Sleeper(Protocol):
 
 
 class EmbeddedStore:
-    """A node in this process and those who wait for it. ``address`` is what errors call it."""
+    """A node in this process and its sleepers. ``address`` is its name in errors."""
 
     def __init__(self, node: Node, *, address: str, owned: bool = True) -> None:
         self.node = node
@@ -103,7 +104,7 @@ class EmbeddedStore:
 
     def exchange(self, session: Session, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
         """Feed ``chunks`` and run the turn, in this thread; the output is delivered before this
-        returns, here and to whoever is woken.
+        returns, to this client and to those that it woke.
 
         Raises `BrokenPipeError` when the store has closed the session, `ForkedStore`, `StoreClosed`.
         """
@@ -204,7 +205,7 @@ class EmbeddedStore:
         return inf if due is None else due
 
     def _after_turn(self) -> None:
-        """Whoever watches the time hears of an earlier deadline; an end is an end for all."""
+        """Tell the sleepers about an earlier deadline; end all sessions if the node has ended."""
         if self.node.poisoned is not None:
             self._end_sessions()
         elif self.node.stopping:

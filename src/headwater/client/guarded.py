@@ -2,7 +2,7 @@
 `sync.guarded` and `aio.guarded` have in common.
 
 redis-py asks one object whether to try again, the connection's ``retry``: every command, pipeline
-and subscription goes through it. So a connection class with a `GuardedAttempts` is all that has to be
+and subscription goes through it. So a connection class with a `GuardedPolicy` is all that has to be
 our own. Its rules are those of `attempts`, and two more:
 
 Rule 5. A connection is made and its health is checked before a command is noted as sent: what fails
@@ -25,7 +25,7 @@ from headwater.client.drivers import Procedure
 from headwater.client.server_url import NodeAddress
 
 
-class GuardedAttempts(AbstractRetry[Any]):
+class GuardedPolicy(AbstractRetry[Any]):
     """A redis-py retry policy of one connection, which asks `Sent` before it tries again.
 
     A driver puts it before one of redis-py's two ``Retry`` classes, and makes the attempts.

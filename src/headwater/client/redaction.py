@@ -11,9 +11,9 @@ def redacted(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
-        # Whoever forgot the scheme is to see so; what can hold a password is not shown.
+        # Shown, so that a missing scheme is noticed, unless it can hold a password.
         return "***" if "@" in url or "?" in url else url
     rest, question, _query = rest.partition("?")
-    # A password may hold "/", so whatever stands before the last "@" is taken for the user part.
+    # A password may hold "/", so everything before the last "@" is taken for the user part.
     _user, at, place = rest.rpartition("@")
     return f"{scheme}://{'***@' if at else ''}{place}{'?***' if question else ''}"

@@ -120,7 +120,7 @@ def _all_words(command: Command) -> list[str]:
 
 
 def _has_idempotent_id(words: list[str]) -> bool:
-    """Whether XADD's options, which stand between key and id, hold IDMP or IDMPAUTO."""
+    """Whether XADD's options, between key and id, hold IDMP or IDMPAUTO."""
     index = 2
     while index < len(words):
         word = words[index]
@@ -136,7 +136,7 @@ def _has_idempotent_id(words: list[str]) -> bool:
 
 
 def _block(words: list[str]) -> float:
-    """XREAD and XREADGROUP: milliseconds behind BLOCK, which stands before STREAMS."""
+    """XREAD and XREADGROUP: the milliseconds after BLOCK, which comes before STREAMS."""
     index = 4 if words[1:2] == ["GROUP"] else 1
     while index + 1 < len(words) and words[index] != "STREAMS":
         if words[index] == "BLOCK":
@@ -146,7 +146,7 @@ def _block(words: list[str]) -> float:
 
 
 def _limit(word: str, per_second: int) -> float:
-    """A time limit, for which 0 is for ever; what is no limit is refused by the store at once."""
+    """A time limit; 0 is for ever. The store refuses other words at once, which takes no time."""
     try:
         limit = float(word)
     except ValueError:
@@ -157,7 +157,7 @@ def _limit(word: str, per_second: int) -> float:
 
 
 def _argument(index: int, *, per_second: int = 1) -> Callable[[list[str]], float]:
-    """A time limit that stands at one place."""
+    """A time limit at a fixed place."""
 
     def limit(words: list[str]) -> float:
         return _limit(words[index], per_second) if -len(words) <= index < len(words) else 0.0

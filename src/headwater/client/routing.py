@@ -40,7 +40,7 @@ ROUNDS: Final = 8
 """Redirections that one call follows; then it gets the last one as its answer."""
 
 ASKED_BLOCK_MS: Final = 100
-"""A read on a slot that is moving waits no longer: nobody can call it back from there."""
+"""A read on a slot that is moving does not wait longer: CLIENT UNBLOCK cannot reach it there."""
 
 
 class SlotMoved(RedisConnectionError):
@@ -141,7 +141,7 @@ class Router:
     def _kept_to_watching(
         self, units: list[Unit], commands: Sequence[QueuedCommand], found: list[Any]
     ) -> list[Unit]:
-        """The units without the transactions that would run where nobody watches; these are answered."""
+        """The units without the transactions that would run at a node that does not watch; these are answered."""
         if not self._watching:
             return units
         kept = []

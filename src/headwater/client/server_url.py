@@ -5,7 +5,7 @@
     redis+sentinel://host:port,host:port/service/db      the primary that Sentinels name;
                                                          rediss+sentinel://
 
-Before the hosts may stand ``user:password@``, for the servers. Parameters behind ``?`` are redis-py's;
+``user:password@`` may precede the hosts, for the servers. Parameters after ``?`` are redis-py's;
 ``sentinel_username`` and ``sentinel_password`` are for the Sentinels.
 """
 
@@ -56,7 +56,6 @@ class NodeAddress(NamedTuple):
 class ClusterAddress:
     """Some nodes of a cluster; ``scheme``, ``user`` and ``query`` hold for all of its nodes."""
 
-    url: str
     scheme: str
     user: str
     """``name:password@`` as the url has it, or nothing."""
@@ -76,11 +75,10 @@ class ClusterAddress:
 class SentinelAddress:
     """Sentinels, and the service whose primary they name."""
 
-    url: str
     nodes: tuple[NodeAddress, ...]
     service: str
     server_url: str
-    """What the url says of the server, with a host that only stands for it."""
+    """What the url says of the server, with a placeholder for its host."""
     username: str | None
     """For the Sentinels, as the password."""
     password: str | None
@@ -147,7 +145,7 @@ def parse_cluster(url: str) -> ClusterAddress:
         )
     user, nodes = _places(url, parts, REDIS_PORT)
     scheme = parts.scheme.partition("+")[0]
-    return ClusterAddress(url, scheme, user, nodes, parts.query)
+    return ClusterAddress(scheme, user, nodes, parts.query)
 
 
 def parse_sentinel(url: str) -> SentinelAddress:
@@ -175,7 +173,6 @@ def parse_sentinel(url: str) -> SentinelAddress:
     own = {name: value for name, value in given if name in _SENTINEL_PARAMETERS}
     query = urlencode([(name, value) for name, value in given if name not in own])
     return SentinelAddress(
-        url,
         nodes,
         unquote(service),
         f"{scheme}://{user}primary:{REDIS_PORT}/{database or 0}{'?' if query else ''}{query}",

@@ -67,7 +67,7 @@ def _names(name: str | bytes) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _place(name: str, second: str) -> int:
-    """Where the first key stands: an argument, `_NONE`, or a way to find it."""
+    """Where the first key is: an argument, `_NONE`, or a way to find it."""
     if name in ("XREAD", "XREADGROUP"):
         return _READS
     if name in _COUNTED_NAMES:

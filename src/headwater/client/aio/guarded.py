@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from headwater.client.attempts import Sent
 from headwater.client.drivers import perform
-from headwater.client.guarded import GuardedAttempts, derived, name_cluster
+from headwater.client.guarded import GuardedPolicy, derived, name_cluster
 from headwater.client.repeatable import Command
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _PACKED = frozenset((bytes, str, int))
 """Types that hiredis packs as redis-py does, as it does every kind of str. redis-py refuses a bool."""
 
 
-class AsyncGuardedRetry(GuardedAttempts, Retry):
+class AsyncGuardedRetry(GuardedPolicy, Retry):
     """A `redis.asyncio.retry.Retry` of one connection that keeps the rules."""
 
     async def call_with_retry(

@@ -14,7 +14,7 @@ from headwater.client.sync.client import Client
 
 
 class NodePipeline(Pipeline):
-    """A pipeline whose commands find their nodes. It is no transaction unless they say MULTI and EXEC."""
+    """A pipeline whose commands find their nodes. Only MULTI and EXEC make it a transaction."""
 
     def __init__(self, client: ClusterClient, pool: ConnectionPool) -> None:
         super().__init__(pool, client.response_callbacks, False, None)

@@ -14,13 +14,13 @@ from redis.utils import SENTINEL
 
 from headwater.client.attempts import Sent
 from headwater.client.drivers import run
-from headwater.client.guarded import GuardedAttempts, derived, name_cluster
+from headwater.client.guarded import GuardedPolicy, derived, name_cluster
 from headwater.client.repeatable import Command
 
 T = TypeVar("T")
 
 
-class GuardedRetry(GuardedAttempts, Retry):
+class GuardedRetry(GuardedPolicy, Retry):
     """A `redis.retry.Retry` of one connection that keeps the rules."""
 
     def call_with_retry(
