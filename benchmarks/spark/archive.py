@@ -24,8 +24,8 @@ import redis
 from headwater.spark import read, session
 from headwater.spark.archive.archiver import Archiver
 from headwater.spark.archive.trimming import Trimming
-from headwater.spark.ddl import parse_schema
-from headwater.spark.options import parse_options
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import parse_options
 from headwater.testing.server import server_process
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headwater.errors import HeadwaterError
-from headwater.spark.options import parse_options
-from headwater.spark.store import Store
+from headwater.spark.core.options import parse_options
+from headwater.spark.core.store import Store
 from tests.clusters.clusters import Cluster, Sentinels
 
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]

@@ -8,8 +8,8 @@ from typing import Any
 
 from headwater.spark.archive.archiver import Archived, Archiver
 from headwater.spark.archive.trimming import Trimming
-from headwater.spark.ddl import parse_schema
-from headwater.spark.options import parse_options
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import parse_options
 from headwater.spark.source import HeadwaterSource
 from tests.spark.stores import Shop
 

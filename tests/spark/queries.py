@@ -6,7 +6,7 @@ import json
 import pickle
 from typing import Any
 
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
 from headwater.spark.log_mode.offsets import Offset
 from headwater.spark.log_mode.streaming import StreamReader
 from headwater.spark.source import HeadwaterSource

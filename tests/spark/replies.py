@@ -5,12 +5,12 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import parse_options
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.options import parse_options
 
 Fields = dict[bytes, bytes]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headwater.errors import DataLoss
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.planning import LuaPlanner, SplitPlanner
+from headwater.spark.core.planning import LuaPlanner, SplitPlanner
+from headwater.spark.core.ranges import EntryRange
 from tests.spark.archives import Table, archive, archiver
 from tests.spark.queries import Query
 from tests.spark.stores import Shop

@@ -18,12 +18,12 @@ from headwater.spark.archive.files import PartWriter, bodies_of, day_of, typed_c
 from headwater.spark.archive.manifest import Manifest, Segment
 from headwater.spark.archive.reading import ArchivedRows
 from headwater.spark.archive.trimming import Trimmer
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.positions import Position
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.log_mode.offsets import Position
-from headwater.spark.options import SourceOptions
 from tests.spark.archives import Table, archive
 from tests.spark.stores import Shop
 
@@ -56,7 +56,7 @@ def page_of(rising: list[int], fields: list[Any]) -> Page:
 def written(directory: Path, page: Page, schema: str, size: int = 5) -> Manifest:
     """An archive of ``page`` in row groups of ``size``."""
     with pytest.MonkeyPatch.context() as patch:  # no power is lost between two examples
-        patch.setattr("headwater.spark.durable.os.fsync", lambda _number: None)
+        patch.setattr("headwater.spark.core.durable.os.fsync", lambda _number: None)
         return _written(directory, page, schema, size)
 
 

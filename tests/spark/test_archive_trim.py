@@ -12,7 +12,7 @@ import redis
 from headwater.model import StreamID
 from headwater.spark.archive.archiver import Archiver
 from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
-from headwater.spark.log_mode.queries import committed
+from headwater.spark.core.queries import committed
 from tests.spark.archives import Table, archive
 from tests.spark.queries import Query
 from tests.spark.stores import Shop

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.decoding import plain
 from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape, default_schema, narrowed
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.options import SourceOptions, parse_options
 from tests.spark.replies import Fields, page_of, rows_of
 
 # --- codec json -----------------------------------------------------------------------------------

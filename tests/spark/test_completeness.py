@@ -8,27 +8,25 @@ import pytest
 
 from headwater.errors import DataLoss, DeclarationError
 from headwater.model import MIN_ID, StreamID
-from headwater.spark.log_mode.completeness import (
+from headwater.spark.core.completeness import (
     Finding,
     Memory,
-    StreamState,
     judge,
     judge_range,
     report,
     set_back,
     was_set_back,
 )
+from headwater.spark.core.options import QUERY, SourceOptions, parse_options
+from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.state import StreamState
 from headwater.spark.log_mode.offsets import (
-    QUERY,
-    Position,
-    Span,
     end_offset,
     initial_offset,
     positions_of,
     query_of,
     spans_of,
 )
-from headwater.spark.options import SourceOptions, parse_options
 
 AT = Position(StreamID(5, 0), 10)
 

@@ -15,7 +15,8 @@ import pytest
 import redis
 
 from headwater.model import StreamID
-from headwater.spark.log_mode.offsets import Position, positions_of
+from headwater.spark.core.positions import Position
+from headwater.spark.log_mode.offsets import positions_of
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
 

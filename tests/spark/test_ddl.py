@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import headwater
 import headwater.spark
 from headwater.errors import ConfigError, HeadwaterError, StoreClosed
 from headwater.spark import embedded
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
 from headwater.spark.source import HeadwaterSource
 from headwater.testing.clock import ManualClock
 

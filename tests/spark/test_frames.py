@@ -16,7 +16,7 @@ import headwater.spark
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
 from headwater.spark import embedded, frames
-from headwater.spark.options import OPTIONS, parse_options
+from headwater.spark.core.options import OPTIONS, parse_options
 from tests.spark.stores import Shop
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def test_what_others_left_is_claimed_and_listed_singly(shop: Shop, worker: Consu
 
 
 def test_rows_tell_their_deliveries_and_their_consumer(shop: Shop, worker: Consumer) -> None:
-    from headwater.spark.ddl import parse_schema
+    from headwater.spark.core.ddl import parse_schema
     from headwater.spark.source import HeadwaterSource
 
     shop.add("s", range(1, 4))

@@ -12,8 +12,8 @@ import pytest
 
 from headwater.errors import DataLoss, DeclarationError, Disconnected, HeadwaterError
 from headwater.messages import reader_key
+from headwater.spark.core.options import parse_options
 from headwater.spark.group_mode.finishing import settle_committed
-from headwater.spark.options import parse_options
 from tests.spark.members import (
     CLAIM_AFTER_MS,
     Consumer,
@@ -173,7 +173,7 @@ def test_a_lost_connection_is_made_again_and_loses_nothing(
 
 
 def test_a_store_that_is_away_is_said_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.spark.store.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("headwater.spark.core.store.PATIENCE_SECONDS", 0.2)
     nowhere = Shop("nowhere", "redis://:hunter2@127.0.0.1:1", None)  # type: ignore[arg-type]
     with pytest.raises(Disconnected, match="cannot reach the store") as said:
         GroupQuery(nowhere)
@@ -248,7 +248,7 @@ def test_members_agree_when_entries_are_claimed(shop: Shop, worker: Consumer) ->
 
 
 def test_without_min_idle_time_the_groups_is_taken(shop: Shop, worker: Consumer) -> None:
-    from headwater.spark.ddl import parse_schema
+    from headwater.spark.core.ddl import parse_schema
     from headwater.spark.source import HeadwaterSource
 
     options = {"url": shop.url, "stream": "s", "group": "g"}

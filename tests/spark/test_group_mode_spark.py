@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headwater.messages import reader_key
+from headwater.spark.core.options import parse_options
 from headwater.spark.group_mode.finishing import settle_committed
-from headwater.spark.options import parse_options
 from tests.spark.members import Consumer, abandoned, eventually, idle, owners
 from tests.spark.stores import QUICK_JVM, Shop
 

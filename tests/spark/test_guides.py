@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.spark.ddl import parse_schema
-from headwater.spark.options import OPTIONS, SourceOptions
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import OPTIONS, SourceOptions
 from headwater.spark.pipeline.archiving import Archive
 from headwater.spark.pipeline.declaration import load
 

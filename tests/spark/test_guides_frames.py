@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headwater.spark
-from headwater.spark import frames, options
+from headwater.spark import frames
+from headwater.spark.core import options
 from headwater.spark.pipeline.declaration import load
 from headwater.spark.sink import options as sink_options
 from tests.spark.stores import Shop

@@ -11,9 +11,9 @@ import pytest
 
 from headwater.errors import DeclarationError
 from headwater.messages.fields import text
+from headwater.spark.core.options import parse_options
 from headwater.spark.log_mode.inference import inferred_schema
 from headwater.spark.log_mode.value_types import type_of_texts, type_of_values
-from headwater.spark.options import parse_options
 from headwater.spark.source import HeadwaterSource
 from tests.spark.stores import Shop
 

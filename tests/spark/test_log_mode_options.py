@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from headwater.errors import DeclarationError
+from headwater.spark.core.ranges import EntryRange
 from headwater.spark.log_mode.limiting import allowances
 from headwater.spark.log_mode.offsets import spans_of
-from headwater.spark.log_mode.partitions import EntryRange
 from headwater.spark.source import HeadwaterSource
 from tests.spark.queries import SCHEMA, Query
 from tests.spark.stores import Shop

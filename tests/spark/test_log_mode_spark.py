@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from headwater.spark.log_mode.queries import committed
+from headwater.spark.core.queries import committed
 from tests.spark.stores import Shop
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
-from headwater.spark.options import SourceOptions, parse_options
+from headwater.spark.core.options import SourceOptions, parse_options
 
 URL = "redis://localhost:6379"
 

@@ -8,12 +8,12 @@ import pytest
 
 from headwater.errors import HeadwaterError, ProtocolError
 from headwater.model import MAX_ID, MIN_ID, IDRange, StreamID
+from headwater.spark.core.options import parse_options
+from headwater.spark.core.ranges import EntryRange
 from headwater.spark.decoding import pages
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.pages import pages_of
 from headwater.spark.decoding.receiving import PageSource, Request
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.options import parse_options
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer

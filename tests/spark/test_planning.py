@@ -11,17 +11,11 @@ import pytest
 
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import MAX_ID, MIN_ID, StreamID
-from headwater.spark.log_mode.offsets import Position, Span
-from headwater.spark.log_mode.planning import (
-    LuaPlanner,
-    Planner,
-    SplitPlanner,
-    after,
-    before,
-    planner,
-)
-from headwater.spark.options import parse_options
-from headwater.spark.store import Store
+from headwater.spark.core.ids import after, before
+from headwater.spark.core.options import parse_options
+from headwater.spark.core.planning import LuaPlanner, Planner, SplitPlanner, planner
+from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.store import Store
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
@@ -246,7 +240,7 @@ def test_a_key_of_another_type_is_named(shop: Shop, plans: Planner) -> None:
 def test_a_server_that_is_not_there_is_named_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.spark.store.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("headwater.spark.core.store.PATIENCE_SECONDS", 0.0)
     store = Store(parse_options({"url": "redis://:hunter2@127.0.0.1:1", "stream": "s"}))
 
     with pytest.raises(

@@ -8,9 +8,9 @@ import pytest
 
 from headwater.errors import HeadwaterError
 from headwater.model import StreamID
-from headwater.spark.log_mode.queries import RENEW_MS, Register, committed, forget
-from headwater.spark.options import parse_options
-from headwater.spark.store import Store
+from headwater.spark.core.options import parse_options
+from headwater.spark.core.queries import RENEW_MS, Register, committed, forget
+from headwater.spark.core.store import Store
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer

@@ -7,10 +7,10 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headwater.errors import DeclarationError
+from headwater.spark.core.queries import committed
+from headwater.spark.core.ranges import EntryRange
 from headwater.spark.log_mode.limiting import shares
 from headwater.spark.log_mode.offsets import positions_of, query_of
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.queries import committed
 from headwater.spark.source import HeadwaterSource
 from headwater.testing.server import server_process
 from tests.spark.queries import SCHEMA, Query

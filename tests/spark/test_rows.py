@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from headwater.errors import DeclarationError, DecodeError
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import parse_options
 from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape
 from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.options import parse_options
 from tests.spark.replies import Fields, page_of, reply_of, rows_of
 
 

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from headwater.errors import DataLoss, DeclarationError, EncodeError, HeadwaterError
-from headwater.spark import store
+from headwater.spark.core import store
 from tests.spark.stores import Shop
 from tests.spark.writes import (
     Killed,

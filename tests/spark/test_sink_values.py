@@ -14,7 +14,7 @@ from pyspark.sql.types import DayTimeIntervalType, NullType, StructField, Struct
 
 from headwater.errors import DeclarationError
 from headwater.messages.fields import text
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
 from headwater.spark.sink.entries import Encoder
 from headwater.spark.sink.options import parse_options
 from headwater.spark.source import HeadwaterSource

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from redis.connection import AbstractConnection
 
-from headwater.spark.ddl import parse_schema
+from headwater.spark.core.ddl import parse_schema
 from headwater.spark.source import HeadwaterSource
 from tests.spark.stores import Shop
 

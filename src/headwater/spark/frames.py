@@ -150,7 +150,7 @@ def write_stream(
 def _source_options(
     spark: SparkSession, stream: str | Sequence[str], url: str | None, options: Mapping[str, Any]
 ) -> dict[str, str]:
-    from headwater.spark.options import OPTIONS, parse_options
+    from headwater.spark.core.options import OPTIONS, parse_options
 
     texts = _place(stream, url) | option_texts(options, OPTIONS)
     parse_options(texts)  # before Spark starts a process to say the same

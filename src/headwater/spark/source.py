@@ -9,7 +9,7 @@
     )
 
 Spark looks for modules named ``pyspark_*`` and so finds it where Headwater is installed
-(``pyspark_headwater.py``); nothing needs to be registered. Options: options.py, and sink/options.py
+(``pyspark_headwater.py``); nothing needs to be registered. Options: core/options.py, and sink/options.py
 for writing. Columns: decoding/columns.py.
 
 This is the table of who reads and who writes; what each does stands in its own package.
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from headwater.errors import DeclarationError
-from headwater.spark.options import SourceOptions, parse_options
+from headwater.spark.core.options import SourceOptions, parse_options
 
 
 class HeadwaterSource(DataSource):

@@ -3,7 +3,7 @@
 Rule 1. A step is files first (synced), then the line that names them (synced). Killed before the line,
         it never was: the next run removes its files and does it again. Killed after, it is done.
 Rule 2. Nothing is trimmed that no line names.
-Rule 3. What is archived is counted as a reader of the stream counts (log_mode/completeness.py): what
+Rule 3. What is archived is counted as a reader of the stream counts (core/completeness.py): what
         went before it was archived is an error, or a warning where the options accept it.
 Rule 4. One archiver at a time has a stream's directory, by a lock on a file in it.
 """
@@ -27,13 +27,13 @@ from headwater.spark.archive.files import PartWriter, typed_columns
 from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment, total
 from headwater.spark.archive.stores import set_back_behind
 from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
+from headwater.spark.core.completeness import judge, judge_range, report, was_set_back
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.planning import Look, Planner, planner
+from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.store import Store
 from headwater.spark.decoding.pages import pages_of
-from headwater.spark.log_mode.completeness import judge, judge_range, report, was_set_back
-from headwater.spark.log_mode.offsets import Position, Span
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.planning import Look, Planner, planner
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.stores import ArchiveStore
+from headwater.spark.core.planning import Planner
+from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.store import Store
 from headwater.spark.log_mode.batch import BatchReader
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.planning import Planner
 from headwater.spark.log_mode.pushdown import PushdownReader
-from headwater.spark.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa

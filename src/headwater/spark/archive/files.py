@@ -29,12 +29,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from headwater.messages import is_reserved
 from headwater.model import StreamID
 from headwater.spark.archive.manifest import ArchiveFile, RowGroup
+from headwater.spark.core.durable import sync, sync_all
+from headwater.spark.core.options import SourceOptions
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.decoding.cut_page import CutPage
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.durable import sync, sync_all
-from headwater.spark.options import SourceOptions
 
 GROUP_ENTRIES: Final = 128 * 1024
 """Entries of a row group: what is read for one id, and what a reader can skip."""

@@ -14,7 +14,7 @@ Rule 1. Segments follow one another: each starts where the one before ended. The
         is the archive's end, and every entry up to it that was there to be archived is in it.
 Rule 2. A file that no line names is not part of the archive (a killed step left it), whatever
         lists the directory.
-Rule 3. Positions count as the stream does (log_mode/offsets.py): ``added`` is how many entries had
+Rule 3. Positions count as the stream does (core/positions.py): ``added`` is how many entries had
         ever been added, so reading goes on in the stream with nothing to convert.
 """
 
@@ -29,8 +29,8 @@ from urllib.parse import quote
 
 from headwater.errors import DataLoss, DeclarationError
 from headwater.model import StreamID
-from headwater.spark.durable import append_line, sync, whole_lines
-from headwater.spark.log_mode.offsets import BEGINNING, Position
+from headwater.spark.core.durable import append_line, sync, whole_lines
+from headwater.spark.core.positions import BEGINNING, Position
 
 STATE: Final = "_headwater"
 _FORMAT: Final = 1

@@ -19,9 +19,10 @@ from headwater.errors import HeadwaterError
 from headwater.model import IDRange, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.stores import ArchiveStore, archived_state, set_back_behind
-from headwater.spark.log_mode.completeness import StreamState
-from headwater.spark.log_mode.offsets import Position, Span
-from headwater.spark.log_mode.planning import Cut, Look, Planner, after, part_sizes, planner
+from headwater.spark.core.ids import after
+from headwater.spark.core.planning import Cut, Look, Planner, part_sizes, planner
+from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.state import StreamState
 
 T = TypeVar("T")
 

@@ -30,13 +30,13 @@ from headwater.spark.archive.files import bodies_of
 from headwater.spark.archive.index import Index, Place, rank_in
 from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Segment
 from headwater.spark.archive.stores import ArchiveStore
+from headwater.spark.core.ids import after, before
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.ranges import EntryRange
 from headwater.spark.decoding.columns import Column, Shape
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.pages import judge_count, pages_of
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.planning import after, before
-from headwater.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     from headwater.model import StreamID

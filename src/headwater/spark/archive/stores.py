@@ -7,9 +7,9 @@ from __future__ import annotations
 from headwater.errors import DataLoss
 from headwater.model import MIN_ID
 from headwater.spark.archive.manifest import Manifest, archived_streams
-from headwater.spark.log_mode.completeness import StreamState
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.state import StreamState
+from headwater.spark.core.store import Store
 
 
 class ArchiveStore(Store):

@@ -1,7 +1,7 @@
 """``spark.readStream.format("headwater").option("archive", path)``: a query that begins, or goes on,
 with what is no longer in the stream.
 
-A batch is named by ids and counts (log_mode/offsets.py), and both mean the same in the archive. So a
+A batch is named by ids and counts (core/positions.py), and both mean the same in the archive. So a
 batch is replayable for ever, also when its entries were trimmed between two attempts.
 """
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.stores import ArchiveStore
-from headwater.spark.log_mode.offsets import Position
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.planning import Planner
+from headwater.spark.core.planning import Planner
+from headwater.spark.core.positions import Position
+from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.store import Store
 from headwater.spark.log_mode.streaming import StreamReader
-from headwater.spark.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa

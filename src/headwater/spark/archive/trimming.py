@@ -4,7 +4,7 @@ An entry is trimmed when all of these are done with it:
 
     the archive     its manifest is on the disk and names the entry
     each group      has been given it and has settled it
-    each query      in log mode has committed it (log_mode/queries.py)
+    each query      in log mode has committed it (core/queries.py)
     `keep_ms`       has passed since its id's milliseconds, by the server's clock
 
 The bound is the smallest id that one of them still needs; `Hold` says whose it is. The trim itself is
@@ -22,9 +22,9 @@ from headwater.errors import HeadwaterError
 from headwater.model import MAX_ID, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.manifest import Manifest
-from headwater.spark.log_mode.planning import after
-from headwater.spark.log_mode.queries import committed
-from headwater.spark.store import Store, patiently
+from headwater.spark.core.ids import after
+from headwater.spark.core.queries import committed
+from headwater.spark.core.store import Store, patiently
 
 STEP_ENTRIES: Final = 50_000
 """Entries of one XTRIM: some 10 ms in which the server serves nobody else."""

@@ -42,7 +42,7 @@ from pyspark.sql.types import (
 
 from headwater.errors import DeclarationError
 from headwater.messages import is_reserved
-from headwater.spark.options import Codec, Mode, SourceOptions
+from headwater.spark.core.options import Codec, Mode, SourceOptions
 
 DEFAULT_SCHEMA: Final = "stream string, id string, timestamp timestamp, fields map<string, string>"
 
@@ -83,7 +83,7 @@ _OF_GROUPS: Final = ("_delivery_count", "_consumer")
 def default_schema(options: SourceOptions) -> str:
     """The columns where no schema is given, as DDL.
 
-    >>> from headwater.spark.options import parse_options
+    >>> from headwater.spark.core.options import parse_options
     >>> given = {"url": "redis://localhost", "stream": "orders"}
     >>> default_schema(parse_options(given))
     'stream string, id string, timestamp timestamp, fields map<string, string>'
@@ -113,7 +113,7 @@ def narrowed(schema: StructType, options: SourceOptions) -> StructType:
     that was not found is a column of its own kind or of text."""
     if options.columns is None:
         return schema
-    from headwater.spark.ddl import parse_schema
+    from headwater.spark.core.ddl import parse_schema
 
     found = {field.name: field for field in schema.fields}
     spelled = parse_schema(default_schema(options))

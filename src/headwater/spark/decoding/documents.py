@@ -23,8 +23,8 @@ from headwater.errors import DecodeError
 from headwater.messages import DATA_FIELD
 from headwater.messages.faststream import FASTSTREAM_FIELD, faststream_body
 from headwater.messages.fields import text
+from headwater.spark.core.options import Codec
 from headwater.spark.decoding.page import Page
-from headwater.spark.options import Codec
 
 Texts = dict[str, pa.BinaryArray]
 Attributes = Callable[[bytes], Iterable[tuple[str, bytes | None]]]

@@ -1,7 +1,7 @@
 """Reading one partition in an executor: pages of XRANGE, each a record batch, and a count.
 
 Rule 1. A partition says how many entries it holds. When fewer came, they were removed after they
-        were counted, and that is judged here (completeness.py): rows are never just missing.
+        were counted, and that is judged here (core/completeness.py): rows are never just missing.
 Rule 2. A page is asked for by the last id that was read, so a lost connection costs that page and
         no more.
 """
@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, Final
 from headwater.collector import collector_off
 from headwater.errors import ProtocolError
 from headwater.model import MIN_ID, IDRange, StreamID
+from headwater.spark.core.completeness import judge_range, report
+from headwater.spark.core.ids import after, before
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.store import Store, patiently
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.decoding.cutting import MOST_BYTES
 from headwater.spark.decoding.freezing import freeze_what_is_loaded
@@ -23,11 +28,6 @@ from headwater.spark.decoding.page import Page, one_by_one
 from headwater.spark.decoding.plain import counted
 from headwater.spark.decoding.receiving import PageSource, Request
 from headwater.spark.decoding.rows import RowBuilder
-from headwater.spark.log_mode.completeness import judge_range, report
-from headwater.spark.log_mode.partitions import EntryRange
-from headwater.spark.log_mode.planning import after, before
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store, patiently
 
 if TYPE_CHECKING:
     import pyarrow as pa

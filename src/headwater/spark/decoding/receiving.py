@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import hiredis
 
 from headwater.model import IDRange
+from headwater.spark.core.store import connect
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder
-from headwater.spark.store import connect
 
 if TYPE_CHECKING:
     import redis

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from headwater.errors import HeadwaterError
 from headwater.groups.operation import GroupVanished
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.store import Store, patiently
 from headwater.spark.group_mode.membership import Membership, speaking_of
 from headwater.spark.group_mode.offsets import Batch, batch_of
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store, patiently
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """An offset file lists at most some 20,000 entries and runs of each source."""

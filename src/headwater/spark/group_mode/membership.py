@@ -23,9 +23,9 @@ from headwater.groups.session import Session
 from headwater.groups.settling import How, Settlement, renew, settle
 from headwater.messages import dead_letter_stream, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.store import Store
 from headwater.spark.group_mode.offsets import Portion
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store
 
 if TYPE_CHECKING:
     import redis

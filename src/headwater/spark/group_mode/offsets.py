@@ -23,7 +23,7 @@ from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
-from headwater.spark.options import SourceOptions
+from headwater.spark.core.options import SourceOptions
 
 Offset = dict[str, Any]
 """An offset as Spark keeps it: a dict that is written as JSON."""

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import StreamID
+from headwater.spark.core.completeness import Finding, report
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.store import connect, patiently
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.decoding.freezing import freeze_what_is_loaded
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import page_of
 from headwater.spark.decoding.rows import RowBuilder
 from headwater.spark.group_mode.partitions import Listed
-from headwater.spark.log_mode.completeness import Finding, report
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import connect, patiently
 
 if TYPE_CHECKING:
     import pyarrow as pa

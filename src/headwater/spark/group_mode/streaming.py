@@ -25,6 +25,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from headwater.groups.operation import GroupVanished
 from headwater.messages import reader_key
 from headwater.model import MIN_ID
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.store import Store, connect, patiently
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.group_mode.holder import Holder, lease_ms
 from headwater.spark.group_mode.keeper import Keeper
@@ -32,8 +34,6 @@ from headwater.spark.group_mode.membership import Membership, speaking_of
 from headwater.spark.group_mode.offsets import Batch, Offset, Portion, batch_of
 from headwater.spark.group_mode.partitions import Listed, cut_up
 from headwater.spark.group_mode.taking import MOST_ENTRIES, AvailableNow, Limits, Taking
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store, connect, patiently
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,10 +22,10 @@ from headwater.groups.claiming import BETWEEN_STEPS_MS, Delivered, recover
 from headwater.groups.dead_letters import bury
 from headwater.groups.settling import How, Settlement, settle
 from headwater.model import StreamID
+from headwater.spark.core.completeness import Finding, report
 from headwater.spark.group_mode.keeper import Keeper
 from headwater.spark.group_mode.membership import Membership, nothing
 from headwater.spark.group_mode.offsets import Portion, Run
-from headwater.spark.log_mode.completeness import Finding, report
 
 _log = logging.getLogger("headwater.spark")
 

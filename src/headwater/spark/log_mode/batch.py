@@ -10,12 +10,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headwater.errors import DeclarationError
 from headwater.model import MAX_ID, MIN_ID, StreamID
+from headwater.spark.core.ids import before
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.planning import Planner, planner
+from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.store import Store
 from headwater.spark.decoding.columns import Shape
-from headwater.spark.log_mode.offsets import Position, Span
-from headwater.spark.log_mode.partitions import EntryRange, cut_up, starting_position
-from headwater.spark.log_mode.planning import Planner, before, planner
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store
+from headwater.spark.log_mode.partitions import cut_up, starting_position
 
 if TYPE_CHECKING:
     import pyarrow as pa

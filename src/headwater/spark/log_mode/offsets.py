@@ -15,42 +15,15 @@ serves. It is drawn with the first offset and handed on from one to the next.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from headwater.errors import DeclarationError
-from headwater.model import MIN_ID, StreamID
-
-
-class Position(NamedTuple):
-    """A place in a stream: up to ``id`` (included), ``added`` entries had ever been added."""
-
-    id: StreamID
-    added: int
-
-
-BEGINNING = Position(MIN_ID, 0)
-"""Where a stream that did not exist begins."""
-
-
-class Span(NamedTuple):
-    """What one batch reads of one stream: after ``start``, up to ``end``.
-
-    ``end.added - start.added`` is the number of entries that are there to be read.
-    """
-
-    start: Position
-    end: Position
-
-    @property
-    def entries(self) -> int:
-        return self.end.added - self.start.added
-
+from headwater.model import StreamID
+from headwater.spark.core.options import QUERY
+from headwater.spark.core.positions import Position, Span
 
 Offset = dict[str, Any]
 """An offset as Spark keeps it: a dict that is written as JSON."""
-
-QUERY: Final = ":hw:query"
-"""The name in an offset that is no stream's: the option ``stream`` refuses it."""
 
 
 def initial_offset(positions: Mapping[str, Position], *, query: str | None = None) -> Offset:

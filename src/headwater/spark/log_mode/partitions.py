@@ -1,31 +1,20 @@
-"""What one task reads, and where a query begins."""
+"""Where a query begins, and into how many tasks each span is cut."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.datasource import InputPartition
-
-from headwater.model import MIN_ID, IDRange
-from headwater.spark.log_mode.offsets import BEGINNING, Position, Span
-from headwater.spark.log_mode.planning import Planner, before
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store
+from headwater.model import MIN_ID
+from headwater.spark.core.ids import before
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.planning import Planner
+from headwater.spark.core.positions import BEGINNING, Position, Span
+from headwater.spark.core.store import Store
 
 _ENTRIES_WORTH_A_TASK: Final = 10_000
 """Below that a task's start (some 10 ms) costs more than the entries' reading."""
-
-
-@dataclass(frozen=True)
-class EntryRange(InputPartition):
-    """The entries of ``stream`` in ``ids``: exactly ``count``, or the reader says what is missing."""
-
-    stream: str
-    ids: IDRange
-    count: int
 
 
 def starting_positions(options: SourceOptions, store: Store, plans: Planner) -> dict[str, Position]:

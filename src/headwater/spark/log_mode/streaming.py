@@ -24,8 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headwater.errors import DeclarationError
-from headwater.spark.decoding.columns import Shape
-from headwater.spark.log_mode.completeness import (
+from headwater.spark.core.completeness import (
     Memory,
     judge,
     judge_range,
@@ -33,12 +32,16 @@ from headwater.spark.log_mode.completeness import (
     set_back,
     was_set_back,
 )
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.planning import Look, Planner, planner
+from headwater.spark.core.positions import BEGINNING, Position, Span
+from headwater.spark.core.queries import Register
+from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.store import Store
+from headwater.spark.decoding.columns import Shape
 from headwater.spark.log_mode.limiting import allowances
 from headwater.spark.log_mode.offsets import (
-    BEGINNING,
     Offset,
-    Position,
-    Span,
     end_offset,
     initial_offset,
     positions_of,
@@ -46,16 +49,7 @@ from headwater.spark.log_mode.offsets import (
     spans_of,
     streams_of,
 )
-from headwater.spark.log_mode.partitions import (
-    EntryRange,
-    cut_up,
-    starting_position,
-    starting_positions,
-)
-from headwater.spark.log_mode.planning import Look, Planner, planner
-from headwater.spark.log_mode.queries import Register
-from headwater.spark.options import SourceOptions
-from headwater.spark.store import Store
+from headwater.spark.log_mode.partitions import cut_up, starting_position, starting_positions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """The end of the next batch; ``start`` itself when there is nothing to log.
 
-        Raises `DataLoss` where entries were removed before they were read (completeness.py).
+        Raises `DataLoss` where entries were removed before they were read (core/completeness.py).
         """
         self._check_is_ours(start)
         store, plans = self._open()

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.errors import DeclarationError
-from headwater.spark import option_values
-from headwater.spark.options import parse_options
+from headwater.spark.core import option_values
+from headwater.spark.core.options import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.errors import PipelineError
 from headwater.model import MAX_ID, MIN_ID, StreamID
-from headwater.spark import option_values
+from headwater.spark.core import option_values
+from headwater.spark.core.options import parse_options
 from headwater.spark.log_mode.offsets import spans_of
-from headwater.spark.options import parse_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.declaration import Pipeline, Table
 from headwater.spark.pipeline.expectations import Outcome

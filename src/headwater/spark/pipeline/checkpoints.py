@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import PipelineError
-from headwater.spark.durable import replacing, sync_all
+from headwater.spark.core.durable import replacing, sync_all
 from headwater.spark.log_mode.offsets import streams_of
 
 _OWN: Final = "headwater"

@@ -120,7 +120,7 @@ class Problems:
         if not isinstance(value, str):
             self.add(key, "a text is expected, like 'order_id bigint, item string'")
             return None
-        from headwater.spark.ddl import parse_schema
+        from headwater.spark.core.ddl import parse_schema
 
         try:
             return parse_schema(value)

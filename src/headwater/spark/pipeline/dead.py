@@ -12,11 +12,11 @@ from headwater.groups.operation import Operation, run
 from headwater.groups.replay import DONE, Replayed
 from headwater.groups.replay import replay as give_back
 from headwater.model import MIN_ID, StreamID
+from headwater.spark.core.store import Store
 from headwater.spark.pipeline.declaration import Pipeline, Source
 from headwater.spark.pipeline.explain import reason
 from headwater.spark.pipeline.lag import opened
 from headwater.spark.pipeline.status import existing_dead_streams
-from headwater.spark.store import Store
 
 if TYPE_CHECKING:
     from headwater.messages import DeadLetter

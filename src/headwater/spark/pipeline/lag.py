@@ -14,12 +14,13 @@ from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.model import MIN_ID, StreamID
-from headwater.spark.log_mode.completeness import StreamState
-from headwater.spark.log_mode.offsets import Position, positions_of
-from headwater.spark.options import SourceOptions, parse_options
+from headwater.spark.core.options import SourceOptions, parse_options
+from headwater.spark.core.positions import Position
+from headwater.spark.core.state import StreamState
+from headwater.spark.core.store import Store
+from headwater.spark.log_mode.offsets import positions_of
 from headwater.spark.pipeline.checkpoints import Offset
 from headwater.spark.pipeline.declaration import Source
-from headwater.spark.store import Store
 
 
 @dataclass(frozen=True)

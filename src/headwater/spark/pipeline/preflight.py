@@ -12,12 +12,12 @@ from difflib import get_close_matches
 
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError, PipelineError
+from headwater.spark.core.store import Store
 from headwater.spark.pipeline.checkpoints import Checkpoint, streams_in
 from headwater.spark.pipeline.declaration import Pipeline, Source
 from headwater.spark.pipeline.explain import reason
 from headwater.spark.pipeline.graph import upstream
 from headwater.spark.pipeline.lag import opened
-from headwater.spark.store import Store
 
 
 def check_sources(pipeline: Pipeline, checkpoints: Mapping[str, Checkpoint]) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from headwater.errors import DeclarationError
 from headwater.messages import dead_letter_stream
-from headwater.spark.ddl import parse_schema
-from headwater.spark.options import OPTIONS, SourceOptions, parse_options
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import OPTIONS, SourceOptions, parse_options
 from headwater.spark.pipeline.checks import Problems, as_option
 from headwater.spark.pipeline.declaration import Format, Input, Source, Table, Target
 

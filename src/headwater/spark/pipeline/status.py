@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import HeadwaterError
-from headwater.spark.options import parse_options
+from headwater.spark.core.options import parse_options
 from headwater.spark.pipeline.declaration import Pipeline, Source, Table
 from headwater.spark.pipeline.explain import reason
 from headwater.spark.pipeline.graph import upstream

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from headwater.errors import DeclarationError
-from headwater.spark import option_values
+from headwater.spark.core import option_values
 from headwater.spark.pipeline.checks import NAME, Problems
 from headwater.spark.pipeline.declaration import (
     Action,

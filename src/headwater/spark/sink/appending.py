@@ -19,8 +19,8 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.messages.keys import stage_key
 from headwater.model import StreamID
+from headwater.spark.core.store import connect, patiently
 from headwater.spark.sink.entries import Row, words
-from headwater.spark.store import connect, patiently
 
 if TYPE_CHECKING:
     from headwater.spark.sink.options import SinkOptions

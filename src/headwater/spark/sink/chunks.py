@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from headwater.messages.keys import sink_key
 from headwater.model import StreamID
+from headwater.spark.core.store import patiently
 from headwater.spark.sink.marker import Marker
 from headwater.spark.sink.scripts import CHUNK, MOST_WORDS
-from headwater.spark.store import patiently
 
 if TYPE_CHECKING:
     import redis

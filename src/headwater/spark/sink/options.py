@@ -1,5 +1,5 @@
 """The options of ``df.write.format("headwater")`` and ``df.writeStream``, checked before anything is
-connected. As for reading (spark/options.py): what is not known, or would do nothing, is refused.
+connected. As for reading (core/options.py): what is not known, or would do nothing, is refused.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, get_args
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError
 from headwater.model import MAX_U64
-from headwater.spark import option_values as values
-from headwater.spark.option_values import Reader
+from headwater.spark.core import option_values as values
+from headwater.spark.core.option_values import Reader
 
 Codec = Literal["fields", "json", "msgpack"]
 Delivery = Literal["exactlyOnce", "atLeastOnce"]

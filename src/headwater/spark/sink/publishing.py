@@ -13,9 +13,9 @@ from headwater.client.redaction import redacted
 from headwater.errors import DataLoss, DeclarationError, HeadwaterError
 from headwater.messages.keys import sink_key, stage_key
 from headwater.model import StreamID
+from headwater.spark.core.store import connect, patiently
 from headwater.spark.sink.chunks import Mover, after, last_id, type_of
 from headwater.spark.sink.marker import Marker
-from headwater.spark.store import connect, patiently
 
 if TYPE_CHECKING:
     from headwater.spark.sink.appending import Staged

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from headwater.errors import PipelineError
-from headwater.spark import option_values as values
-from headwater.spark.durable import replacing
+from headwater.spark.core import option_values as values
+from headwater.spark.core.durable import replacing
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import PipelineError
-from headwater.spark.durable import replacing
+from headwater.spark.core.durable import replacing
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
 from headwater.spark.pipeline.sinks.delta_files import DeltaDirectory, File

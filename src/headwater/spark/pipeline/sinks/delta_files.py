@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import PipelineError
-from headwater.spark.durable import directories, sync, sync_all
+from headwater.spark.core.durable import directories, sync, sync_all
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from headwater.errors import PipelineError
-from headwater.spark.durable import (
+from headwater.spark.core.durable import (
     append_line,
     directories,
     replacing,

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import StreamID
-from headwater.spark.log_mode.completeness import StreamState
-from headwater.spark.option_values import NO_CLUSTER
-from headwater.spark.options import SourceOptions
+from headwater.spark.core.option_values import NO_CLUSTER
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.state import StreamState
 
 if TYPE_CHECKING:
     import redis

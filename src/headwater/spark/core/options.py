@@ -15,9 +15,8 @@ from typing import Any, Final, Literal, get_args
 from headwater.client.redaction import redacted
 from headwater.commands.globs import matches
 from headwater.errors import DeclarationError
-from headwater.spark import option_values as values
-from headwater.spark.log_mode.offsets import QUERY
-from headwater.spark.option_values import End, Reader, Start
+from headwater.spark.core import option_values as values
+from headwater.spark.core.option_values import End, Reader, Start
 
 Codec = Literal["fields", "json", "msgpack", "bytes", "faststream"]
 Mode = Literal["permissive", "failfast", "dropmalformed"]
@@ -108,6 +107,10 @@ PLACES: Final[dict[str, tuple[str, Reader]]] = {
 
 OPTIONS: Final = ("url", "stream", *PLACES, *_READERS)
 """Every option, in the spelling that is printed; Spark compares them without regard to case."""
+
+QUERY: Final = ":hw:query"
+"""The name under which offsets of log mode keep the query's own id (log_mode/offsets.py); the option
+``stream`` refuses it."""
 
 _OF_GROUPS: Final = ("consumerPrefix", "minIdleTime", "maxDeliveries", "deadLetterStream")
 _NOT_OF_GROUPS: Final = (

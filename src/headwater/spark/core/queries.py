@@ -29,7 +29,7 @@ from headwater.model import StreamID
 if TYPE_CHECKING:
     import redis
 
-    from headwater.spark.store import Store
+    from headwater.spark.core.store import Store
 
 _log = logging.getLogger("headwater.spark")
 

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from headwater.errors import HeadwaterError
-from headwater.model import MAX_ID, IDRange, StreamID, id_after, id_before
-from headwater.spark.log_mode.completeness import StreamState
-from headwater.spark.log_mode.offsets import Position, Span
-from headwater.spark.store import Command, Store
+from headwater.model import MAX_ID, IDRange, StreamID
+from headwater.spark.core.ids import after, before
+from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.state import StreamState
+from headwater.spark.core.store import Command, Store
 
 
 class Look(NamedTuple):
@@ -62,16 +63,6 @@ class Planner(Protocol):
 def planner(store: Store) -> Planner:
     """The planner for what the server can do."""
     return SplitPlanner(store) if store.splits else LuaPlanner(store)
-
-
-def before(id_: StreamID) -> StreamID:
-    """The greatest id below ``id_``."""
-    return StreamID(*id_before(*id_))
-
-
-def after(id_: StreamID) -> StreamID:
-    """The smallest id above ``id_``."""
-    return StreamID(*id_after(*id_))
 
 
 def part_sizes(count: int, parts: int) -> list[int]:

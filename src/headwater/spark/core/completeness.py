@@ -25,25 +25,11 @@ from typing import Any, NamedTuple
 
 from headwater.errors import DataLoss
 from headwater.model import MAX_ID, MIN_ID, StreamID
-from headwater.spark.log_mode.offsets import BEGINNING, Position
-from headwater.spark.options import SourceOptions
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.positions import BEGINNING, Position
+from headwater.spark.core.state import StreamState
 
 _log = logging.getLogger("headwater.spark")
-
-
-class StreamState(NamedTuple):
-    """What XINFO STREAM says of a stream. ``first_id`` is that of the first entry, 0-0 if none."""
-
-    length: int
-    last_id: StreamID
-    max_deleted_id: StreamID
-    entries_added: int
-    first_id: StreamID
-
-    @property
-    def removed(self) -> int:
-        """How many entries were ever removed from it, by whatever means."""
-        return self.entries_added - self.length
 
 
 class Finding(NamedTuple):

@@ -1,0 +1,15 @@
+"""The neighbours of an id."""
+
+from __future__ import annotations
+
+from headwater.model import StreamID, id_after, id_before
+
+
+def before(id_: StreamID) -> StreamID:
+    """The greatest id below ``id_``."""
+    return StreamID(*id_before(*id_))
+
+
+def after(id_: StreamID) -> StreamID:
+    """The smallest id above ``id_``."""
+    return StreamID(*id_after(*id_))
