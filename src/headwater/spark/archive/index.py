@@ -10,24 +10,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
 
 from headwater.model import IDRange, StreamID
-from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Segment
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from headwater.spark.archive.manifest import Manifest
+from headwater.spark.archive.row_groups import Place, ids_of
 
 _GROUPS_KEPT = 8
-
-
-class Place(NamedTuple):
-    """One row group: where it is and what is in it."""
-
-    segment: Segment
-    file: ArchiveFile
-    number: int
-    group: RowGroup
 
 
 class Index:
@@ -93,8 +83,6 @@ class Index:
             yield self.places[at]
 
     def _read_ids(self, at: int) -> pa.Array:
-        from headwater.spark.archive.reading import ids_of
-
         return ids_of(self._manifest, self.places[at])
 
 

@@ -18,17 +18,17 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater.collector import collector_off
 from headwater.errors import DataLoss
-from headwater.model import MAX_ID, IDRange
+from headwater.model import MAX_ID, IDRange, StreamID
 from headwater.spark.archive.files import bodies_of
-from headwater.spark.archive.index import Index, Place, rank_in
-from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Segment
+from headwater.spark.archive.index import Index, rank_in
+from headwater.spark.archive.manifest import Manifest, RowGroup, Segment
+from headwater.spark.archive.row_groups import Place, ids_of, rows_of
 from headwater.spark.archive.stores import ArchiveStore
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import SourceOptions
@@ -37,9 +37,6 @@ from headwater.spark.decoding.columns import Column, Shape
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.pages import judge_count, pages_of
 from headwater.spark.decoding.rows import RowBuilder
-
-if TYPE_CHECKING:
-    from headwater.model import StreamID
 
 _log = logging.getLogger("headwater.spark")
 
@@ -124,8 +121,6 @@ class _Seam:
 
 
 def _last(page: Page) -> StreamID:
-    from headwater.model import StreamID
-
     return StreamID.parse(page.last_id)
 
 
@@ -171,7 +166,7 @@ class ArchivedRows:
         if as_asked(self._shape, place.segment, place.group):
             kept = [one for one in self._shape.columns if one.kind not in {"stream", "rescued"}]
             names = [one.name for one in kept] or ["id"]
-            for read in _rows(self._manifest, place, names, BATCH_ENTRIES, start, stop):
+            for read in rows_of(self._manifest, place, names, BATCH_ENTRIES, start, stop):
                 rows = self._handed_on(read)
                 if rows is None:
                     break
@@ -181,7 +176,7 @@ class ArchivedRows:
                 if whole:
                     self.bad_rows += place.group.bad
                 return
-        for read in _rows(self._manifest, place, ["id", "fields"], DECODED_ENTRIES, start, stop):
+        for read in rows_of(self._manifest, place, ["id", "fields"], DECODED_ENTRIES, start, stop):
             page = ListPage(
                 read.column("id").cast(pa.binary()).to_pylist(), bodies_of(read["fields"])
             )
@@ -244,62 +239,3 @@ def types_of(segment: Segment) -> dict[str, Any]:
 @lru_cache(16)
 def _types(schema: str) -> dict[str, Any]:
     return {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
-
-
-def ids_of(manifest: Manifest, place: Place) -> pa.Array:
-    """The ids of a row group, as text."""
-    read = _rows(manifest, place, ["id"], place.group.entries, 0, place.group.entries)
-    return pa.concat_arrays([batch.column("id") for batch in read])
-
-
-def _rows(
-    manifest: Manifest, place: Place, names: list[str], size: int, start: int, stop: int
-) -> Iterator[pa.RecordBatch]:
-    """Rows ``start`` to ``stop`` of a row group, of these columns."""
-    if start >= stop:
-        return
-    path = manifest.directory / place.file.name
-    with _open(manifest, place.file) as file:
-        batches = file.iter_batches(
-            batch_size=size, row_groups=[place.number], columns=names, use_threads=False
-        )
-        seen = 0
-        while True:
-            try:
-                batch = next(batches, None)
-            except (OSError, pa.ArrowException) as error:
-                raise _damaged(path, str(error)) from error
-            if batch is None:
-                break
-            low, high = max(start - seen, 0), min(stop - seen, batch.num_rows)
-            seen += batch.num_rows
-            if low < high:
-                yield batch if high - low == batch.num_rows else batch.slice(low, high - low)
-            if seen >= stop:
-                return
-    if seen < stop:
-        raise _damaged(path, f"{seen} of {place.group.entries} entries in a row group")
-
-
-def _open(manifest: Manifest, file: ArchiveFile) -> pq.ParquetFile:
-    path = manifest.directory / file.name
-    try:
-        size = path.stat().st_size
-        if size != file.bytes:
-            raise _damaged(path, f"it has {size:,} bytes, the manifest says {file.bytes:,}")
-        return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
-    except FileNotFoundError:
-        raise DataLoss(
-            f"the archive's file {path} is missing, with {file.entries:,} entries that may be "
-            "nowhere else. Restore it from a copy, or mount the directory on this executor too; "
-            "failOnDataLoss=false goes on without them."
-        ) from None
-    except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, str(error)) from error
-
-
-def _damaged(path: Any, why: str) -> DataLoss:
-    return DataLoss(
-        f"the archive's file {path} is damaged: {why}. Restore it from a copy; failOnDataLoss=false "
-        "goes on without what cannot be read."
-    )

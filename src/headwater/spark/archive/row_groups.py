@@ -1,0 +1,83 @@
+"""Row groups of archived files: where each is, and the rows that are read from it.
+
+A file of another size than the manifest says, and one whose pages fail their checksums, is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.errors import DataLoss
+from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Segment
+
+
+class Place(NamedTuple):
+    """One row group: where it is and what is in it."""
+
+    segment: Segment
+    file: ArchiveFile
+    number: int
+    group: RowGroup
+
+
+def ids_of(manifest: Manifest, place: Place) -> pa.Array:
+    """The ids of a row group, as text."""
+    read = rows_of(manifest, place, ["id"], place.group.entries, 0, place.group.entries)
+    return pa.concat_arrays([batch.column("id") for batch in read])
+
+
+def rows_of(
+    manifest: Manifest, place: Place, names: list[str], size: int, start: int, stop: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows ``start`` to ``stop`` of a row group, of these columns."""
+    if start >= stop:
+        return
+    path = manifest.directory / place.file.name
+    with _open(manifest, place.file) as file:
+        batches = file.iter_batches(
+            batch_size=size, row_groups=[place.number], columns=names, use_threads=False
+        )
+        seen = 0
+        while True:
+            try:
+                batch = next(batches, None)
+            except (OSError, pa.ArrowException) as error:
+                raise _damaged(path, str(error)) from error
+            if batch is None:
+                break
+            low, high = max(start - seen, 0), min(stop - seen, batch.num_rows)
+            seen += batch.num_rows
+            if low < high:
+                yield batch if high - low == batch.num_rows else batch.slice(low, high - low)
+            if seen >= stop:
+                return
+    if seen < stop:
+        raise _damaged(path, f"{seen} of {place.group.entries} entries in a row group")
+
+
+def _open(manifest: Manifest, file: ArchiveFile) -> pq.ParquetFile:
+    path = manifest.directory / file.name
+    try:
+        size = path.stat().st_size
+        if size != file.bytes:
+            raise _damaged(path, f"it has {size:,} bytes, the manifest says {file.bytes:,}")
+        return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise DataLoss(
+            f"the archive's file {path} is missing, with {file.entries:,} entries that may be "
+            "nowhere else. Restore it from a copy, or mount the directory on this executor too; "
+            "failOnDataLoss=false goes on without them."
+        ) from None
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _damaged(path: Any, why: str) -> DataLoss:
+    return DataLoss(
+        f"the archive's file {path} is damaged: {why}. Restore it from a copy; failOnDataLoss=false "
+        "goes on without what cannot be read."
+    )
