@@ -6,6 +6,7 @@
     appending.py   XADDs to the server, many at a time
     marker.py      what is recorded of a query's epochs, and the stages that are named there
     chunks.py      one step: a chunk of a stage to the stream
+    staging.py     what a task writes, and what it reports
     publishing.py  from stages to the stream, each entry once
     batch.py, streaming.py   what Spark calls
 

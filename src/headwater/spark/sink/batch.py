@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headwater.errors import DeclarationError
-from headwater.spark.sink.appending import StageAppender, Staged, StreamAppender
 from headwater.spark.sink.columns import check_schema
-from headwater.spark.sink.entries import Encoder
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import Publisher
+from headwater.spark.sink.staging import staged_by, write_staged, write_straight
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-
-
-@dataclass
-class Wrote(WriterCommitMessage):
-    """What a task says when it is done: which query it wrote for and where, if it staged."""
-
-    query: str
-    staged: Staged | None
-
-
-def write_straight(
-    options: SinkOptions, schema: StructType, batches: Iterator[RecordBatch]
-) -> Wrote:
-    """A task's rows to the stream itself, at least once."""
-    StreamAppender(options).append_all(Encoder(schema, options.codec).rows(batches))
-    return Wrote("", None)
-
-
-def write_staged(
-    options: SinkOptions, schema: StructType, query: str, batches: Iterator[RecordBatch]
-) -> Wrote:
-    """A task's rows to a stage of its own."""
-    appender = StageAppender(options, query, uuid.uuid4().hex)
-    appender.append_all(Encoder(schema, options.codec).rows(batches))
-    return Wrote(query, appender.staged())
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -88,12 +60,3 @@ class BatchWriter(DataSourceArrowWriter):
         if self._options.transaction is not None and staged_by(messages):
             with closing(Publisher(self._options, self._options.transaction[0])) as publisher:
                 publisher.abort(staged_by(messages))
-
-
-def staged_by(messages: list[WriterCommitMessage | None]) -> list[Staged]:
-    """The stages of tasks that came to an end, in the order of their partitions."""
-    return [
-        message.staged
-        for message in messages
-        if isinstance(message, Wrote) and message.staged is not None
-    ]

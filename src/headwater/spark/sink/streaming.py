@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.spark.sink.batch import Wrote, staged_by, write_staged, write_straight
 from headwater.spark.sink.columns import check_schema
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import Publisher
+from headwater.spark.sink.staging import Wrote, staged_by, write_staged, write_straight
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
