@@ -18,13 +18,16 @@ This is the table of who reads and who writes; what each does stands in its own 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from headwater.errors import DeclarationError
 from headwater.spark.core.options import SourceOptions, parse_options
+
+if TYPE_CHECKING:
+    from headwater.spark.log_mode.backend import Backend
 
 
 class HeadwaterSource(DataSource):
@@ -53,43 +56,44 @@ class HeadwaterSource(DataSource):
 
     def reader(self, schema: StructType) -> Any:
         """For ``spark.read``."""
-        from headwater.spark.decoding.columns import Shape
-
-        options, shape = self._reading, Shape.of(schema, self._reading)
+        options, backend = self._reading, self._backend(schema)
         if options.group is not None:
             raise DeclarationError(
                 "group is for readStream: a batch read of a group would take entries from its "
                 "members and could not settle them. Leave group out, or use readStream."
             )
-        if options.archive is not None:
-            from headwater.spark.archive.batch import ArchiveBatchReader, ArchivePushdownReader
-
-            kind = ArchivePushdownReader if options.pushdown else ArchiveBatchReader
-            return kind(options, shape)
         if options.pushdown:
             from headwater.spark.log_mode.pushdown import PushdownReader
 
-            return PushdownReader(options, shape)
+            return PushdownReader(options, backend)
         from headwater.spark.log_mode.batch import BatchReader
 
-        return BatchReader(options, shape)
+        return BatchReader(options, backend)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """For ``spark.readStream``."""
+        options = self._reading
+        if options.group is not None:
+            from headwater.spark.decoding.columns import Shape
+            from headwater.spark.group_mode.streaming import GroupReader
+
+            return GroupReader(options, Shape.of(schema, options))
+        from headwater.spark.log_mode.streaming import StreamReader
+
+        return StreamReader(options, self._backend(schema))
+
+    def _backend(self, schema: StructType) -> Backend:
+        """Where entries are read from: the server, or the archive and the server as one."""
         from headwater.spark.decoding.columns import Shape
 
         options, shape = self._reading, Shape.of(schema, self._reading)
-        if options.group is not None:
-            from headwater.spark.group_mode.streaming import GroupReader
-
-            return GroupReader(options, shape)
         if options.archive is not None:
-            from headwater.spark.archive.streaming import ArchiveStreamReader
+            from headwater.spark.archive.backend import ArchiveBackend
 
-            return ArchiveStreamReader(options, shape)
-        from headwater.spark.log_mode.streaming import StreamReader
+            return ArchiveBackend(options, shape)
+        from headwater.spark.log_mode.backend import ServerBackend
 
-        return StreamReader(options, shape)
+        return ServerBackend(options, shape)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For ``df.write``."""

@@ -12,11 +12,11 @@ from headwater.errors import DeclarationError
 from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planning import Planner, planner
+from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position, Span
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import Store
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.log_mode.backend import Backend
 from headwater.spark.log_mode.partitions import cut_up, starting_position
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ EVERYTHING = Window()
 class BatchReader(DataSourceReader):
     """Plans in the driver's process, once for a query, and reads its partitions in executors.
 
-    Spark pickles it to the executors; it holds its options and its shape, no connection.
+    Spark pickles it to the executors; it holds its options and its backend, no connection.
     """
 
-    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+    def __init__(self, options: SourceOptions, backend: Backend) -> None:
         starts = {options.starting, *(options.starting_of or {}).values()}
         if "latest" in starts:
             raise DeclarationError(
@@ -58,12 +58,12 @@ class BatchReader(DataSourceReader):
                 "is; leave it out, or use readStream"
             )
         self._options = options
-        self._shape = shape
+        self._backend = backend
         self._window = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
         """Everything from each stream's start to its end, as ranges of ids."""
-        store, plans = self._connect()
+        store, plans = self._backend.connect()
         try:
             spans = batch_spans(self._options, store, plans, self._window)
             return [
@@ -74,18 +74,11 @@ class BatchReader(DataSourceReader):
         finally:
             store.close()
 
-    def _connect(self) -> tuple[Store, Planner]:
-        """What is asked about the streams; a reader that has an archive asks of both."""
-        store = Store(self._options)
-        return store, planner(store)
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in an executor."""
-        from headwater.spark.decoding.pages import read_range
-
         if not isinstance(partition, EntryRange):
             return iter(())  # Spark's own, where there is nothing to read
-        return read_range(self._options, self._shape, partition)
+        return self._backend.read(partition)
 
 
 def batch_spans(

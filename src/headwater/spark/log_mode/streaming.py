@@ -33,12 +33,12 @@ from headwater.spark.core.completeness import (
     was_set_back,
 )
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planning import Look, Planner, planner
+from headwater.spark.core.planning import Look, Planner
 from headwater.spark.core.positions import BEGINNING, Position, Span
 from headwater.spark.core.queries import Register
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import Store
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.log_mode.backend import Backend
 from headwater.spark.log_mode.limiting import allowances
 from headwater.spark.log_mode.offsets import (
     Offset,
@@ -79,13 +79,13 @@ def refuse_batch_options(options: SourceOptions) -> None:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the driver and reads their partitions in executors.
 
-    Spark pickles it to the executors: there it is only its options and its shape.
+    Spark pickles it to the executors: there it is only its options and its backend.
     """
 
-    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+    def __init__(self, options: SourceOptions, backend: Backend) -> None:
         refuse_batch_options(options)
         self._options = options
-        self._shape = shape
+        self._backend = backend
         self._store: Store | None = None
         self._planner: Planner | None = None
         self._initial: Offset | None = None
@@ -96,10 +96,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checked = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_shape": self._shape}
+        return {"_options": self._options, "_backend": self._backend}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["_options"], state["_shape"])  # type: ignore[misc]
+        self.__init__(state["_options"], state["_backend"])  # type: ignore[misc]
 
     # --- what Spark asks the driver ---------------------------------------------------------------
 
@@ -146,7 +146,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if stream not in positions:
                 positions[stream] = self._appeared(store, plans, stream)
         looks = {
-            stream: self._look(plans, stream, at) if self._options.asks_for(stream) else (at, None)
+            stream: self._look(store, plans, stream, at)
+            if self._options.asks_for(stream)
+            else (at, None)
             for stream, at in positions.items()
         }
         self._hold_to(limit, store, plans, looks)
@@ -190,10 +192,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in an executor."""
-        from headwater.spark.decoding.pages import read_range
-
         assert isinstance(partition, EntryRange), partition
-        return read_range(self._options, self._shape, partition)
+        return self._backend.read(partition)
 
     def stop(self) -> None:
         """Close the connection; nothing is settled here (see the head of this file)."""
@@ -205,17 +205,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[Store, Planner]:
         if self._store is None or self._planner is None:
-            self._store, self._planner = self._connect()
+            self._store, self._planner = self._backend.connect()
         return self._store, self._planner
-
-    def _connect(self) -> tuple[Store, Planner]:
-        """What is asked about the streams; a reader that has an archive asks of both."""
-        store = Store(self._options)
-        return store, planner(store)
-
-    def _anew(self, stream: str) -> Position:  # noqa: ARG002 - where there is an archive, it is asked
-        """Where a stream is read from that is not the one that was read before."""
-        return BEGINNING
 
     def _check_is_ours(self, offset: Offset) -> None:
         """Refuse a checkpoint of other streams than are asked for, before anything is read."""
@@ -254,7 +245,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return BEGINNING
         return starting_position(self._options, store, plans, stream)
 
-    def _look(self, plans: Planner, stream: str, at: Position) -> tuple[Position, Look | None]:
+    def _look(
+        self, store: Store, plans: Planner, stream: str, at: Position
+    ) -> tuple[Position, Look | None]:
         """The stream from ``at``, or from where it must be read after what was found missing."""
         upto = None if self._targets is None else self._targets.get(stream, BEGINNING)
         look = plans.look(stream, at, upto)
@@ -262,7 +255,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         changed = self._memory.compare(stream, state)
         if was_set_back(at, state) or (state is None and changed):
             report(set_back(stream, at, state), self._options)
-            at, changed = self._anew(stream), None
+            at, changed = self._backend.restart(store, stream), None
             if state is not None:
                 at = Position(at.id, state.entries_added - state.length)
                 look = plans.look(stream, at, upto)

@@ -1,5 +1,4 @@
-"""``spark.readStream.format("headwater").option("archive", path)``: a query that begins, or goes on,
-with what is no longer in the stream.
+"""Archive and stream as one, for batch reads and streaming queries with the option ``archive``.
 
 A batch is named by ids and counts (core/positions.py), and both mean the same in the archive. So a
 batch is replayable for ever, also when its entries were trimmed between two attempts.
@@ -8,37 +7,42 @@ batch is replayable for ever, also when its entries were trimmed between two att
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.stores import ArchiveStore
+from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import Store
-from headwater.spark.log_mode.streaming import StreamReader
+from headwater.spark.decoding.columns import Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import InputPartition
 
 
-class ArchiveStreamReader(StreamReader):
-    """Micro-batches from archive and stream as one."""
+@dataclass(frozen=True)
+class ArchiveBackend:
+    """Entries that were archived and entries that the server holds, each once.
 
-    def _connect(self) -> tuple[Store, Planner]:
-        store = ArchiveStore(self._options)
+    It is a `log_mode.backend.Backend`.
+    """
+
+    options: SourceOptions
+    shape: Shape
+
+    def connect(self) -> tuple[Store, Planner]:
+        store = ArchiveStore(self.options)
         return store, ArchivePlanner(store)
 
-    def _anew(self, stream: str) -> Position:
+    def restart(self, store: Store, stream: str) -> Position:
         """After the archive's end: what is archived was read, or will be."""
-        store, _plans = self._open()
         assert isinstance(store, ArchiveStore), store
         return store.manifest(stream).end
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in an executor."""
+    def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
         from headwater.spark.archive.reading import read_range
 
-        assert isinstance(partition, EntryRange), partition
-        return read_range(self._options, self._shape, partition)
+        return read_range(self.options, self.shape, part)
