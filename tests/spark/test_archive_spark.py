@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headwater.errors import DataLoss
-from headwater.spark.pipeline.archiving import (
-    Archive,
-    archive_status,
-    archived_options,
-    run_archive,
-)
-from headwater.spark.pipeline.declaration import load
+from headwater.spark.pipeline.archiving import archive_status, archived_options, run_archive
+from headwater.spark.pipeline.declaration.loading import load
+from headwater.spark.pipeline.declaration.model import Archive
 from headwater.spark.pipeline.runner import run
 from tests.spark.stores import Shop
 

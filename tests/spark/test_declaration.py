@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import PipelineError
-from headwater.spark.pipeline.declaration import Pipeline, load
-from headwater.spark.pipeline.sql import tables_read
+from headwater.spark.pipeline.declaration.loading import load
+from headwater.spark.pipeline.declaration.model import Pipeline
+from headwater.spark.pipeline.declaration.sql import tables_read
 
 GOOD = """
 [source.orders]

@@ -9,8 +9,8 @@ import pytest
 
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import OPTIONS, SourceOptions
-from headwater.spark.pipeline.archiving import Archive
-from headwater.spark.pipeline.declaration import load
+from headwater.spark.pipeline.declaration.loading import load
+from headwater.spark.pipeline.declaration.model import Archive
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"
 

@@ -11,7 +11,7 @@ import pytest
 import headwater.spark
 from headwater.spark import frames
 from headwater.spark.core import options
-from headwater.spark.pipeline.declaration import load
+from headwater.spark.pipeline.declaration.loading import load
 from headwater.spark.sink import options as sink_options
 from tests.spark.stores import Shop
 from tests.spark.test_guides import GUIDES, blocks

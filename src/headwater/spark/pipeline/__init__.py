@@ -1,12 +1,11 @@
-"""Pipelines: streams to tables by a declaration (declaration.py), run by Spark (runner.py).
+"""Pipelines: streams to tables by a declaration (declaration/), run by Spark (runner.py).
 
 from headwater.spark import pipeline
 
 declared = pipeline.load("orders.toml")
 made = pipeline.run(declared)
 
-    declaration   what a file says; reading, sources, tables, archiving: its sections
-    graph, sql    what reads what, and in which order
+    declaration   what a file says, and how it is read
     views         names and SQL as Spark's frames
     stores        sinks, quarantines and locks of the tables
     expectations  what rows must fulfil
@@ -20,15 +19,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from headwater.spark.pipeline.declaration import Pipeline, load
+from headwater.spark.pipeline.declaration.model import Pipeline
 
 if TYPE_CHECKING:
     from headwater.spark.pipeline.backfill import Filled as Filled
+    from headwater.spark.pipeline.declaration.loading import load as load
     from headwater.spark.pipeline.progress import Progress as Progress
     from headwater.spark.pipeline.runner import Made as Made
     from headwater.spark.pipeline.runner import run as run
 
-_LAZY: Final = {"Made": "runner", "run": "runner", "Progress": "progress", "Filled": "backfill"}
+_LAZY: Final = {
+    "Filled": "backfill",
+    "Made": "runner",
+    "Progress": "progress",
+    "load": "declaration.loading",
+    "run": "runner",
+}
 
 __all__ = ["Filled", "Made", "Pipeline", "Progress", "load", "run"]
 

@@ -28,10 +28,10 @@ from headwater.spark.core import option_values
 from headwater.spark.core.options import parse_options
 from headwater.spark.log_mode.offsets import spans_of
 from headwater.spark.pipeline.checkpoints import Checkpoint
-from headwater.spark.pipeline.declaration import Pipeline, Table
+from headwater.spark.pipeline.declaration.graph import upstream
+from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.expectations import Outcome
 from headwater.spark.pipeline.explain import explained
-from headwater.spark.pipeline.graph import upstream
 from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.runner import start_spark
 from headwater.spark.pipeline.sinks import BatchId

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.errors import ExpectationFailed
-from headwater.spark.pipeline.declaration import Expectation, Table
+from headwater.spark.pipeline.declaration.model import Expectation, Table
 from headwater.spark.pipeline.sinks import THERE_ALREADY
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from headwater import errors
 from headwater.errors import HeadwaterError, PipelineError
 
 if TYPE_CHECKING:
-    from headwater.spark.pipeline.declaration import Pipeline
+    from headwater.spark.pipeline.declaration.model import Pipeline
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import Store
 from headwater.spark.log_mode.offsets import positions_of
 from headwater.spark.pipeline.checkpoints import Offset
-from headwater.spark.pipeline.declaration import Source
+from headwater.spark.pipeline.declaration.model import Source
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
-from headwater.spark.pipeline.declaration import Pipeline, Source, Table
+from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
 from headwater.spark.pipeline.lag import Lag, lags_of
 from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.runner import start_spark

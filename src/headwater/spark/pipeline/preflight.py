@@ -14,9 +14,9 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.store import Store
 from headwater.spark.pipeline.checkpoints import Checkpoint, streams_in
-from headwater.spark.pipeline.declaration import Pipeline, Source
+from headwater.spark.pipeline.declaration.graph import upstream
+from headwater.spark.pipeline.declaration.model import Pipeline, Source
 from headwater.spark.pipeline.explain import reason
-from headwater.spark.pipeline.graph import upstream
 from headwater.spark.pipeline.lag import opened
 
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from headwater.spark.pipeline.declaration import Pipeline
+from headwater.spark.pipeline.declaration.graph import upstream
+from headwater.spark.pipeline.declaration.model import Pipeline
 from headwater.spark.pipeline.expectations import Outcome
 from headwater.spark.pipeline.explain import explained
-from headwater.spark.pipeline.graph import upstream
 from headwater.spark.pipeline.stores import Stores
 from headwater.spark.pipeline.views import register_inputs, table_frame
 

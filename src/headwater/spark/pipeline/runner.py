@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.options import parse_options
 from headwater.spark.embedded import refuse_cluster
-from headwater.spark.pipeline.declaration import Pipeline
+from headwater.spark.pipeline.declaration.model import Pipeline
 from headwater.spark.pipeline.expectations import Outcome
 from headwater.spark.pipeline.explain import explained, reason
 from headwater.spark.pipeline.lag import lags_of

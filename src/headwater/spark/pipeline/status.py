@@ -12,12 +12,12 @@ from typing import Any
 
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import parse_options
-from headwater.spark.pipeline.declaration import Pipeline, Source, Table
+from headwater.spark.pipeline.declaration.graph import upstream
+from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
+from headwater.spark.pipeline.declaration.sources import dead_streams
 from headwater.spark.pipeline.explain import reason
-from headwater.spark.pipeline.graph import upstream
 from headwater.spark.pipeline.lag import Lag, lags_of, opened
 from headwater.spark.pipeline.sinks.parquet import AppendTable
-from headwater.spark.pipeline.sources import dead_streams
 from headwater.spark.pipeline.stores import Stores, Streamed
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headwater.spark.pipeline.checkpoints import Checkpoint, held
-from headwater.spark.pipeline.declaration import Pipeline, Table
+from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.expectations import Outcome, write_checked
 from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink

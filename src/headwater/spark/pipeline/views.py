@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import PipelineError
 from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.archiving import archived_options
-from headwater.spark.pipeline.declaration import Input, Pipeline, Source, Table
+from headwater.spark.pipeline.declaration.model import Input, Pipeline, Source, Table
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
 from headwater.spark.pipeline.explain import explained
 

@@ -9,17 +9,10 @@ from typing import Any, Final, get_args
 
 from headwater.errors import DeclarationError
 from headwater.spark.core import option_values
-from headwater.spark.pipeline.checks import NAME, Problems
-from headwater.spark.pipeline.declaration import (
-    Action,
-    Expectation,
-    Mode,
-    Table,
-    Target,
-    Watermark,
-)
-from headwater.spark.pipeline.sinks.registry import SINKS, SinkKind
-from headwater.spark.pipeline.sql import tables_read
+from headwater.spark.pipeline.declaration.model import Action, Expectation, Table, Target, Watermark
+from headwater.spark.pipeline.declaration.problems import NAME, Problems
+from headwater.spark.pipeline.declaration.sql import tables_read
+from headwater.spark.pipeline.sinks.registry import SINKS, Mode, SinkKind
 
 _OWN_KEYS: Final = ("mode", "sql", "sink", "watermark", "expect", "quarantine")
 _SINK_KEYS: Final = ("path", "url", "stream", "partition_by", "key", "checkpoint", "options")

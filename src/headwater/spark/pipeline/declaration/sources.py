@@ -12,8 +12,8 @@ from headwater.errors import DeclarationError
 from headwater.messages import dead_letter_stream
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import OPTIONS, SourceOptions, parse_options
-from headwater.spark.pipeline.checks import Problems, as_option
-from headwater.spark.pipeline.declaration import Format, Input, Source, Table, Target
+from headwater.spark.pipeline.declaration.model import Format, Input, Source, Table, Target
+from headwater.spark.pipeline.declaration.problems import Problems, as_option
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -1,52 +1,16 @@
-"""A pipeline's file, ``orders.toml``, read and checked in full before Spark starts.
-
-    [source.orders]
-    url = "${ORDERS_URL}"
-    stream = "orders"
-    schema = "order_id bigint, item string, price decimal(10, 2)"
-
-    [input.items]
-    path = "items.csv"
-
-    [table.sales]
-    mode = "append"
-    sql = "SELECT o.*, i.category FROM orders o LEFT JOIN items i USING (item)"
-    path = "tables/sales"
-    partition_by = ["category"]
-
-    [[table.sales.expect]]
-    name = "price_is_known"
-    predicate = "price IS NOT NULL"
-    action = "quarantine"
-
-    [table.by_category]
-    mode = "complete"
-    sql = "SELECT category, sum(price) AS sum FROM sales GROUP BY category"
-    path = "tables/by_category"
-
-Rule 1. Every mistake is told at once, each with the key it stands at and what would be right.
-Rule 2. ``${NAME}`` is taken from the environment, everywhere but in SQL: a url's password belongs
-        in no file. What came from there is shown nowhere.
-Rule 3. Paths are relative to the file, so a pipeline runs alike from any directory.
-
-The sections are read by reading.py, sources.py, tables.py and archiving.py.
-"""
+"""What a declaration says, as values."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from headwater.client.redaction import redacted
-from headwater.errors import PipelineError
-from headwater.spark.pipeline.checks import override
+from headwater.spark.pipeline.sinks.registry import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-Mode = Literal["append", "complete", "update"]
 Format = Literal["parquet", "csv", "jdbc"]
 Action = Literal["keep", "drop", "fail", "quarantine"]
 
@@ -144,11 +108,23 @@ class Table(NamedTuple):
         return self.mode != "complete"
 
 
+class Archive(NamedTuple):
+    """Which sources are archived, and where. ``keep_ms``: entries younger than that stay in the stream; ``trim`` False: all
+    do. ``forget_queries_after_ms``: a query that has not been seen for so long holds nothing back;
+    None: each does for ever.
+    """
+
+    path: Path
+    sources: tuple[Source, ...]
+    trim: bool = True
+    keep_ms: int = 0
+    forget_queries_after_ms: int | None = None
+
+
 class Pipeline(NamedTuple):
     """A whole declaration. ``tables`` are in the order in which they can be made.
 
-    ``interval`` is in seconds; None stands for the trigger available-now. ``archive`` is what
-    archiving.py read. ``secrets`` is what came from the environment and must not be shown.
+    ``interval`` is in seconds; None stands for the trigger available-now. ``secrets`` is what came from the environment and must not be shown.
     """
 
     file: Path
@@ -159,7 +135,7 @@ class Pipeline(NamedTuple):
     master: str | None
     app: str
     conf: dict[str, str]
-    archive: Any = None
+    archive: Archive | None = None
     secrets: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
@@ -172,24 +148,3 @@ class Pipeline(NamedTuple):
             if secret:
                 text = text.replace(secret, redacted(secret) if "://" in secret else "***")
         return text
-
-
-def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
-    """The declaration in ``file``, with ``overrides`` (``key=value``) put over what it says.
-
-    Raises `PipelineError` with the file, each key that is wrong, and what would be right.
-    """
-    from headwater.spark.pipeline.reading import read
-
-    path = Path(file)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PipelineError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PipelineError(f"{path}: is no UTF-8: {error.reason} at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise PipelineError(f"{path}: is no TOML: {error}") from error
-    for setting in overrides:
-        override(document, setting)
-    return read(path, document)

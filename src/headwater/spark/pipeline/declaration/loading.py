@@ -1,27 +1,55 @@
-"""Reads one document; what it cannot make sense of becomes a problem, and it reads on."""
+"""Reads a file, section by section. What is wrong becomes a problem, and reading goes on."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from headwater.spark.pipeline.checks import NAME, Problems, as_option, flattened
-from headwater.spark.pipeline.declaration import Pipeline, Source, Table
-from headwater.spark.pipeline.graph import ordered, shared
-from headwater.spark.pipeline.sinks.registry import SINKS
-from headwater.spark.pipeline.sources import (
+from headwater.errors import PipelineError
+from headwater.spark.pipeline.declaration.archive import read_archive
+from headwater.spark.pipeline.declaration.graph import ordered, shared
+from headwater.spark.pipeline.declaration.model import Archive, Pipeline, Source, Table
+from headwater.spark.pipeline.declaration.problems import (
+    NAME,
+    Problems,
+    as_option,
+    flattened,
+    override,
+)
+from headwater.spark.pipeline.declaration.sources import (
     DEAD_LETTERS,
     read_dead_letters,
     read_input,
     read_source,
 )
-from headwater.spark.pipeline.tables import read_table
+from headwater.spark.pipeline.declaration.tables import read_table
+from headwater.spark.pipeline.sinks.registry import SINKS
 
 _SECTIONS: Final = ("source", "input", "table", DEAD_LETTERS, "trigger", "spark", "archive")
 
 
-def read(file: Path, document: dict[str, Any]) -> Pipeline:
+def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
+    """The declaration in ``file``, with ``overrides`` (``key=value``) put over what it says.
+
+    Raises `PipelineError` with the file, each key that is wrong, and what would be right.
+    """
+    path = Path(file)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PipelineError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PipelineError(f"{path}: is no UTF-8: {error.reason} at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(f"{path}: is no TOML: {error}") from error
+    for setting in overrides:
+        override(document, setting)
+    return _read(path, document)
+
+
+def _read(file: Path, document: dict[str, Any]) -> Pipeline:
     """The pipeline that ``document`` declares; `PipelineError` with everything that is wrong."""
     problems = Problems(file)
     for key in document:
@@ -76,11 +104,11 @@ def _check_group(problems: Problems, name: str, source: Source, readers: list[st
         )
 
 
-def _archive(problems: Problems, document: dict[str, Any], sources: Mapping[str, Any]) -> Any:
+def _archive(
+    problems: Problems, document: dict[str, Any], sources: Mapping[str, Source]
+) -> Archive | None:
     if "archive" not in document:
         return None
-    from headwater.spark.pipeline.archiving import read_archive
-
     values = problems.table("archive", document["archive"])
     return read_archive(problems, values, sources, problems.base)
 

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol
 
-from headwater.spark.pipeline.checks import Problems, nearest
+from headwater.spark.pipeline.declaration.problems import Problems, nearest
 
 
 class Node(Protocol):
