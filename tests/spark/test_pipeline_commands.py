@@ -18,7 +18,7 @@ import headwater
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError, PipelineError
 from headwater.messages import dead_letter_fields
 from headwater.spark.pipeline import Progress, load
-from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.lag import Lag
 from headwater.spark.pipeline.metrics import served
 from tests.spark.stores import QUICK_JVM, Shop
@@ -317,8 +317,8 @@ def test_metrics_are_what_the_progress_says() -> None:
     progress = Progress()
     progress.begin("sales", "append")
     progress.begin("total", "complete")
-    progress.add("sales", Outcome(8, {"named": 2}, dropped=1, quarantined=2), 0.5, batch=3)
-    progress.add("total", Outcome(1), 0.1)
+    progress.add("sales", WriteOutcome(8, {"named": 2}, dropped=1, quarantined=2), 0.5, batch=3)
+    progress.add("total", WriteOutcome(1), 0.1)
     progress.note_lags("sales", [Lag("orders", "s", 10, 4, 2.5)])
 
     with served(progress, port=0) as port:
@@ -346,7 +346,7 @@ def test_a_terminal_shows_every_table_as_it_is() -> None:
 
     progress = Progress()
     progress.begin("sales", "append")
-    progress.add("sales", Outcome(8, dropped=1, quarantined=2), 0.5, batch=3)
+    progress.add("sales", WriteOutcome(8, dropped=1, quarantined=2), 0.5, batch=3)
     progress.note_lags("sales", [Lag("orders", "s", 10, 4, 2.5)])
     console = Console(width=120, record=True, file=io.StringIO())
 

@@ -13,7 +13,7 @@ from headwater.spark.pipeline.sinks import THERE_ALREADY
 if TYPE_CHECKING:
     from headwater.spark.pipeline.backfill import Filled
     from headwater.spark.pipeline.plan import Plan, PlannedSource, PlannedTable
-    from headwater.spark.pipeline.status import Status, TableStatus
+    from headwater.spark.pipeline.status import PipelineStatus, TableStatus
 
 
 def plan_text(plan: Plan) -> str:
@@ -61,7 +61,7 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
         yield f"  checkpoint {planned.checkpoint} ({begun})"
 
 
-def status_text(status: Status) -> str:
+def status_text(status: PipelineStatus) -> str:
     """A pipeline's state, for reading."""
     lines: list[str] = []
     for table in status.tables:

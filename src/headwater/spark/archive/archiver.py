@@ -61,7 +61,7 @@ class Archived(NamedTuple):
         )
 
 
-class Status(NamedTuple):
+class ArchiveState(NamedTuple):
     """How a stream's archive stands. ``waiting`` entries of the stream are not in it yet. ``holds``
     says who needs what, the first of which bounds a trim; empty where nothing is ever trimmed.
     """
@@ -127,7 +127,7 @@ class Archiver:
         finally:
             store.close()
 
-    def status(self) -> Iterator[Status]:
+    def status(self) -> Iterator[ArchiveState]:
         """How the archive of each stream stands; nothing is written."""
         store = Store(self._options)
         try:
@@ -139,7 +139,7 @@ class Archiver:
                 if self._trimming is not None:
                     holds = Trimmer(store, manifest, self._trimming).holds()
                 entries, size = total(manifest.segments())
-                yield Status(stream, end, entries, size, waiting, tuple(holds))
+                yield ArchiveState(stream, end, entries, size, waiting, tuple(holds))
         finally:
             store.close()
 

@@ -21,7 +21,7 @@ from headwater.groups.operation import GroupVanished
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import Store, patiently
 from headwater.spark.group_mode.membership import Membership, speaking_of
-from headwater.spark.group_mode.offsets import Batch, batch_of
+from headwater.spark.group_mode.offsets import GroupBatch, batch_of
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """An offset file lists at most some 20,000 entries and runs of each source."""
@@ -50,7 +50,7 @@ def settle_committed(options: SourceOptions, checkpoint: Path, *, source: int = 
         store.close()
 
 
-def _settle(crew: Membership, batch: Batch) -> int:
+def _settle(crew: Membership, batch: GroupBatch) -> int:
     done = 0
     for stream, portion in batch.streams.items():
         if not portion.entries:

@@ -52,7 +52,7 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class Batch:
+class GroupBatch:
     """What an offset says. ``number`` 0 is the offset before the first batch."""
 
     group: str
@@ -63,7 +63,7 @@ class Batch:
     def offset(self) -> Offset:
         """As Spark keeps it.
 
-        >>> Batch("g", "c", 1, {"s": Portion(seen=StreamID(5, 0))}).offset()
+        >>> GroupBatch("g", "c", 1, {"s": Portion(seen=StreamID(5, 0))}).offset()
         {'group': 'g', 'consumer': 'c', 'batch': 1, 'streams': {'s': {'seen': '5-0'}}}
         """
         return {
@@ -74,7 +74,7 @@ class Batch:
         }
 
 
-def batch_of(offset: Offset, options: SourceOptions) -> Batch:
+def batch_of(offset: Offset, options: SourceOptions) -> GroupBatch:
     """What ``offset`` says.
 
     Raises `DeclarationError` when it is another source's, another group's or another consumer's: it
@@ -112,12 +112,12 @@ def _written(portion: Portion) -> dict[str, Any]:
     return words
 
 
-def _read(offset: Offset) -> Batch:
+def _read(offset: Offset) -> GroupBatch:
     group, consumer, number = offset["group"], offset["consumer"], offset["batch"]
     if not (isinstance(group, str) and isinstance(consumer, str) and type(number) is int):
         raise TypeError("names and a number are expected")
     streams = {name: _portion(words) for name, words in offset["streams"].items()}
-    return Batch(group, consumer, number, streams)
+    return GroupBatch(group, consumer, number, streams)
 
 
 def _portion(words: dict[str, Any]) -> Portion:

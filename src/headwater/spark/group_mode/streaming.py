@@ -31,7 +31,7 @@ from headwater.spark.decoding.columns import Shape
 from headwater.spark.group_mode.holder import Holder, lease_ms
 from headwater.spark.group_mode.keeper import Keeper
 from headwater.spark.group_mode.membership import Membership, speaking_of
-from headwater.spark.group_mode.offsets import Batch, Offset, Portion, batch_of
+from headwater.spark.group_mode.offsets import GroupBatch, Offset, Portion, batch_of
 from headwater.spark.group_mode.partitions import Listed, cut_up
 from headwater.spark.group_mode.taking import MOST_ENTRIES, AvailableNow, Limits, Taking
 
@@ -121,12 +121,12 @@ class _Driver:
         self._crew = Membership(options, self._store)
         self._holder: Holder | None = None
         self._keeper: Keeper | None = None
-        self._planned: tuple[Batch, Batch] | None = None
+        self._planned: tuple[GroupBatch, GroupBatch] | None = None
         """The last batch that was taken, with the one before it."""
-        self._ids: tuple[Batch, dict[str, list[bytes]]] | None = None
+        self._ids: tuple[GroupBatch, dict[str, list[bytes]]] | None = None
         """The ids of the batch that is held."""
-        self._settled: Batch | None = None
-        self._understood: tuple[Offset, Batch] | None = None
+        self._settled: GroupBatch | None = None
+        self._understood: tuple[Offset, GroupBatch] | None = None
         self._owns_more = True
         """Something may be pending under this consumer's name that no offset names."""
         self._run: AvailableNow | None = None
@@ -190,7 +190,7 @@ class _Driver:
                 found[stream] = self._crew.lag(stream)
         return {"group": self._options.group, "streams": found} if found else None
 
-    def _take(self, before: Batch, streams: list[str], most: int) -> Batch | None:
+    def _take(self, before: GroupBatch, streams: list[str], most: int) -> GroupBatch | None:
         """The batch after ``before``, if there is anything to be in it."""
         turns = self._turns(streams, before)
         limits = Limits(most, self._options.max_bytes_per_trigger, self._run)
@@ -211,17 +211,17 @@ class _Driver:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _read(self, offset: Offset) -> Batch:
+    def _read(self, offset: Offset) -> GroupBatch:
         """What ``offset`` says. When nothing comes Spark asks with the same a hundred times a
         second, and it may name thousands of entries."""
         if self._understood is None or self._understood[0] != offset:
             self._understood = offset, batch_of(offset, self._options)
         return self._understood[1]
 
-    def _batch(self, number: int, streams: dict[str, Portion]) -> Batch:
-        return Batch(self._crew.group, self._crew.consumer, number, streams)
+    def _batch(self, number: int, streams: dict[str, Portion]) -> GroupBatch:
+        return GroupBatch(self._crew.group, self._crew.consumer, number, streams)
 
-    def _turns(self, streams: list[str], before: Batch) -> list[str]:
+    def _turns(self, streams: list[str], before: GroupBatch) -> list[str]:
         """Another stream is the first each time, so that a small limit leaves none out for ever."""
         at = before.number % len(streams)
         return streams[at:] + streams[:at]
@@ -248,7 +248,7 @@ class _Driver:
         if self._holder is not None:
             self._holder.check(self._store.client)
 
-    def _settle(self, batch: Batch) -> None:
+    def _settle(self, batch: GroupBatch) -> None:
         """Acknowledge what ``batch`` names: it has been committed."""
         known = self._ids[1] if self._ids is not None and self._ids[0] == batch else None
         for stream, portion in batch.streams.items():
@@ -263,7 +263,7 @@ class _Driver:
                 _log.debug("group of %s is gone, and nothing is asked of it any more", stream)
         self._settled = batch
 
-    def _hold_again(self, batch: Batch) -> None:
+    def _hold_again(self, batch: GroupBatch) -> None:
         """Spark replays a batch of an earlier process: hold what is still this consumer's of it."""
         ids: dict[str, list[bytes]] = {}
         for stream, portion in batch.streams.items():

@@ -15,7 +15,7 @@ from headwater.spark.core.options import parse_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.spark.archive.archiver import Archived, Status
+    from headwater.spark.archive.archiver import Archived, ArchiveState
     from headwater.spark.pipeline.declaration.model import Archive, Source
 
 Report = Callable[[str], None]
@@ -56,7 +56,7 @@ def run_archive(
     return done
 
 
-def archive_status(archive: Archive) -> list[Status]:
+def archive_status(archive: Archive) -> list[ArchiveState]:
     """Of each stream: how far it is archived, in how much, up to where it may be trimmed, and who
     holds that back. It reads manifests and asks the servers; nothing is written."""
     from headwater.spark.archive.archiver import Archiver

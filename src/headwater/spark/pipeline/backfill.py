@@ -30,7 +30,7 @@ from headwater.spark.log_mode.offsets import spans_of
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
-from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.runner import start_spark
@@ -71,7 +71,7 @@ class Filled(NamedTuple):
 
     table: str
     ranges: dict[str, dict[str, Range]]
-    outcome: Outcome
+    outcome: WriteOutcome
     seconds: float
 
 

@@ -26,7 +26,7 @@ FLAGS: Final = "_expectations"
 Write = Callable[["DataFrame"], int]
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """What became of a batch. ``rows`` is what the table got, or `THERE_ALREADY`;
     ``violations`` counts rows by expectation, those with none left out."""
 
@@ -61,13 +61,13 @@ def passed(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
 
 def write_checked(
     frame: DataFrame, table: Table, *, write: Write, quarantine: Write | None = None
-) -> Outcome:
+) -> WriteOutcome:
     """Write what of ``frame`` the table's expectations let through, and the rest where it goes.
 
     Raises `ExpectationFailed` before anything is written.
     """
     if not table.expectations:
-        return Outcome(write(frame))
+        return WriteOutcome(write(frame))
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
 
@@ -82,8 +82,8 @@ def write_checked(
     finally:
         kept.unpersist()
     if rows == THERE_ALREADY:
-        return Outcome(THERE_ALREADY)
-    return Outcome(
+        return WriteOutcome(THERE_ALREADY)
+    return WriteOutcome(
         rows=rows,
         violations={
             e.name: counts["violations"][e.name]

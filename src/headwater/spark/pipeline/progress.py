@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.lag import Lag
 from headwater.spark.pipeline.sinks import THERE_ALREADY
 
@@ -75,7 +75,9 @@ class Progress:
         with self._lock:
             self._tables[name] = TableProgress(name, mode)
 
-    def add(self, name: str, outcome: Outcome, seconds: float, *, batch: int | None = None) -> None:
+    def add(
+        self, name: str, outcome: WriteOutcome, seconds: float, *, batch: int | None = None
+    ) -> None:
         """A batch was written, or, without a number, the whole table."""
         if outcome.rows == THERE_ALREADY:
             return
@@ -106,7 +108,7 @@ class Progress:
             self._tables[name] = replace(self._tables[name], lags=tuple(lags))
 
 
-def line_of(name: str, number: int | None, outcome: Outcome, seconds: float) -> str:
+def line_of(name: str, number: int | None, outcome: WriteOutcome, seconds: float) -> str:
     """A batch, or a table made anew, in a line."""
     if outcome.rows == THERE_ALREADY:
         return f"{name}: batch {number} was there already, from the run before"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline
-from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.stores import Stores
 from headwater.spark.pipeline.views import register_inputs, table_frame
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-Done = Callable[[str, Outcome, float], None]
+Done = Callable[[str, WriteOutcome, float], None]
 
 
 def schemas_of_completes(

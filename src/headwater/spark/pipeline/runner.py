@@ -22,7 +22,7 @@ from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.options import parse_options
 from headwater.spark.embedded import refuse_cluster
 from headwater.spark.pipeline.declaration.model import Pipeline
-from headwater.spark.pipeline.expectations import Outcome
+from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.explain import explained, reason
 from headwater.spark.pipeline.lag import lags_of
 from headwater.spark.pipeline.preflight import check_sources
@@ -73,7 +73,7 @@ class Made(NamedTuple):
 class _Batch(NamedTuple):
     table: str
     number: int
-    outcome: Outcome
+    outcome: WriteOutcome
     seconds: float
 
 
@@ -308,7 +308,7 @@ class _Run:
 
     # --- after the streams ------------------------------------------------------------------------
 
-    def _remade(self, name: str, outcome: Outcome, seconds: float) -> None:
+    def _remade(self, name: str, outcome: WriteOutcome, seconds: float) -> None:
         self._progress.add(name, outcome, seconds)
         self._report(line_of(name, None, outcome, seconds))
 

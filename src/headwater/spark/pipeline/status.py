@@ -51,7 +51,7 @@ class ArchiveStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class PipelineStatus:
     """A pipeline at this moment. ``dead_letters``: records in each dead-letter stream."""
 
     file: str
@@ -64,10 +64,10 @@ class Status:
         return asdict(self)
 
 
-def status(pipeline: Pipeline) -> Status:
+def status(pipeline: Pipeline) -> PipelineStatus:
     """How ``pipeline`` stands. Raises, with the source's key, when a server cannot be reached."""
     stores = Stores(pipeline)
-    return Status(
+    return PipelineStatus(
         file=str(pipeline.file),
         tables=tuple(_table(pipeline, stores, table) for table in pipeline.tables.values()),
         dead_letters=dead_letters(pipeline, pipeline.sources.values()),

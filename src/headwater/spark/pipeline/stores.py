@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.pipeline.checkpoints import Checkpoint, held
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
-from headwater.spark.pipeline.expectations import Outcome, write_checked
+from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
 from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
@@ -49,7 +49,7 @@ class Streamed:
         if self.quarantine is not None:
             self.quarantine.prepare()
 
-    def write(self, frame: DataFrame, batch: BatchId) -> Outcome:
+    def write(self, frame: DataFrame, batch: BatchId) -> WriteOutcome:
         """Add a batch, as the table's expectations say."""
 
         def held_back(rows: DataFrame) -> int:
@@ -81,7 +81,7 @@ class Recomputed:
         if self.quarantine is not None:
             self.quarantine.prepare()
 
-    def write(self, frame: DataFrame) -> Outcome:
+    def write(self, frame: DataFrame) -> WriteOutcome:
         """Put the rows that the table's expectations let through in the place of what it holds."""
         return write_checked(
             frame,

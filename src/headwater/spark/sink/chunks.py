@@ -34,7 +34,7 @@ _NO_LUA: Final = ("unknown command", "no permissions")
 Status = Literal["ok", "moved", "type", "missing", "wide", "refused"]
 
 
-class Outcome(NamedTuple):
+class ChunkResult(NamedTuple):
     """What a step did: ``added`` entries are in the stream and the position is after them.
 
     moved    nothing: the marker says something else by now
@@ -66,14 +66,14 @@ class Mover:
         self._lua = True
         self._conflicts = 0
 
-    def move(self, state: Marker) -> Outcome:
+    def move(self, state: Marker) -> ChunkResult:
         """The next chunk after ``state``, which is what the marker said a moment ago."""
         outcome = self._by_script(state) if self._lua else None
         if outcome is None or (outcome.status == "wide" and not outcome.added):
             outcome = self._by_multi(state)
         return outcome
 
-    def _by_script(self, state: Marker) -> Outcome | None:
+    def _by_script(self, state: Marker) -> ChunkResult | None:
         """None where the server runs no scripts for this user."""
         import redis
 
@@ -91,9 +91,9 @@ class Mover:
                 self._lua = False
                 return None
             raise
-        return Outcome(status.decode(), int(added), text.decode("utf-8", "replace"))
+        return ChunkResult(status.decode(), int(added), text.decode("utf-8", "replace"))
 
-    def _by_multi(self, state: Marker) -> Outcome:
+    def _by_multi(self, state: Marker) -> ChunkResult:
         uuid, count = state.stages[state.stage]
         expected = min(CHUNK_ENTRIES, count - state.position)
         stage = self._stage(uuid)
@@ -102,7 +102,7 @@ class Mover:
         )
         if len(entries) != expected or entries[-1][0] != b"%d-0" % (state.position + expected):
             # It goes with the step that ends it: another driver may have done that.
-            return Outcome("missing" if self._read(self._client) == state else "moved")
+            return ChunkResult("missing" if self._read(self._client) == state else "moved")
         entries = _within(CHUNK_BYTES, entries)
         watched = [self._key]
         # Ids that the server gives are refused by no stream, so only the key's type could change
@@ -112,7 +112,7 @@ class Mover:
         with self._client.pipeline(transaction=True) as pipeline:
             pipeline.watch(*watched)
             if self._read(pipeline) != state:
-                return Outcome("moved")
+                return ChunkResult("moved")
             hindrance = self._look(pipeline, entries[0][1][1])
             if hindrance is not None:
                 return hindrance
@@ -124,21 +124,21 @@ class Mover:
             self._move(pipeline, state, len(entries))
             replies = self._execute(pipeline)
         if replies is None:
-            return Outcome("moved")
+            return ChunkResult("moved")
         return self._judge(state, replies[: len(entries)])
 
     def _read(self, client: Any) -> Marker | None:
         return Marker.parse(self._key, client.execute_command("HGETALL", self._key))
 
-    def _look(self, pipeline: Any, first: bytes) -> Outcome | None:
+    def _look(self, pipeline: Any, first: bytes) -> ChunkResult | None:
         """Why the entries will not be taken, as far as that can be known before."""
         kind = type_of(pipeline, self._dest)
         if kind not in ("none", "stream"):
-            return Outcome("type", 0, kind)
+            return ChunkResult("type", 0, kind)
         if first != b"*" and kind == "stream":
             last = last_id(pipeline, self._dest)
             if StreamID.parse(first.decode()) <= last:
-                return Outcome(
+                return ChunkResult(
                     "refused", 0, f"the id {first.decode()} is not above {last}, the stream's last"
                 )
         return None
@@ -163,12 +163,12 @@ class Mover:
         self._conflicts = 0
         return replies
 
-    def _judge(self, state: Marker, replies: list[Any]) -> Outcome:
+    def _judge(self, state: Marker, replies: list[Any]) -> ChunkResult:
         """What EXEC did. An entry can be refused in its place when the store's disk is full: then the
         position is set to where that happened, and what came after is taken back."""
         wrong = next((n for n, reply in enumerate(replies) if isinstance(reply, Exception)), None)
         if wrong is None:
-            return Outcome("ok", len(replies))
+            return ChunkResult("ok", len(replies))
         reached = after(state, wrong)
         late = [reply for reply in replies[wrong:] if not isinstance(reply, Exception)]
 
@@ -181,7 +181,7 @@ class Mover:
                 pipeline.execute()
 
         patiently(self._options.url, repair)
-        return Outcome("refused", wrong, str(replies[wrong]))
+        return ChunkResult("refused", wrong, str(replies[wrong]))
 
 
 def after(state: Marker, added: int) -> Marker:

@@ -17,7 +17,7 @@ from typing import Protocol
 from headwater.spark.pipeline.declaration.problems import Problems, nearest
 
 
-class Node(Protocol):
+class TableNode(Protocol):
     """What this module needs of a table."""
 
     @property
@@ -29,7 +29,7 @@ class Node(Protocol):
 
 
 def ordered(
-    tables: Mapping[str, Node],
+    tables: Mapping[str, TableNode],
     sources: Iterable[str],
     inputs: Iterable[str],
     problems: Problems,
@@ -58,7 +58,7 @@ def ordered(
         return list(tables)
 
 
-def shared(source: str, tables: Mapping[str, Node]) -> list[str]:
+def shared(source: str, tables: Mapping[str, TableNode]) -> list[str]:
     """The streamed tables whose queries read ``source``, directly or by the SQL of others."""
     return [
         name
@@ -68,7 +68,7 @@ def shared(source: str, tables: Mapping[str, Node]) -> list[str]:
     ]
 
 
-def upstream(name: str, tables: Mapping[str, Node]) -> set[str]:
+def upstream(name: str, tables: Mapping[str, TableNode]) -> set[str]:
     """Every table that ``name`` reads, directly or through others."""
     found: set[str] = set()
     ahead = [name]
@@ -81,7 +81,7 @@ def upstream(name: str, tables: Mapping[str, Node]) -> set[str]:
 
 
 def _check(
-    table: Node, kinds: Mapping[str, str], problems: Problems, unreadable: Container[str]
+    table: TableNode, kinds: Mapping[str, str], problems: Problems, unreadable: Container[str]
 ) -> None:
     key = f"table.{table.name}.sql"
     for read in table.reads:

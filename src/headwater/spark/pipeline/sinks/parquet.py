@@ -52,7 +52,7 @@ STATE: Final = "_headwater"
 """Readers of Parquet directories pass over names that begin with an underscore."""
 
 
-class Batch(NamedTuple):
+class WrittenBatch(NamedTuple):
     """One line of a manifest. ``files`` are relative to the table's directory, ``columns`` are those
     that no batch before had, with their types."""
 
@@ -110,10 +110,10 @@ class AppendTable:
                 f"lies there now (query {query}). Restore that one, or remove the whole table."
             )
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[WrittenBatch]:
         """The batches that are in the table, in their order."""
         return [
-            Batch(
+            WrittenBatch(
                 BatchId(line["batch"], line.get("series", "")),
                 line["query"],
                 line["rows"],
@@ -160,14 +160,14 @@ class AppendTable:
         query = Checkpoint(self.checkpoint).query()
         assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
         files = tuple(name for _source, name in moves)
-        self._append(Batch(batch, query, rows, files, columns if rows else {}))
+        self._append(WrittenBatch(batch, query, rows, files, columns if rows else {}))
         self._moving.unlink()
         shutil.rmtree(self._staging, ignore_errors=True)
         return rows
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _new_columns(self, schema: StructType, batches: list[Batch]) -> dict[str, str]:
+    def _new_columns(self, schema: StructType, batches: list[WrittenBatch]) -> dict[str, str]:
         """Those that no batch had. A column may come or go, and is null where it is not; what it is
         must stay, and so must the directories."""
         # By lower case: readers look columns up without regard to it.
@@ -221,7 +221,7 @@ class AppendTable:
                 file.unlink()
         self._moving.unlink()
 
-    def _append(self, batch: Batch) -> None:
+    def _append(self, batch: WrittenBatch) -> None:
         line = {
             "batch": batch.id.number,
             "series": batch.id.series,
