@@ -16,7 +16,7 @@ and trims by what it finds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.model import MAX_ID, StreamID
@@ -24,6 +24,7 @@ from headwater.spark.archive.index import Index
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.core.ids import after
 from headwater.spark.core.queries import committed
+from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.store import Store, patiently
 
 STEP_ENTRIES: Final = 50_000
@@ -117,8 +118,8 @@ class Trimmer:
         if self._store.state(stream) is None:
             return
         for group in self._store.ask("XINFO GROUPS", stream):
-            values = _map(group)
-            name = repr(_text(values["name"]))
+            values = as_dict(group)
+            name = repr(as_text(values["name"]))
             delivered = StreamID.parse(values["last-delivered-id"])
             yield Hold(_next(delivered), f"group {name}, to which it was not delivered")
             count, smallest = self._pending(stream, values["name"])
@@ -171,12 +172,3 @@ class Trimmer:
 
 def _next(id_: StreamID) -> StreamID:
     return id_ if id_ == MAX_ID else after(id_)
-
-
-def _map(reply: Any) -> dict[str, Any]:
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {_text(key): value for key, value in pairs}
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -18,13 +18,14 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from headwater.errors import Disconnected, HeadwaterError
 from headwater.messages.keys import queries_key
 from headwater.model import StreamID
+from headwater.spark.core.replies import as_text
 
 if TYPE_CHECKING:
     import redis
@@ -67,11 +68,11 @@ def committed(client: redis.Redis, stream: str) -> list[Committed]:
     for query, line in client.hgetall(key).items():
         try:
             read = msgspec.json.decode(line, type=_Line)
-            found.append(Committed(_text(query), StreamID.parse(read.to), read.at, read.app))
+            found.append(Committed(as_text(query), StreamID.parse(read.to), read.at, read.app))
         except ValueError as error:  # msgspec's errors are
             raise HeadwaterError(
-                f"the hash {key!r} has the line {_text(query)!r}, which is none of a query's "
-                f"({error}). If nothing of yours needs it: HDEL {key} {_text(query)}"
+                f"the hash {key!r} has the line {as_text(query)!r}, which is none of a query's "
+                f"({error}). If nothing of yours needs it: HDEL {key} {as_text(query)}"
             ) from error
     return sorted(found, key=lambda one: (one.id, one.query))
 
@@ -113,7 +114,3 @@ class Register:
                 )
                 return
             self._written[stream] = end, now
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -19,6 +19,7 @@ from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import StreamID
 from headwater.spark.core.option_values import NO_CLUSTER
 from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.state import StreamState
 
 if TYPE_CHECKING:
@@ -174,10 +175,10 @@ class Store:
             if "WRONGTYPE" in text or "wrong kind of value" in text:
                 kind = self.ask("TYPE", stream)
                 raise DeclarationError(
-                    f"stream: the key {stream!r} holds a {_text(kind)}, not a stream"
+                    f"stream: the key {stream!r} holds a {as_text(kind)}, not a stream"
                 )
             raise HeadwaterError(f"{redacted(self.options.url)} answered: {text}")
-        values = _map(reply)
+        values = as_dict(reply)
         if "entries-added" not in values:
             raise HeadwaterError(
                 f"{redacted(self.options.url)} does not count what is added to a stream "
@@ -209,7 +210,7 @@ class Store:
         try:
             for _call in range(_SEARCH_CALLS):
                 cursor, keys = self.ask("SCAN", cursor, "COUNT", _SEARCH_KEYS, "TYPE", "stream")
-                found += [_text(key) for key in keys]
+                found += [as_text(key) for key in keys]
                 if not int(cursor):
                     break
         except HeadwaterError:
@@ -224,13 +225,3 @@ class Store:
         """
         memory = self.ask("MEMORY USAGE", stream)
         return max(1, int(memory or 0) // max(1, length))
-
-
-def _map(reply: Any) -> dict[str, Any]:
-    """A map reply, whether redis-py made a dict of it or not."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {_text(key): value for key, value in pairs}
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

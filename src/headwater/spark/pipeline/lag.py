@@ -7,15 +7,15 @@ GROUPS, XPENDING), and the first entry behind what a query has read.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.core.positions import Position
+from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import Store
 from headwater.spark.log_mode.offsets import positions_of
@@ -117,7 +117,7 @@ def _of_group(
     store: Store, stream: str, group: str, state: StreamState
 ) -> tuple[int | None, StreamID | None]:
     for about in store.ask("XINFO GROUPS", stream):
-        values = _map(about)
+        values = as_dict(about)
         if values["name"] != group.encode():
             continue
         pending, lag = int(values["pending"]), values.get("lag")
@@ -126,21 +126,12 @@ def _of_group(
             # As bytes: redis-py reshapes the replies of commands whose name is a str.
             summary = store.ask(b"XPENDING", stream, group)
             if summary[1] is not None:
-                return entries, StreamID.parse(_text(summary[1]))
-        after = StreamID.parse(_text(values["last-delivered-id"]))
+                return entries, StreamID.parse(as_text(summary[1]))
+        after = StreamID.parse(as_text(values["last-delivered-id"]))
         return entries, _first_behind(store, stream, after)
     return state.length, _first_behind(store, stream, MIN_ID)
 
 
 def _first_behind(store: Store, stream: str, after: StreamID) -> StreamID | None:
     found = store.ask("XRANGE", stream, f"({after}" if after > MIN_ID else "-", "+", "COUNT", 1)
-    return StreamID.parse(_text(found[0][0])) if found else None
-
-
-def _map(reply: Any) -> Mapping[str, Any]:
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {_text(key): value for key, value in pairs}
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return StreamID.parse(as_text(found[0][0])) if found else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from headwater.messages.keys import sink_key
 from headwater.model import StreamID
+from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.store import patiently
 from headwater.spark.sink.marker import Marker
 from headwater.spark.sink.scripts import CHUNK, MOST_WORDS
@@ -214,11 +215,5 @@ def type_of(client: Any, key: str) -> str:
 def last_id(client: Any, stream: str) -> StreamID:
     """The last id that was given in ``stream``."""
     reply: Any = client.execute_command("XINFO STREAM", stream)
-    # redis-py makes a dict of it, but not in every mode.
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    found = {_text(name): value for name, value in pairs}
-    return StreamID.parse(_text(found["last-generated-id"]))
-
-
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode()
+    found = as_dict(reply)
+    return StreamID.parse(as_text(found["last-generated-id"]))

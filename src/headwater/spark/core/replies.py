@@ -1,0 +1,20 @@
+"""Replies of redis-py, which gives some as dicts and some as lists, in one form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def as_text(value: str | bytes) -> str:
+    """A name or a word; bytes that are not UTF-8 are replaced."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def as_dict(reply: Any) -> dict[str, Any]:
+    """A map reply.
+
+    >>> as_dict([b"length", 2, b"groups", 0])
+    {'length': 2, 'groups': 0}
+    """
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {as_text(name): value for name, value in pairs}
