@@ -49,9 +49,9 @@ class GroupQuery(Query):
         """As SIGKILL does: nothing is said any more. Its name's lease has run out, as time would
         make it."""
         driver = self.reader._driver
-        if driver is not None and driver._keeper is not None:
-            driver._keeper.end()
-            driver._keeper.join()
+        if driver is not None and driver._renewer is not None:
+            driver._renewer.end()
+            driver._renewer.join()
             driver._store.close()
         for key in self.shop.client.scan_iter("*:hw:reader:*"):
             self.shop.client.delete(key)

@@ -296,7 +296,7 @@ def test_a_dead_letter_that_is_not_taken_waits(
 def test_a_long_list_of_own_entries_is_taken_in_parts(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.spark.group_mode.taking.MOST_SINGLES", 1_500)
+    monkeypatch.setattr("headwater.spark.group_mode.fetch.MOST_SINGLES", 1_500)
     shop.add("s", range(1, 4001))
     first = GroupQuery(shop)
     first.plan()

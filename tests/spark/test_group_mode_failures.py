@@ -214,7 +214,7 @@ def test_a_query_whose_name_was_taken_from_it_ends(shop: Shop) -> None:
         query.plan()
         shop.client.set(key, "somebody else")
         driver: Any = query.reader._driver
-        eventually(lambda: driver._holder._lost, "the thread finds out")
+        eventually(lambda: driver._name_lease._lost, "the thread finds out")
         with pytest.raises(HeadwaterError, match="held by somebody else"):
             query.plan()
     assert shop.client.get(key) == b"somebody else"
@@ -233,7 +233,7 @@ def test_a_name_that_ran_out_meanwhile_is_taken_again(shop: Shop) -> None:
 
 def test_renewal_ends_with_the_parent_process(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with member_query(shop) as query:
-        thread = query.reader._driver._keeper._thread
+        thread = query.reader._driver._renewer._thread
         assert thread.alive
         monkeypatch.setattr(os, "getppid", lambda: 1)
         eventually(lambda: not thread.alive, "the thread ends")
@@ -254,7 +254,7 @@ def test_without_min_idle_time_the_groups_is_taken(shop: Shop, worker: Consumer)
     options = {"url": shop.url, "stream": "s", "group": "g"}
     reader = HeadwaterSource(options).streamReader(parse_schema("n bigint"))
     reader.initialOffset()
-    assert reader._driver._crew.member("s").claim_after_ms == CLAIM_AFTER_MS
+    assert reader._driver._membership.member("s").claim_after_ms == CLAIM_AFTER_MS
     reader.stop()
 
 

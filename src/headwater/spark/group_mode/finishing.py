@@ -50,13 +50,13 @@ def settle_committed(options: SourceOptions, checkpoint: Path, *, source: int = 
         store.close()
 
 
-def _settle(crew: Membership, batch: GroupBatch) -> int:
+def _settle(membership: Membership, batch: GroupBatch) -> int:
     done = 0
     for stream, portion in batch.streams.items():
         if not portion.entries:
             continue
         try:
-            done += crew.settle(stream, crew.owned_of(stream, portion))
+            done += membership.settle(stream, membership.owned_of(stream, portion))
         except GroupVanished:
             continue  # nothing is pending in a group that is not there
     return done

@@ -10,7 +10,7 @@ Rule 1. What an offset names is settled when Spark hands that offset back as ``s
         nothing, so a crash at any point re-delivers and never loses.
 Rule 2. A batch is what its end offset names: a replay reads the same entries, also those that a
         worker took meanwhile. The sink is exactly once by batch id, the group at least once.
-Rule 3. What is taken is held (keeper.py) from then until it is settled.
+Rule 3. What is fetched is renewed (lease_renewer.py) from then until it is settled.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from headwater.model import MIN_ID
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import Store, connect, patiently
 from headwater.spark.decoding.columns import Shape
-from headwater.spark.group_mode.holder import Holder, lease_ms
-from headwater.spark.group_mode.keeper import Keeper
+from headwater.spark.group_mode.fetch import MOST_ENTRIES, AvailableNow, BatchFetch, Limits
+from headwater.spark.group_mode.lease_renewer import LeaseRenewer
 from headwater.spark.group_mode.membership import Membership, speaking_of
+from headwater.spark.group_mode.name_lease import NameLease, lease_ms
 from headwater.spark.group_mode.offsets import GroupBatch, Offset, Portion, batch_of
 from headwater.spark.group_mode.partitions import Listed, cut_up
-from headwater.spark.group_mode.taking import MOST_ENTRIES, AvailableNow, Limits, Taking
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,9 +118,9 @@ class _Driver:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._store = Store(options)
-        self._crew = Membership(options, self._store)
-        self._holder: Holder | None = None
-        self._keeper: Keeper | None = None
+        self._membership = Membership(options, self._store)
+        self._name_lease: NameLease | None = None
+        self._renewer: LeaseRenewer | None = None
         self._planned: tuple[GroupBatch, GroupBatch] | None = None
         """The last batch that was taken, with the one before it."""
         self._ids: tuple[GroupBatch, dict[str, list[bytes]]] | None = None
@@ -134,40 +134,40 @@ class _Driver:
     def close(self) -> None:
         import redis
 
-        if self._keeper is not None:
-            self._keeper.end()
+        if self._renewer is not None:
+            self._renewer.end()
         try:
             # First of all: Spark ends this process a tenth of a second after it has said so.
-            if self._holder is not None:
-                self._holder.release(self._store.client)
+            if self._name_lease is not None:
+                self._name_lease.release(self._store.client)
         except (redis.RedisError, OSError):
             pass  # it runs out
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._renewer is not None:
+            self._renewer.join()
         self._store.close()
 
     # --- answers ----------------------------------------------------------------------------------
 
     def initial(self) -> Offset:
-        streams = self._crew.streams()
+        streams = self._membership.streams()
         for stream in streams:
             self._join(stream, Portion(), begin=True)
         return self._batch(0, {stream: Portion() for stream in streams}).offset()
 
     def only_now(self) -> None:
         upto = {}
-        for stream in self._crew.streams():
+        for stream in self._membership.streams():
             state = self._store.state(stream)
             upto[stream] = MIN_ID if state is None else state.last_id
         self._run = AvailableNow(upto)
-        self._crew.read_anew()
+        self._membership.read_anew()
 
     def next(self, start: Offset, most: int) -> Offset:
         before = self._read(start)
         self._check()
         if self._planned is not None and self._planned[0] == before:
             return self._planned[1].offset()  # Spark has not logged it: it is still the next
-        streams = self._crew.streams() if self._run is None else list(self._run.upto)
+        streams = self._membership.streams() if self._run is None else list(self._run.upto)
         for stream in streams:
             known = before.streams.get(stream)
             self._join(stream, known or Portion(), begin=known is not None)
@@ -185,28 +185,28 @@ class _Driver:
 
     def lag(self) -> Offset | None:
         found: dict[str, Any] = {}
-        for stream in self._crew.streams():
-            if self._crew.joined(stream):
-                found[stream] = self._crew.lag(stream)
+        for stream in self._membership.streams():
+            if self._membership.joined(stream):
+                found[stream] = self._membership.lag(stream)
         return {"group": self._options.group, "streams": found} if found else None
 
     def _take(self, before: GroupBatch, streams: list[str], most: int) -> GroupBatch | None:
         """The batch after ``before``, if there is anything to be in it."""
         turns = self._turns(streams, before)
         limits = Limits(most, self._options.max_bytes_per_trigger, self._run)
-        taking = Taking(self._crew, self._the_keeper(), limits)
+        fetch = BatchFetch(self._membership, self._the_renewer(), limits)
         # Should this fail halfway, what was taken by then is found by the next attempt.
         self._planned, owns_more, self._owns_more = None, self._owns_more, True
         if owns_more:
-            whole = [taking.own(stream) for stream in turns]
+            whole = [fetch.own(stream) for stream in turns]
             owns_more = not all(whole)
-        taking.others(turns)
+        fetch.others(turns)
         self._owns_more = owns_more
-        portions = taking.portions(streams)
+        portions = fetch.portions(streams)
         if not any(portion.entries for portion in portions.values()):
             return None
         batch = self._batch(before.number + 1, portions)
-        self._planned, self._ids = (before, batch), (batch, taking.ids())
+        self._planned, self._ids = (before, batch), (batch, fetch.ids())
         return batch
 
     # --- inside -----------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class _Driver:
         return self._understood[1]
 
     def _batch(self, number: int, streams: dict[str, Portion]) -> GroupBatch:
-        return GroupBatch(self._crew.group, self._crew.consumer, number, streams)
+        return GroupBatch(self._membership.group, self._membership.consumer, number, streams)
 
     def _turns(self, streams: list[str], before: GroupBatch) -> list[str]:
         """Another stream is the first each time, so that a small limit leaves none out for ever."""
@@ -227,26 +227,28 @@ class _Driver:
         return streams[at:] + streams[:at]
 
     def _join(self, stream: str, known: Portion, *, begin: bool) -> None:
-        if not self._crew.joined(stream):
-            self._crew.join(stream, seen=known.seen, begin=begin)
+        if not self._membership.joined(stream):
+            self._membership.join(stream, seen=known.seen, begin=begin)
         elif known.seen is not None:
-            self._crew.note_seen(stream, known.seen)  # it was joined before the checkpoint was read
-        claim_after = self._crew.member(stream).claim_after_ms
-        if self._holder is None or self._keeper is None:
-            self._holder = Holder(self._crew.consumer, lease_ms(claim_after))
-            self._keeper = Keeper(lambda: connect(self._options.url), self._holder)
-            self._keeper.start()
-        self._keeper.expect(claim_after)
-        key = reader_key(stream, self._crew.group, self._crew.consumer)
-        self._holder.take(self._store.client, key)
+            self._membership.note_seen(
+                stream, known.seen
+            )  # it was joined before the checkpoint was read
+        claim_after = self._membership.member(stream).claim_after_ms
+        if self._name_lease is None or self._renewer is None:
+            self._name_lease = NameLease(self._membership.consumer, lease_ms(claim_after))
+            self._renewer = LeaseRenewer(lambda: connect(self._options.url), self._name_lease)
+            self._renewer.start()
+        self._renewer.expect(claim_after)
+        key = reader_key(stream, self._membership.group, self._membership.consumer)
+        self._name_lease.take(self._store.client, key)
 
-    def _the_keeper(self) -> Keeper:
-        assert self._keeper is not None, "a stream was joined"
-        return self._keeper
+    def _the_renewer(self) -> LeaseRenewer:
+        assert self._renewer is not None, "a stream was joined"
+        return self._renewer
 
     def _check(self) -> None:
-        if self._holder is not None:
-            self._holder.check(self._store.client)
+        if self._name_lease is not None:
+            self._name_lease.check(self._store.client)
 
     def _settle(self, batch: GroupBatch) -> None:
         """Acknowledge what ``batch`` names: it has been committed."""
@@ -254,11 +256,11 @@ class _Driver:
         for stream, portion in batch.streams.items():
             if not portion.entries:
                 continue
-            if self._keeper is not None:
-                self._keeper.forget(stream)  # before, or it would miss what is settled
+            if self._renewer is not None:
+                self._renewer.forget(stream)  # before, or it would miss what is settled
             try:
-                ids = self._crew.owned_of(stream, portion) if known is None else known[stream]
-                self._crew.settle(stream, ids)
+                ids = self._membership.owned_of(stream, portion) if known is None else known[stream]
+                self._membership.settle(stream, ids)
             except GroupVanished:
                 _log.debug("group of %s is gone, and nothing is asked of it any more", stream)
         self._settled = batch
@@ -270,6 +272,8 @@ class _Driver:
             ids[stream] = []
             if portion.entries:
                 self._join(stream, portion, begin=True)
-                ids[stream] = self._crew.renew(stream, self._crew.owned_of(stream, portion))
-                self._the_keeper().hold(self._crew.member(stream), ids[stream])
+                ids[stream] = self._membership.renew(
+                    stream, self._membership.owned_of(stream, portion)
+                )
+                self._the_renewer().hold(self._membership.member(stream), ids[stream])
         self._ids = (batch, ids)

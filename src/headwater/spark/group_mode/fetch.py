@@ -1,9 +1,9 @@
 """What the next batch consists of: own pending entries, then what others left, then new ones.
 
 Rule 1. An entry is in a batch once, however it came.
-Rule 2. What was taken is pending under this query's name until a batch that names it is committed.
-        So when anything goes wrong between taking and naming, the next attempt begins with what is
-        its own (`own`), and nothing is lost.
+Rule 2. What was fetched is pending under this query's name until a batch that names it is committed.
+        When anything goes wrong between fetching and naming, the next attempt begins with this query's
+        own entries (`own`), and nothing is lost.
 Rule 3. The driver takes ids and weights from the replies and drops the bodies page by page.
 Rule 4. For an available-now run it ends: one pass over each pending list, and of new entries what
         was there when the run began (with the rest of the page in which the last of them came).
@@ -23,7 +23,7 @@ from headwater.groups.dead_letters import bury
 from headwater.groups.settling import How, Settlement, settle
 from headwater.model import StreamID
 from headwater.spark.core.completeness import Finding, report
-from headwater.spark.group_mode.keeper import Keeper
+from headwater.spark.group_mode.lease_renewer import LeaseRenewer
 from headwater.spark.group_mode.membership import Membership, nothing
 from headwater.spark.group_mode.offsets import Portion, Run
 
@@ -68,7 +68,7 @@ class Limits:
 
 
 @dataclass
-class _Taken:
+class _Fetched:
     """What has been taken of one stream."""
 
     counts: dict[bytes, int] = field(default_factory=dict)
@@ -85,22 +85,22 @@ class _Taken:
         return max(1, min(MOST_A_PAGE, most_bytes // mean))
 
 
-class Taking:
+class BatchFetch:
     """Takes one batch."""
 
-    def __init__(self, crew: Membership, keeper: Keeper, limits: Limits) -> None:
-        self._crew = crew
-        self._keeper = keeper
+    def __init__(self, membership: Membership, renewer: LeaseRenewer, limits: Limits) -> None:
+        self._membership = membership
+        self._renewer = renewer
         self._limits = limits
-        self._options = crew.options
-        self._taken: dict[str, _Taken] = {}
+        self._options = membership.options
+        self._taken: dict[str, _Fetched] = {}
 
     def portions(self, streams: Iterable[str]) -> dict[str, Portion]:
         """What was taken of each stream."""
         made = {}
         for stream in streams:
-            taken = self._taken.get(stream, _Taken())
-            made[stream] = Portion(tuple(taken.runs), taken.singles, self._crew.seen(stream))
+            taken = self._taken.get(stream, _Fetched())
+            made[stream] = Portion(tuple(taken.runs), taken.singles, self._membership.seen(stream))
         return made
 
     def ids(self) -> dict[str, list[bytes]]:
@@ -113,7 +113,7 @@ class Taking:
         """Take what is this consumer's own already; whether that was all of it."""
         start = b"-"
         while room := self._room(stream):
-            found, gone = self._crew.do(
+            found, gone = self._membership.do(
                 stream,
                 lambda member: recover(member, (), start=start, limit=room),  # noqa: B023 - run now
                 unsettled=lambda: self._unsettled(stream),
@@ -134,7 +134,7 @@ class Taking:
     def _renewed(self, stream: str, found: list[Delivered]) -> list[Delivered]:
         """Those that are this consumer's still: they may have been silent for long."""
         ids = [one.id for one in found]
-        kept = set(self._crew.renew(stream, ids, unsettled=lambda: self._unsettled(stream)))
+        kept = set(self._membership.renew(stream, ids, unsettled=lambda: self._unsettled(stream)))
         return [one for one in found if one.id in kept]
 
     def _gone(self, stream: str, gone: list[bytes]) -> None:
@@ -145,12 +145,12 @@ class Taking:
                 stream,
                 told=True,
                 text=f"stream {stream!r}: {len(gone)} entries ({gone[0].decode()} …) that were "
-                f"delivered to {self._crew.consumer!r} of group {self._crew.group!r} were deleted "
+                f"delivered to {self._membership.consumer!r} of group {self._membership.group!r} were deleted "
                 "or trimmed before they were read",
             ),
             self._options,
         )
-        self._crew.settle(stream, gone)
+        self._membership.settle(stream, gone)
 
     # --- claimed and new ones ---------------------------------------------------------------------
 
@@ -168,9 +168,9 @@ class Taking:
 
     def _page(self, stream: str, count: int) -> bool:
         """One page; whether there may be more."""
-        reader, now_only = self._crew.reader(stream), self._limits.run
+        reader, now_only = self._membership.reader(stream), self._limits.run
         claims = now_only is None or stream not in now_only.claimed
-        found = self._crew.do(
+        found = self._membership.do(
             stream,
             lambda _member: reader.poll(
                 limit=count,
@@ -206,7 +206,7 @@ class Taking:
         for one in claimed:
             self._single(stream, one)
         if new:
-            self._crew.note_seen(stream, StreamID.parse(new[-1].id))
+            self._membership.note_seen(stream, StreamID.parse(new[-1].id))
         if any(one.id in known for one in new):
             # The group was made again: these are not all of their neighbours any more.
             for one in new:
@@ -221,8 +221,8 @@ class Taking:
 
     # --- what was taken ---------------------------------------------------------------------------
 
-    def _of(self, stream: str) -> _Taken:
-        return self._taken.setdefault(stream, _Taken())
+    def _of(self, stream: str) -> _Fetched:
+        return self._taken.setdefault(stream, _Fetched())
 
     def _single(self, stream: str, one: Delivered) -> None:
         taken = self._of(stream)
@@ -238,7 +238,7 @@ class Taking:
         """Keep the leases of what is in the batch."""
         counts = self._of(stream).counts
         ids = [one.id for one in found if one.id in counts]
-        self._keeper.hold(self._crew.member(stream), ids)
+        self._renewer.hold(self._membership.member(stream), ids)
 
     def _unsettled(self, stream: str) -> list[tuple[bytes, int]]:
         return list(self._of(stream).counts.items())
@@ -265,10 +265,10 @@ class Taking:
         dead = [one for one in found if most is not None and one.delivery_count > most]
         if not dead:
             return
-        taken, destination = self._of(stream), self._crew.dead_letters(stream)
+        taken, destination = self._of(stream), self._membership.dead_letters(stream)
         settlements = [
             bury(
-                self._crew.member(stream),
+                self._membership.member(stream),
                 destination,
                 id=one.id,
                 fields=one.fields,
@@ -279,7 +279,7 @@ class Taking:
             )
             for one in dead
         ]
-        outcomes = self._crew.do(
+        outcomes = self._membership.do(
             stream,
             lambda member: settle(member, settlements),
             unsettled=lambda: self._unsettled(stream),
@@ -299,4 +299,4 @@ class Taking:
                     one.delivery_count - 1,
                 )
         if again:
-            self._crew.do(stream, lambda member: settle(member, again), unsettled=nothing)
+            self._membership.do(stream, lambda member: settle(member, again), unsettled=nothing)

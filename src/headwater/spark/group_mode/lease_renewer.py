@@ -1,13 +1,13 @@
-"""Renews what a batch holds, so that no worker takes it while Spark is at work on it.
+"""Renews the leases of a batch's entries, so that no worker claims them while Spark works on them.
 
-Rule 1. What is held is renewed from the moment it is known until it is settled, every third of the
-        time after which others claim, by a thread with a connection of its own: the process's only
-        other thread waits for Spark.
-Rule 2. It ends with `end`, with the process, and when the process's parent is gone: Spark's driver
-        starts this process, and a driver that was killed must not go on holding entries. They are
-        neither settled nor released then; their leases run out.
-Rule 3. What the server says is another's is held no more. The batch is not stopped for it: the entry
-        is handled twice then, which the group allows, and settled by one.
+Rule 1. An entry is renewed from the moment it is known until it is settled, every third of the time
+        after which others claim, by a thread with a connection of its own: the process's only other
+        thread waits for Spark.
+Rule 2. Renewal ends with `end`, with the process, and when the process's parent is gone: Spark's driver
+        starts this process, and the entries of a driver that was killed must not stay leased. They are
+        neither settled nor released then; their leases expire.
+Rule 3. An entry that belongs to another consumer by now is renewed no more. The batch goes on: the
+        entry is handled twice then, which the group allows, and settled once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Refused, run
 from headwater.groups.settling import renew
-from headwater.spark.group_mode.holder import Holder
+from headwater.spark.group_mode.name_lease import NameLease
 
 if TYPE_CHECKING:
     import redis
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.spark")
 
 
-class Keeper:
+class LeaseRenewer:
     """Renews what `hold` and `forget` say, a `groups.lease.Leases`. ``connect`` opens its
     connection."""
 
-    def __init__(self, connect: Callable[[], redis.Redis], holder: Holder) -> None:
-        self._holder = holder
-        self._seconds = holder.seconds / 3
+    def __init__(self, connect: Callable[[], redis.Redis], name_lease: NameLease) -> None:
+        self._name_lease = name_lease
+        self._seconds = name_lease.seconds / 3
         self._held: dict[str, tuple[Member, dict[bytes, None]]] = {}
         self._lock = threading.Lock()
         self._parent = os.getppid()
@@ -78,7 +78,7 @@ class Keeper:
 
     def renew(self, client: redis.Redis) -> None:
         """Renew the consumer's name and everything held."""
-        self._holder.renew(client)
+        self._name_lease.renew(client)
         with self._lock:
             held = [(member, list(ids)) for member, ids in self._held.values()]
         for member, ids in held:

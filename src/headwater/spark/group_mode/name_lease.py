@@ -1,12 +1,12 @@
-"""The consumer's name, held by one query at a time.
+"""A lease on the consumer's name, so that one query at a time uses it.
 
-Two queries under one name would each take the other's pending entries for their own. So the name is
-held through a leased key beside each stream, ``{orders}:hw:reader:<group>:<consumer>``. Who finds it
-held waits one lease, in which that of a dead holder runs out, and is refused after that.
+Two queries with one name would each take the other's pending entries for their own. The lease is a key
+beside each stream, ``{orders}:hw:reader:<group>:<consumer>``. A query that finds the name leased waits
+for one lease, in which the lease of a dead query expires, and then fails.
 
-Rule 1. The key is renewed and deleted only by who holds it, as its value says.
-Rule 2. Nothing rests on it but order among queries: settlements are owner-checked, so even a holder
-        that was believed dead loses no entry.
+Rule 1. Only the query that has the lease, as the key's value says, renews or deletes the key.
+Rule 2. The lease only keeps queries in order. Settlements are owner-checked, so a query that is
+        believed dead loses no entry.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lease_ms(claim_after_ms: int) -> int:
     return max(SHORTEST_LEASE_MS, min(LONGEST_LEASE_MS, claim_after_ms))
 
 
-class Holder:
+class NameLease:
     """Holds a consumer's name at several keys; safe among threads."""
 
     def __init__(self, consumer: str, lease: int) -> None:
