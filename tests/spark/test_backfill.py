@@ -14,7 +14,7 @@ from headwater.spark.pipeline.backfill import backfill
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY
 from headwater.spark.pipeline.sinks.parquet import AppendTable
-from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.table_sinks import TableSinks
 from tests.spark.stores import QUICK_JVM, Shop
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def test_sql_that_needs_both_sides_of_the_seam_is_refused(
         "n bigint", "n bigint, timestamp timestamp"
     )
     file.write_text(text.replace("ts", "timestamp").partition("[[table")[0])
-    checkpoint = Stores(load(file)).streamed["numbers"].checkpoint
+    checkpoint = TableSinks(load(file)).streamed["numbers"].checkpoint
     checkpoint.note_sources(["raw"])
     note_first_batch(checkpoint)
 

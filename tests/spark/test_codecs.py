@@ -14,7 +14,7 @@ import pytest
 from headwater.errors import DeclarationError
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import SourceOptions, parse_options
-from headwater.spark.decoding import plain
+from headwater.spark.decoding import uncompiled
 from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape, default_schema, narrowed
 from headwater.spark.decoding.rows import RowBuilder
 from tests.spark.replies import Fields, page_of, rows_of
@@ -181,11 +181,11 @@ def test_columns_of_a_delivery_belong_to_group_mode() -> None:
 def test_a_plain_executor_says_so_once(
     warned: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain, "_rows", 0)
+    monkeypatch.setattr(uncompiled, "_rows", 0)
     monkeypatch.delenv("HEADWATER_PURE", raising=False)
 
     for _ in range(60):
-        plain.counted(5000, compiled=False)
+        uncompiled.counted(5000, compiled=False)
 
     (said,) = [record.getMessage() for record in warned.records]
     assert "0.4 million rows a second instead of 1.1 million" in said
@@ -195,9 +195,9 @@ def test_a_plain_executor_says_so_once(
 def test_an_executor_is_silent_that_is_compiled_or_was_asked_to_be_plain(
     warned: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain, "_rows", 0)
-    plain.counted(1_000_000, compiled=True)
+    monkeypatch.setattr(uncompiled, "_rows", 0)
+    uncompiled.counted(1_000_000, compiled=True)
     monkeypatch.setenv("HEADWATER_PURE", "1")
-    plain.counted(1_000_000, compiled=False)
+    uncompiled.counted(1_000_000, compiled=False)
 
     assert not warned.records

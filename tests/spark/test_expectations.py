@@ -11,7 +11,7 @@ import pytest
 from headwater.errors import ExpectationFailed
 from headwater.spark.pipeline import Progress, load, run
 from headwater.spark.pipeline.sinks import BatchId
-from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.table_sinks import TableSinks
 from tests.spark.checkpoints import give_checkpoint
 from tests.spark.stores import QUICK_JVM, Shop
 
@@ -155,7 +155,7 @@ def test_a_batch_is_computed_once_however_often_its_rows_are_looked_at(
     spark: SparkSession, file: Path
 ) -> None:
     # Given a batch whose every computed row is counted
-    stores = Stores(load(file))
+    stores = TableSinks(load(file))
     kept = stores.streamed["kept"]
     kept.prepare()
     give_checkpoint(kept.checkpoint.path)
@@ -181,7 +181,7 @@ def test_a_batch_that_was_cut_short_leaves_each_row_in_one_place(
 ) -> None:
     # Given a driver that dies when the quarantine is written and the table is not
     def opened() -> Any:
-        kept = Stores(load(file)).streamed["kept"]
+        kept = TableSinks(load(file)).streamed["kept"]
         kept.prepare()
         return kept
 

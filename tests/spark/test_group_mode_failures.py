@@ -13,7 +13,7 @@ import pytest
 from headwater.errors import DataLoss, DeclarationError, Disconnected, HeadwaterError
 from headwater.messages import reader_key
 from headwater.spark.core.options import parse_options
-from headwater.spark.group_mode.finishing import settle_committed
+from headwater.spark.group_mode.settling import settle_committed
 from tests.spark.members import (
     CLAIM_AFTER_MS,
     Consumer,

@@ -14,7 +14,7 @@ import pytest
 
 from headwater.messages import reader_key
 from headwater.spark.core.options import parse_options
-from headwater.spark.group_mode.finishing import settle_committed
+from headwater.spark.group_mode.settling import settle_committed
 from tests.spark.members import Consumer, abandoned, eventually, idle, owners
 from tests.spark.stores import QUICK_JVM, Shop
 

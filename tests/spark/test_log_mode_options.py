@@ -8,8 +8,8 @@ import pytest
 
 from headwater.errors import DeclarationError
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.log_mode.limiting import allowances
 from headwater.spark.log_mode.offsets import spans_of
+from headwater.spark.log_mode.trigger_limits import allowances
 from headwater.spark.source import HeadwaterSource
 from tests.spark.queries import SCHEMA, Query
 from tests.spark.stores import Shop

@@ -10,10 +10,9 @@ from headwater.errors import HeadwaterError, ProtocolError
 from headwater.model import MAX_ID, MIN_ID, IDRange, StreamID
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.decoding import pages
 from headwater.spark.decoding.page import ListPage, Page
-from headwater.spark.decoding.pages import pages_of
-from headwater.spark.decoding.receiving import PageSource, Request
+from headwater.spark.decoding.page_source import PageSource, Request
+from headwater.spark.decoding.reading import FIRST_PAGE, MOST_A_PAGE, _following, pages_of
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
@@ -36,7 +35,7 @@ def test_pages_follow_each_other_without_gap_or_overlap(shop: Shop) -> None:
     found = list(reading(shop, 12_000))
 
     assert numbers(iter(found)) == list(range(1, 12_001))
-    assert max(map(len, found)) <= pages.MOST_A_PAGE
+    assert max(map(len, found)) <= MOST_A_PAGE
 
 
 def test_a_connection_that_ends_between_two_pages_costs_nothing(shop: Shop) -> None:
@@ -51,8 +50,8 @@ def test_a_connection_that_ends_between_two_pages_costs_nothing(shop: Shop) -> N
 
 
 def test_entries_that_come_while_a_page_is_decoded_are_read_too(shop: Shop) -> None:
-    shop.add("s", range(1, pages.FIRST_PAGE + 1))
-    found = reading(shop, pages.FIRST_PAGE)
+    shop.add("s", range(1, FIRST_PAGE + 1))
+    found = reading(shop, FIRST_PAGE)
     next(found)  # the request for what follows is under way, and may see these or not
 
     shop.add("s", range(1000, 1010))
@@ -85,7 +84,7 @@ def test_a_source_asks_again_what_it_was_not_asked_ahead(shop: Shop) -> None:
 def test_a_page_beyond_arrows_offsets_is_read_entry_by_entry(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "MOST_BYTES", 100)
+    monkeypatch.setattr("headwater.spark.decoding.reading.MOST_BYTES", 100)
     shop.add("s", range(1, 201))
 
     found = list(reading(shop, 200))
@@ -99,4 +98,4 @@ def test_an_entry_that_was_not_asked_for_ends_the_reading(last: bytes) -> None:
     asked = Request("s", IDRange(StreamID(5, 0), StreamID(8, 0)), 1)
 
     with pytest.raises(ProtocolError, match="where 5-0 to 8-0 was asked for"):
-        pages._following(asked, ListPage([last], [[b"a", b"b"]]), 40)
+        _following(asked, ListPage([last], [[b"a", b"b"]]), 40)

@@ -15,7 +15,7 @@ from headwater.spark.pipeline import Progress, load
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.metrics import served
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
-from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.table_sinks import TableSinks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,14 +53,14 @@ def test_two_runs_at_once_make_no_complete_table_together(tmp_path: Path) -> Non
     file.write_text(ONLY_COMPLETE)
 
     with ExitStack() as first:
-        Stores(load(file)).prepare(first)
+        TableSinks(load(file)).prepare(first)
         with (
             ExitStack() as second,
             pytest.raises(PipelineError, match=r"kinds: .*being written by"),
         ):
-            Stores(load(file)).prepare(second)
+            TableSinks(load(file)).prepare(second)
     with ExitStack() as third:
-        Stores(load(file)).prepare(third)
+        TableSinks(load(file)).prepare(third)
 
 
 def test_metrics_without_their_package_are_refused_with_its_name(

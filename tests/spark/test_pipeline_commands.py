@@ -301,16 +301,16 @@ def test_wrong_sql_is_one_sentence_with_no_stack_of_the_jvm_beside_it(
 def test_a_table_is_written_by_one_process_at_a_time(file: Path) -> None:
     from contextlib import ExitStack
 
-    from headwater.spark.pipeline.stores import Stores
+    from headwater.spark.pipeline.table_sinks import TableSinks
 
     with ExitStack() as locks, ExitStack() as more:
-        Stores(load(file)).hold("sales", locks)
+        TableSinks(load(file)).hold("sales", locks)
         with pytest.raises(
             PipelineError, match=r"table\.sales: the table is being written by process \d"
         ):
-            Stores(load(file)).hold("sales", more)
+            TableSinks(load(file)).hold("sales", more)
     with ExitStack() as locks:
-        Stores(load(file)).hold("sales", locks)
+        TableSinks(load(file)).hold("sales", locks)
 
 
 def test_metrics_are_what_the_progress_says() -> None:

@@ -9,8 +9,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headwater.errors import DeclarationError
 from headwater.spark.core.queries import committed
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.log_mode.limiting import shares
 from headwater.spark.log_mode.offsets import positions_of, query_of
+from headwater.spark.log_mode.trigger_limits import shares
 from headwater.spark.source import HeadwaterSource
 from headwater.testing.server import server_process
 from tests.spark.queries import SCHEMA, Query

@@ -188,7 +188,7 @@ def replay(
     if bool(ids) == every:
         raise HeadwaterError("name dead letters by --id, or take them all by --all")
     declared = _load(file, set_)
-    from headwater.spark.pipeline.dead import replay as again
+    from headwater.spark.pipeline.dead_letters import replay as again
 
     done = again(declared, source=source, ids=ids or (), all_groups=all_groups)
     for stream, count in done.items():

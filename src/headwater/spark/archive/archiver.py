@@ -25,7 +25,7 @@ from headwater.errors import DataLoss, HeadwaterError, StoreInUse
 from headwater.model import StreamID
 from headwater.spark.archive.files import PartWriter, typed_columns
 from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment, total
-from headwater.spark.archive.stores import set_back_behind
+from headwater.spark.archive.store import set_back_behind
 from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
 from headwater.spark.core.completeness import judge, judge_range, report, was_set_back
 from headwater.spark.core.options import SourceOptions
@@ -33,7 +33,7 @@ from headwater.spark.core.planning import Look, Planner, planner
 from headwater.spark.core.positions import Position, Span
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import Store
-from headwater.spark.decoding.pages import pages_of
+from headwater.spark.decoding.reading import pages_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

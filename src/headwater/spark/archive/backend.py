@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.spark.archive.planning import ArchivePlanner
-from headwater.spark.archive.stores import ArchiveStore
+from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position

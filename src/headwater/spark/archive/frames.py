@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headwater.model import MAX_ID, MIN_ID, IDRange
 from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment
 from headwater.spark.archive.reading import as_asked, types_of
-from headwater.spark.archive.stores import ArchiveStore
+from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import PLACES, SourceOptions, parse_options
 from headwater.spark.decoding.columns import PLAIN, Shape

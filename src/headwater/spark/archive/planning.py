@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from headwater.errors import HeadwaterError
 from headwater.model import IDRange, StreamID
 from headwater.spark.archive.index import Index
-from headwater.spark.archive.stores import ArchiveStore, archived_state, set_back_behind
+from headwater.spark.archive.store import ArchiveStore, archived_state, set_back_behind
 from headwater.spark.core.ids import after
 from headwater.spark.core.planning import Cut, Look, Planner, part_sizes, planner
 from headwater.spark.core.positions import Position, Span

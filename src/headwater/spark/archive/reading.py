@@ -29,13 +29,13 @@ from headwater.spark.archive.files import bodies_of
 from headwater.spark.archive.index import Index, rank_in
 from headwater.spark.archive.manifest import Manifest, RowGroup, Segment
 from headwater.spark.archive.row_groups import Place, ids_of, rows_of
-from headwater.spark.archive.stores import ArchiveStore
+from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.decoding.columns import Column, Shape
 from headwater.spark.decoding.page import ListPage, Page
-from headwater.spark.decoding.pages import judge_count, pages_of
+from headwater.spark.decoding.reading import judge_count, pages_of
 from headwater.spark.decoding.rows import RowBuilder
 
 _log = logging.getLogger("headwater.spark")

@@ -1,6 +1,12 @@
 """From the bytes of an XRANGE reply to Arrow record batches, in an executor.
 
-pages.py asks for them, reply.py knows how a reply is laid out, page.py gives its entries by column,
-columns.py says which columns there are, casting.py how a text becomes a value, documents.py what a
-codec makes of an entry, and rows.py puts the rows together.
+reading        the pages of one partition, as record batches
+page_source    the connection that pages come over
+reply          how a reply is laid out; cutting cuts its bytes, compiled
+page, cut_page entries by column
+columns        which columns there are
+codecs         what a codec makes of an entry
+casting        how a text becomes a value; numbers, compiled
+rows           columns put together as record batches
+gc_freeze, uncompiled    an executor's collector, and its warning
 """

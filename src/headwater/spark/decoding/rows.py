@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from headwater.errors import DecodeError
 from headwater.spark.decoding.casting import Cast, cast_column, caster
+from headwater.spark.decoding.codecs import IN_BASE64, Documents, Texts, cut
 from headwater.spark.decoding.columns import Column, Shape
-from headwater.spark.decoding.documents import IN_BASE64, Documents, Texts, cut
 from headwater.spark.decoding.page import Page
 
 

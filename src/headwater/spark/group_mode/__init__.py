@@ -8,5 +8,5 @@ fetch          what the next batch consists of: own, claimed, new; dead letters
 partitions     a batch cut into tasks
 reading        the rows of a task, in an executor
 streaming      what Spark calls
-finishing      settles the last batch of a query that has ended
+settling       settles the last batch of a query that has ended
 """

@@ -17,7 +17,7 @@ from headwater.spark.core.completeness import Finding, report
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import connect, patiently
 from headwater.spark.decoding.columns import Shape
-from headwater.spark.decoding.freezing import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import page_of
 from headwater.spark.decoding.rows import RowBuilder

@@ -47,6 +47,6 @@ class ServerBackend:
         return BEGINNING
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
-        from headwater.spark.decoding.pages import read_range
+        from headwater.spark.decoding.reading import read_range
 
         return read_range(self.options, self.shape, part)

@@ -33,8 +33,8 @@ from headwater.spark.core.planning import Planner, planner
 from headwater.spark.core.positions import Span
 from headwater.spark.core.store import Store
 from headwater.spark.decoding.casting import cast_column, caster
+from headwater.spark.decoding.codecs import IN_BASE64, Documents
 from headwater.spark.decoding.columns import narrowed
-from headwater.spark.decoding.documents import IN_BASE64, Documents
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.log_mode.batch import batch_spans
 from headwater.spark.log_mode.value_types import type_of_texts, type_of_values

@@ -39,7 +39,6 @@ from headwater.spark.core.queries import Register
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import Store
 from headwater.spark.log_mode.backend import Backend
-from headwater.spark.log_mode.limiting import allowances
 from headwater.spark.log_mode.offsets import (
     Offset,
     end_offset,
@@ -50,6 +49,7 @@ from headwater.spark.log_mode.offsets import (
     streams_of,
 )
 from headwater.spark.log_mode.partitions import cut_up, starting_position, starting_positions
+from headwater.spark.log_mode.trigger_limits import allowances
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ made = pipeline.run(declared)
 
     declaration   what a file says, and how it is read
     views         names and SQL as Spark's frames
-    stores        sinks, quarantines and locks of the tables
+    table_sinks   sinks, quarantines and locks of the tables
     expectations  what rows must fulfil
     runner        streaming queries; recompute: tables of mode complete
-    plan, status, backfill, dead    the other commands
+    plan, status, backfill, dead_letters    the other commands
     progress, lag, metrics          how a run is getting on
 """
 

@@ -30,12 +30,12 @@ from headwater.spark.log_mode.offsets import spans_of
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
+from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome
-from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.runner import start_spark
 from headwater.spark.pipeline.sinks import BatchId
-from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import analysed, batched, new_session, streamed, table_frames
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def backfill(
     """
     declared = _table(pipeline, table)
     sources = _sources(pipeline, declared)
-    stores = Stores(pipeline)
-    kept = stores.streamed[table]
+    sinks = TableSinks(pipeline)
+    kept = sinks.streamed[table]
     with ExitStack() as locks:
         if kept.checkpoint.query() is not None:
-            stores.hold(table, locks)
+            sinks.hold(table, locks)
         place = f"table.{table}"
         ranges = explained(pipeline, place, lambda: _ranges(kept.checkpoint, sources, start, end))
         check_sources(pipeline, {table: kept.checkpoint})

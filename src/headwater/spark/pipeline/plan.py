@@ -14,7 +14,7 @@ from headwater.spark.pipeline.lag import Lag, lags_of
 from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.runner import start_spark
 from headwater.spark.pipeline.status import sources_below
-from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import check_streaming, new_session, streamed, table_frames
 
 if TYPE_CHECKING:
@@ -56,17 +56,17 @@ def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
 
     Raises `PipelineError` for what Spark refuses. A server that is away is no error here.
     """
-    stores = Stores(pipeline)
+    sinks = TableSinks(pipeline)
     sources = [_source(pipeline, source) for source in pipeline.sources.values()]
     spark = start_spark(pipeline, master=master)
     streaming = new_session(spark, pipeline)
-    frames = table_frames(streaming, pipeline, streamed(streaming, pipeline), stores.streamed)
+    frames = table_frames(streaming, pipeline, streamed(streaming, pipeline), sinks.streamed)
     check_streaming(pipeline, frames)
     schemas: dict[str, StructType] = {name: frame.schema for name, frame in frames.items()}
     schemas |= schemas_of_completes(new_session(spark, pipeline), pipeline, schemas)
     tables: list[PlannedTable] = []
     for name, table in pipeline.tables.items():
-        kept = stores.streamed.get(name)
+        kept = sinks.streamed.get(name)
         tables.append(
             PlannedTable(
                 table=table,

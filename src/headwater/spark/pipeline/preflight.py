@@ -16,7 +16,7 @@ from headwater.spark.core.store import Store
 from headwater.spark.pipeline.checkpoints import Checkpoint, streams_in
 from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
-from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import opened
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline
+from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome
-from headwater.spark.pipeline.explain import explained
-from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import register_inputs, table_frame
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ class Recomputer:
         self,
         spark: SparkSession,
         pipeline: Pipeline,
-        stores: Stores,
+        sinks: TableSinks,
         schemas: Mapping[str, StructType],
         done: Done,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
-        self._stores = stores
+        self._sinks = sinks
         self._schemas = schemas
         self._done = done
 
@@ -59,7 +59,7 @@ class Recomputer:
         """The complete tables that read, directly or through others, one of ``changed``."""
         return {
             name
-            for name in self._stores.recomputed
+            for name in self._sinks.recomputed
             if set(changed) & upstream(name, self._pipeline.tables)
         }
 
@@ -70,11 +70,11 @@ class Recomputer:
         tables = self._pipeline.tables
         needed = {above for name in names for above in upstream(name, tables)}
         register_inputs(self._spark, self._pipeline)
-        for name in self._stores.streamed:
+        for name in self._sinks.streamed:
             if name in needed:
-                frame = self._stores.finished(self._spark, name, self._schemas[name])
+                frame = self._sinks.finished(self._spark, name, self._schemas[name])
                 frame.createOrReplaceTempView(name)
-        for name, made in self._stores.recomputed.items():
+        for name, made in self._sinks.recomputed.items():
             if name in names:
                 began = time.monotonic()
                 frame = table_frame(self._spark, self._pipeline, tables[name])

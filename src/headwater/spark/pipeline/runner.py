@@ -22,14 +22,14 @@ from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.options import parse_options
 from headwater.spark.embedded import refuse_cluster
 from headwater.spark.pipeline.declaration.model import Pipeline
+from headwater.spark.pipeline.errors import explained, reason
 from headwater.spark.pipeline.expectations import WriteOutcome
-from headwater.spark.pipeline.explain import explained, reason
 from headwater.spark.pipeline.lag import lags_of
 from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.progress import Progress, lag_text, line_of
 from headwater.spark.pipeline.recompute import Recomputer, schemas_of_completes
 from headwater.spark.pipeline.sinks import BatchId
-from headwater.spark.pipeline.stores import Stores
+from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import (
     check_streaming,
     new_session,
@@ -130,12 +130,12 @@ def run(
     Raises `PipelineError` naming the table whose SQL Spark refuses or the stream that is not there,
     and what stopped a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """
-    stores = Stores(pipeline)
-    check_sources(pipeline, {name: kept.checkpoint for name, kept in stores.streamed.items()})
+    sinks = TableSinks(pipeline)
+    check_sources(pipeline, {name: kept.checkpoint for name, kept in sinks.streamed.items()})
     spark = start_spark(pipeline, master=master)
     interval = None if once else pipeline.interval
     progress = progress or Progress()
-    _Run(pipeline, spark, stores, progress, report, stop or threading.Event()).run(interval)
+    _Run(pipeline, spark, sinks, progress, report, stop or threading.Event()).run(interval)
     return [Made(one.name, one.rows, one.batches, one.seconds) for one in progress.tables()]
 
 
@@ -149,14 +149,14 @@ class _Run:
         self,
         pipeline: Pipeline,
         spark: SparkSession,
-        stores: Stores,
+        sinks: TableSinks,
         progress: Progress,
         report: Report,
         stop: threading.Event,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
-        self._stores = stores
+        self._sinks = sinks
         self._progress = progress
         self._report = report
         self._stop = stop
@@ -170,18 +170,18 @@ class _Run:
         # Streams and finished tables go by the same names: each kind has its own session.
         streaming = new_session(self._spark, self._pipeline)
         frames = table_frames(
-            streaming, self._pipeline, streamed(streaming, self._pipeline), self._stores.streamed
+            streaming, self._pipeline, streamed(streaming, self._pipeline), self._sinks.streamed
         )
         check_streaming(self._pipeline, frames)
         schemas = {name: frame.schema for name, frame in frames.items()}
         batch = new_session(self._spark, self._pipeline)
         schemas |= schemas_of_completes(batch, self._pipeline, schemas)
-        self._recomputer = Recomputer(batch, self._pipeline, self._stores, schemas, self._remade)
+        self._recomputer = Recomputer(batch, self._pipeline, self._sinks, schemas, self._remade)
         with ExitStack() as locks:
-            self._stores.prepare(locks)
+            self._sinks.prepare(locks)
             for name, frame in frames.items():
                 checkpoint, read = (
-                    self._stores.streamed[name].checkpoint,
+                    self._sinks.streamed[name].checkpoint,
                     sources_of(frame, self._pipeline),
                 )
                 explained(
@@ -193,7 +193,7 @@ class _Run:
             self._stream(frames, interval)
             self._settle()
             if interval is None and not self._stop.is_set():
-                self._recomputer.make(set(self._stores.recomputed))
+                self._recomputer.make(set(self._sinks.recomputed))
                 self._archive()
 
     # --- streaming --------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class _Run:
             self._stop.wait(_POLL_SECONDS / 5)
 
     def _query(self, name: str, frame: DataFrame, interval: float | None) -> StreamingQuery:
-        kept = self._stores.streamed[name]
+        kept = self._sinks.streamed[name]
 
         def add(batch: DataFrame, number: int) -> None:
             began = time.monotonic()
@@ -252,7 +252,7 @@ class _Run:
     def _follow(self, queries: dict[str, StreamingQuery], interval: float | None) -> None:
         """Wait for the queries to end; with an interval, keep the complete tables up to date."""
         if interval is not None:
-            self._recomputer.make(set(self._stores.recomputed))
+            self._recomputer.make(set(self._sinks.recomputed))
         while not self._stop.is_set():
             alive = [query for query in queries.values() if query.isActive]
             changed = self._tell()
@@ -284,7 +284,7 @@ class _Run:
         everyone = now - self._looked >= _LAG_SECONDS
         if everyone:
             self._looked = now
-        for name in self._stores.streamed if everyone else news:
+        for name in self._sinks.streamed if everyone else news:
             self._look(name)
         for name, lines in news.items():
             behind = lag_text(self._progress[name])
@@ -295,7 +295,7 @@ class _Run:
 
     def _look(self, name: str) -> None:
         """See how far a table is behind; a server that is away is the query's affair."""
-        checkpoint, number = self._stores.streamed[name].checkpoint, self._progress[name].batch
+        checkpoint, number = self._sinks.streamed[name].checkpoint, self._progress[name].batch
         # A batch is logged before it is written; that it is committed is logged a moment later.
         read = checkpoint.committed() if number is None else checkpoint.by_source(number)
         lags = []
@@ -315,11 +315,11 @@ class _Run:
     def _settle(self) -> None:
         """Acknowledge what the checkpoints say is in the tables: Spark tells a source of a batch's
         end only when the next one begins."""
-        for name, kept in self._stores.streamed.items():
+        for name, kept in self._sinks.streamed.items():
             for place, source in enumerate(kept.checkpoint.sources()):
                 options = parse_options(self._pipeline.sources[source].options)
                 if options.group is not None:
-                    from headwater.spark.group_mode.finishing import settle_committed
+                    from headwater.spark.group_mode.settling import settle_committed
 
                     explained(
                         self._pipeline,

@@ -15,10 +15,10 @@ from headwater.spark.core.options import parse_options
 from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
 from headwater.spark.pipeline.declaration.sources import dead_streams
-from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import Lag, lags_of, opened
 from headwater.spark.pipeline.sinks.parquet import AppendTable
-from headwater.spark.pipeline.stores import Stores, Streamed
+from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,16 @@ class PipelineStatus:
 
 def status(pipeline: Pipeline) -> PipelineStatus:
     """How ``pipeline`` stands. Raises, with the source's key, when a server cannot be reached."""
-    stores = Stores(pipeline)
+    sinks = TableSinks(pipeline)
     return PipelineStatus(
         file=str(pipeline.file),
-        tables=tuple(_table(pipeline, stores, table) for table in pipeline.tables.values()),
+        tables=tuple(_table(pipeline, sinks, table) for table in pipeline.tables.values()),
         dead_letters=dead_letters(pipeline, pipeline.sources.values()),
         archive=_archive(pipeline),
     )
 
 
-def _table(pipeline: Pipeline, stores: Stores, table: Table) -> TableStatus:
+def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:
     if not table.streams:
         return TableStatus(
             name=table.name,
@@ -88,7 +88,7 @@ def _table(pipeline: Pipeline, stores: Stores, table: Table) -> TableStatus:
             lags=(),
             backfills=(),
         )
-    kept = stores.streamed[table.name]
+    kept = sinks.streamed[table.name]
     return TableStatus(
         name=table.name,
         mode=table.mode,

@@ -16,8 +16,8 @@ from headwater.errors import PipelineError
 from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.declaration.model import Input, Pipeline, Source, Table
+from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
-from headwater.spark.pipeline.explain import explained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from headwater.spark.decoding import freezing
+from headwater.spark.decoding import gc_freeze
 
 IN_A_TASK = """
 import gc
 from pyspark import TaskContext
-from headwater.spark.decoding.freezing import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
 
 TaskContext._getOrCreate()
 counts = []
@@ -44,6 +44,6 @@ def test_a_process_that_runs_no_task_keeps_its_collector(monkeypatch: pytest.Mon
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
 
     for _ in range(3):
-        freezing.freeze_what_is_loaded()
+        gc_freeze.freeze_what_is_loaded()
 
     assert not frozen

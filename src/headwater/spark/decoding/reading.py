@@ -23,11 +23,11 @@ from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import Store, patiently
 from headwater.spark.decoding.columns import Shape
 from headwater.spark.decoding.cutting import MOST_BYTES
-from headwater.spark.decoding.freezing import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
 from headwater.spark.decoding.page import Page, one_by_one
-from headwater.spark.decoding.plain import counted
-from headwater.spark.decoding.receiving import PageSource, Request
+from headwater.spark.decoding.page_source import PageSource, Request
 from headwater.spark.decoding.rows import RowBuilder
+from headwater.spark.decoding.uncompiled import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

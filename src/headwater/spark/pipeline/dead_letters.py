@@ -14,7 +14,7 @@ from headwater.groups.replay import replay as give_back
 from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.store import Store
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
-from headwater.spark.pipeline.explain import reason
+from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import opened
 from headwater.spark.pipeline.status import existing_dead_streams
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from headwater.spark.pipeline.checkpoints import Checkpoint, held
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
+from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
-from headwater.spark.pipeline.explain import explained
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
@@ -91,7 +91,7 @@ class Recomputed:
         )
 
 
-class Stores:
+class TableSinks:
     """The sinks of all tables of a pipeline, by name."""
 
     def __init__(self, pipeline: Pipeline) -> None:
