@@ -294,7 +294,7 @@ def test_the_command_runs_a_file_and_says_what_it_made(
 def test_a_wrong_file_is_refused_before_spark_starts(
     file: Path, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.spark.pipeline.runner.session", None)
+    monkeypatch.setattr("headwater.spark.pipeline.spark_session.session", None)
     file.write_text(FILE.replace("[input.items]", "[inputs.items]"))
 
     result = command("run", str(file))

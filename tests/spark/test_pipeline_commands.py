@@ -229,7 +229,7 @@ def test_a_replay_says_what_it_lacks(
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.spark.pipeline.runner.session", None)
+    monkeypatch.setattr("headwater.spark.pipeline.spark_session.session", None)
 
 
 @pytest.mark.usefixtures("without_spark")

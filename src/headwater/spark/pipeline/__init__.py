@@ -5,13 +5,19 @@ from headwater.spark import pipeline
 declared = pipeline.load("orders.toml")
 made = pipeline.run(declared)
 
-    declaration   what a file says, and how it is read
-    views         names and SQL as Spark's frames
-    table_sinks   sinks, quarantines and locks of the tables
-    expectations  what rows must fulfil
-    runner        streaming queries; recompute: tables of mode complete
+    declaration     what a file says, and how it is read
+    sinks           where a table is kept, one module a kind
+    checkpoints     how far a query has come, read without Spark
+    table_sinks     sinks, quarantines and locks of the tables
+    expectations    what rows must fulfil
+    views           names and SQL as Spark's frames
+    preflight       what is asked of the servers before Spark starts
+    spark_session   the session of a run
+    runner          streaming queries; recompute: tables of mode complete
+    archiving       archives the sources after a run
     plan, status, backfill, dead_letters    the other commands
-    progress, lag, metrics          how a run is getting on
+    progress, lag, metrics                  how a run is getting on
+    errors          what Spark says, as one sentence
 """
 
 from __future__ import annotations

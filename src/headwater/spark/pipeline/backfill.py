@@ -27,14 +27,15 @@ from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core import option_values
 from headwater.spark.core.options import parse_options
 from headwater.spark.log_mode.offsets import spans_of
+from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
-from headwater.spark.pipeline.declaration.graph import upstream
+from headwater.spark.pipeline.declaration.graph import sources_below, upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.preflight import check_sources
-from headwater.spark.pipeline.runner import start_spark
 from headwater.spark.pipeline.sinks import BatchId
+from headwater.spark.pipeline.spark_session import start_spark
 from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import analysed, batched, new_session, streamed, table_frames
 
@@ -139,20 +140,16 @@ def _table(pipeline: Pipeline, name: str) -> Table:
 
 def _sources(pipeline: Pipeline, table: Table) -> dict[str, dict[str, str]]:
     """The options of every source that the table is made of."""
-    from headwater.spark.pipeline.archiving import archived_options
-
-    names = {table.name, *upstream(table.name, pipeline.tables)}
-    read = {one for name in names for one in pipeline.tables[name].reads}
     found: dict[str, dict[str, str]] = {}
-    for name, source in pipeline.sources.items():
-        if name in read:
-            if "group" in source.options:
-                raise PipelineError(
-                    f"{pipeline.file}: table.{table.name} reads the source {name}, which has a group: "
-                    "which entries its other members took, nobody can tell. Only a source without "
-                    "group can be backfilled."
-                )
-            found[name] = archived_options(pipeline.archive, source)
+    for name in sources_below(table.name, pipeline.tables, pipeline.sources):
+        source = pipeline.sources[name]
+        if "group" in source.options:
+            raise PipelineError(
+                f"{pipeline.file}: table.{table.name} reads the source {name}, which has a group: "
+                "which entries its other members took, nobody can tell. Only a source without "
+                "group can be backfilled."
+            )
+        found[name] = archived_options(pipeline.archive, source)
     return found
 
 

@@ -1,8 +1,10 @@
-"""``headwater pipeline replay --dead``: a pipeline's dead letters, back to the streams they came from."""
+"""A pipeline's dead letters: how many there are, and their replay to the streams they came from
+(``headwater pipeline replay --dead``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.client.redaction import redacted
@@ -12,11 +14,12 @@ from headwater.groups.operation import Operation, run
 from headwater.groups.replay import DONE, Replayed
 from headwater.groups.replay import replay as give_back
 from headwater.model import MIN_ID, StreamID
+from headwater.spark.core.options import parse_options
 from headwater.spark.core.store import Store
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
+from headwater.spark.pipeline.declaration.sources import dead_streams
 from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import opened
-from headwater.spark.pipeline.status import existing_dead_streams
 
 if TYPE_CHECKING:
     from headwater.messages import DeadLetter
@@ -62,6 +65,37 @@ def replay(
             f"{first.letter.id}: {first.reason}"
         )
     return done
+
+
+def dead_letter_counts(pipeline: Pipeline, sources: Iterable[Source]) -> dict[str, int]:
+    """How many records each dead-letter stream of these sources holds."""
+    found: dict[str, int] = {}
+    for source in sources:
+        if source.waits:
+            continue  # the pipeline's own reading of these very streams
+        try:
+            with opened(source) as store:
+                for stream in existing_dead_streams(source):
+                    state = store.state(stream)
+                    if state is not None:
+                        found[stream] = state.length
+        except HeadwaterError as error:
+            raise reason(pipeline, f"source.{source.name}", error) from error
+    return found
+
+
+def existing_dead_streams(source: Source) -> list[str]:
+    """The dead-letter streams of a source's streams, those of a pattern looked up."""
+    options = parse_options(source.options)
+    names = dead_streams(options)
+    if options.pattern is None or options.dead_letter_stream is not None:
+        return names
+    looked_up = source._replace(
+        options={name: text for name, text in source.options.items() if name.lower() == "url"}
+        | {"stream": names[0]}
+    )
+    with opened(looked_up) as store:
+        return store.streams()
 
 
 def _sources(pipeline: Pipeline, name: str | None) -> list[Source]:

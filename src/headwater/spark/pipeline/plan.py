@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
+from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
 from headwater.spark.pipeline.lag import Lag, lags_of
 from headwater.spark.pipeline.recompute import schemas_of_completes
-from headwater.spark.pipeline.runner import start_spark
-from headwater.spark.pipeline.status import sources_below
+from headwater.spark.pipeline.spark_session import start_spark
 from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import check_streaming, new_session, streamed, table_frames
 
@@ -71,7 +71,9 @@ def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
             PlannedTable(
                 table=table,
                 columns=[(one.name, one.dataType.simpleString()) for one in schemas[name].fields],
-                sources=sources_below(pipeline, table) if table.streams else [],
+                sources=sources_below(name, pipeline.tables, pipeline.sources)
+                if table.streams
+                else [],
                 checkpoint=None if kept is None else str(kept.checkpoint.path),
                 batch=None if kept is None else kept.checkpoint.last_batch(),
             )

@@ -14,7 +14,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.store import Store
 from headwater.spark.pipeline.checkpoints import Checkpoint, streams_in
-from headwater.spark.pipeline.declaration.graph import upstream
+from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
 from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import opened
@@ -60,7 +60,6 @@ def _read_before(
     """The streams of ``source`` that a table's checkpoint names."""
     known: set[str] = set()
     for name, checkpoint in checkpoints.items():
-        above = {name, *upstream(name, pipeline.tables)}
-        if any(source.name in pipeline.tables[one].reads for one in above):
+        if sources_below(name, pipeline.tables, [source.name]):
             known |= streams_in(checkpoint.committed().get(source.name))
     return known

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.options import parse_options
-from headwater.spark.embedded import refuse_cluster
 from headwater.spark.pipeline.declaration.model import Pipeline
 from headwater.spark.pipeline.errors import explained, reason
 from headwater.spark.pipeline.expectations import WriteOutcome
@@ -29,6 +28,7 @@ from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.progress import Progress, lag_text, line_of
 from headwater.spark.pipeline.recompute import Recomputer, schemas_of_completes
 from headwater.spark.pipeline.sinks import BatchId
+from headwater.spark.pipeline.spark_session import start_spark
 from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import (
     check_streaming,
@@ -37,7 +37,6 @@ from headwater.spark.pipeline.views import (
     streamed,
     table_frames,
 )
-from headwater.spark.sessions import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
 Report = Callable[[str], None]
 
 _POLL_SECONDS: Final = 0.1
-
-_LOG_LEVEL: Final = "spark.log.level"
-_PYSPARKS_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Which print what Spark says against SQL, with a stack of the JVM's."""
 
 _LAG_SECONDS: Final = 1.0
 """How often a table that got nothing is asked how far it is behind."""
@@ -75,41 +70,6 @@ class _Batch(NamedTuple):
     number: int
     outcome: WriteOutcome
     seconds: float
-
-
-def start_spark(pipeline: Pipeline, *, master: str | None = None) -> SparkSession:
-    """The session that ``pipeline`` asks for.
-
-    Raises `HeadwaterError` for an embedded store on a cluster, before anything is started, and what
-    `session` raises.
-    """
-    master = master or pipeline.master
-    _refuse_embedded(pipeline, master or pipeline.conf.get("spark.master", "local[*]"))
-    # What stops a run is raised here, in one sentence; the JVM would print it in a hundred lines, and
-    # PySpark what it was told by the JVM.
-    config = {_LOG_LEVEL: "FATAL"} | pipeline.conf
-    spark = session(app=pipeline.app, master=master, config=config)
-    spark.sparkContext.setLogLevel(config[_LOG_LEVEL])
-    if _LOG_LEVEL not in pipeline.conf:
-        from pyspark.logger import PySparkLogger
-
-        for name in _PYSPARKS_LOGGERS:
-            PySparkLogger.getLogger(name).setLevel("CRITICAL")
-    return spark
-
-
-def _refuse_embedded(pipeline: Pipeline, master: str) -> None:
-    urls = {f"source.{name}": one.options["url"] for name, one in pipeline.sources.items()}
-    urls |= {
-        f"table.{name}": one.target.url
-        for name, one in pipeline.tables.items()
-        if one.target.url is not None
-    }
-    for place, url in urls.items():
-        try:
-            refuse_cluster(url, master)
-        except HeadwaterError as error:
-            raise reason(pipeline, place, error) from None
 
 
 def run(

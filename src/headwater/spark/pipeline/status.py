@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import HeadwaterError
-from headwater.spark.core.options import parse_options
-from headwater.spark.pipeline.declaration.graph import upstream
-from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
-from headwater.spark.pipeline.declaration.sources import dead_streams
+from headwater.spark.pipeline.dead_letters import dead_letter_counts
+from headwater.spark.pipeline.declaration.graph import sources_below
+from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import reason
-from headwater.spark.pipeline.lag import Lag, lags_of, opened
+from headwater.spark.pipeline.lag import Lag, lags_of
 from headwater.spark.pipeline.sinks.parquet import AppendTable
 from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
 
@@ -70,7 +69,7 @@ def status(pipeline: Pipeline) -> PipelineStatus:
     return PipelineStatus(
         file=str(pipeline.file),
         tables=tuple(_table(pipeline, sinks, table) for table in pipeline.tables.values()),
-        dead_letters=dead_letters(pipeline, pipeline.sources.values()),
+        dead_letters=dead_letter_counts(pipeline, pipeline.sources.values()),
         archive=_archive(pipeline),
     )
 
@@ -104,19 +103,12 @@ def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:
 
 def _lags(pipeline: Pipeline, kept: Streamed) -> Iterable[Lag]:
     committed = kept.checkpoint.committed()
-    for name in sources_below(pipeline, kept.table):
+    for name in sources_below(kept.table.name, pipeline.tables, pipeline.sources):
         source = pipeline.sources[name]
         try:
             yield from lags_of(source, committed.get(name))
         except HeadwaterError as error:
             raise reason(pipeline, f"source.{name}", error) from error
-
-
-def sources_below(pipeline: Pipeline, table: Table) -> list[str]:
-    """The sources that ``table`` is made of, directly or through other tables."""
-    names = {table.name, *upstream(table.name, pipeline.tables)}
-    read = {one for name in names for one in pipeline.tables[name].reads}
-    return [name for name in pipeline.sources if name in read]
 
 
 def _rows(sink: object) -> int | None:
@@ -134,37 +126,6 @@ def rows_at(path: Path | None) -> int | None:
         pq.read_metadata(file).num_rows for file in path.resolve().rglob("*.parquet")
     ]
     return sum(counts)
-
-
-def dead_letters(pipeline: Pipeline, sources: Iterable[Source]) -> dict[str, int]:
-    """How many records each dead-letter stream of these sources holds."""
-    found: dict[str, int] = {}
-    for source in sources:
-        if source.waits:
-            continue  # the pipeline's own reading of these very streams
-        try:
-            with opened(source) as store:
-                for stream in existing_dead_streams(source):
-                    state = store.state(stream)
-                    if state is not None:
-                        found[stream] = state.length
-        except HeadwaterError as error:
-            raise reason(pipeline, f"source.{source.name}", error) from error
-    return found
-
-
-def existing_dead_streams(source: Source) -> list[str]:
-    """The dead-letter streams of a source's streams, those of a pattern looked up."""
-    options = parse_options(source.options)
-    names = dead_streams(options)
-    if options.pattern is None or options.dead_letter_stream is not None:
-        return names
-    looked_up = source._replace(
-        options={name: text for name, text in source.options.items() if name.lower() == "url"}
-        | {"stream": names[0]}
-    )
-    with opened(looked_up) as store:
-        return store.streams()
 
 
 def _archive(pipeline: Pipeline) -> tuple[ArchiveStatus, ...]:

@@ -63,9 +63,14 @@ def shared(source: str, tables: Mapping[str, TableNode]) -> list[str]:
     return [
         name
         for name, table in tables.items()
-        if table.mode != "complete"
-        and any(source in tables[one].reads for one in {name, *upstream(name, tables)})
+        if table.mode != "complete" and sources_below(name, tables, [source])
     ]
+
+
+def sources_below(name: str, tables: Mapping[str, TableNode], sources: Iterable[str]) -> list[str]:
+    """Those of ``sources`` that the table ``name`` is made of, directly or through other tables."""
+    read = {one for table in {name, *upstream(name, tables)} for one in tables[table].reads}
+    return [source for source in sources if source in read]
 
 
 def upstream(name: str, tables: Mapping[str, TableNode]) -> set[str]:
