@@ -6,7 +6,7 @@ import pytest
 
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from tests.clusters.clusters import Cluster, Sentinels
 
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
 def test_a_node_of_a_cluster_is_refused_in_a_sentence(cluster: Cluster) -> None:
     url = cluster.other("orders").peer.url
-    store = Store(parse_options({"url": url, "stream": "orders"}))
+    store = SourceStore(parse_options({"url": url, "stream": "orders"}))
     with pytest.raises(HeadwaterError, match="is a node of a cluster"):
         store.ask("XLEN", "orders")
     store.close()
@@ -22,7 +22,7 @@ def test_a_node_of_a_cluster_is_refused_in_a_sentence(cluster: Cluster) -> None:
 
 def test_the_primary_that_sentinels_name_is_read(sentinels: Sentinels) -> None:
     sentinels.primary().client.xadd("orders", {"id": "1"})
-    store = Store(parse_options({"url": sentinels.url, "stream": "orders"}))
+    store = SourceStore(parse_options({"url": sentinels.url, "stream": "orders"}))
     state = store.state("orders")
     store.close()
     assert state is not None

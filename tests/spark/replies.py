@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import parse_options
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.decoding.rows import RowBuilder
@@ -42,7 +42,7 @@ def page_of(*bodies: Fields | list[bytes]) -> Page:
 
 def rows_of(schema: str, *bodies: Fields | list[bytes], **options: str) -> list[dict[str, Any]]:
     given = {"url": "redis://localhost", "stream": "s"} | options
-    shape = Shape.of(parse_schema(schema), parse_options(given))
+    shape = RowShape.of(parse_schema(schema), parse_options(given))
     builder = RowBuilder(pickle.loads(pickle.dumps(shape)), "s")
     batch = builder.build(page_of(*bodies))
     assert batch.schema == builder.schema

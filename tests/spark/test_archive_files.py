@@ -21,7 +21,7 @@ from headwater.spark.archive.trimming import Trimmer
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.positions import Position
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.rows import RowBuilder
 from tests.spark.archives import Table, archive
@@ -124,7 +124,7 @@ def test_the_archive_reads_as_the_stream_does(
     options = SourceOptions(
         url="redis://localhost", streams=("s",), mode=mode, include_metadata=reserved
     )
-    shape = Shape.of(parse_schema(schema), options)
+    shape = RowShape.of(parse_schema(schema), options)
     low = min(window[0], len(page) - 1)
     high = min(low + window[1], len(page))
     part = ListPage(page.ids[low:high], page.bodies[low:high])

@@ -15,7 +15,7 @@ from headwater.errors import DeclarationError
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.decoding import uncompiled
-from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape, default_schema, narrowed
+from headwater.spark.decoding.columns import DEFAULT_SCHEMA, RowShape, default_schema, narrowed
 from headwater.spark.decoding.rows import RowBuilder
 from tests.spark.replies import Fields, page_of, rows_of
 
@@ -142,15 +142,15 @@ def test_options_say_which_columns_there_are_without_a_schema(
     found = parse_schema(default_schema(options(**given)))
 
     assert found == parse_schema(schema.replace("map<…>", "map<string, string>"))
-    assert Shape.of(found, options(**given)).schema == found
+    assert RowShape.of(found, options(**given)).schema == found
 
 
 def test_columns_that_a_schema_contradicts_are_refused_and_those_it_has_are_not() -> None:
     schema = parse_schema("id string, n int")
 
-    assert Shape.of(schema, options(columns="n, id")).schema == schema
+    assert RowShape.of(schema, options(columns="n, id")).schema == schema
     with pytest.raises(DeclarationError, match=r"columns names n, item, and the schema has id, n"):
-        Shape.of(schema, options(columns="n, item"))
+        RowShape.of(schema, options(columns="n, item"))
 
 
 def test_columns_select_of_a_schema_that_was_found() -> None:
@@ -162,7 +162,7 @@ def test_columns_select_of_a_schema_that_was_found() -> None:
 
 def test_columns_of_a_delivery_belong_to_group_mode() -> None:
     schema = parse_schema("n int, _delivery_count int, _consumer string")
-    shape = Shape.of(schema, options(group="g"))
+    shape = RowShape.of(schema, options(group="g"))
     page = page_of({b"n": b"1"}, {b"n": b"2"})
 
     batch = RowBuilder(shape, "s").build(page, deliveries=[1, 3], consumer="spark-1")
@@ -172,7 +172,7 @@ def test_columns_of_a_delivery_belong_to_group_mode() -> None:
     assert batch.column("_consumer").to_pylist() == ["spark-1", "spark-1"]
     assert unknown.column("_delivery_count").null_count == 2
     with pytest.raises(DeclarationError, match="'_delivery_count' tells of a delivery"):
-        Shape.of(schema, options())
+        RowShape.of(schema, options())
 
 
 # --- executors without the compiled modules ---------------------------------------------------------

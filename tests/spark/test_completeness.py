@@ -18,7 +18,7 @@ from headwater.spark.core.completeness import (
     was_set_back,
 )
 from headwater.spark.core.options import QUERY, SourceOptions, parse_options
-from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
 from headwater.spark.log_mode.offsets import (
     end_offset,
@@ -123,7 +123,7 @@ def test_the_options_say_what_is_an_error_and_what_a_warning(
 
 
 def test_an_offset_says_what_its_batch_reads_and_survives_as_json() -> None:
-    span = Span(Position(StreamID(5, 0), 10), Position(StreamID(9, 3), 14))
+    span = ReadSpan(Position(StreamID(5, 0), 10), Position(StreamID(9, 3), 14))
 
     offset = end_offset({"s": span})
 
@@ -135,7 +135,7 @@ def test_an_offset_says_what_its_batch_reads_and_survives_as_json() -> None:
 def test_the_offset_before_the_first_batch_differs_from_every_later_one() -> None:
     before = initial_offset({"s": AT})
 
-    assert before != end_offset({"s": Span(AT, AT)})
+    assert before != end_offset({"s": ReadSpan(AT, AT)})
     assert positions_of(before) == {"s": AT}
     assert spans_of(before) == {}
 
@@ -148,7 +148,7 @@ def test_a_query_in_group_mode_left_a_checkpoint_that_is_named_as_such() -> None
 
 
 def test_the_querys_own_id_is_no_stream() -> None:
-    span = Span(AT, AT)
+    span = ReadSpan(AT, AT)
     offset = end_offset({"s": span}, query="q")
 
     assert query_of(offset) == "q"

@@ -14,22 +14,22 @@ from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.planning import LuaPlanner, Planner, SplitPlanner, planner
-from headwater.spark.core.positions import Position, Span
-from headwater.spark.core.store import Store
+from headwater.spark.core.positions import Position, ReadSpan
+from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
 
 
 @pytest.fixture
-def store(shop: Shop) -> Iterator[Store]:
-    opened = Store(parse_options({"url": shop.url, "stream": "s"}))
+def store(shop: Shop) -> Iterator[SourceStore]:
+    opened = SourceStore(parse_options({"url": shop.url, "stream": "s"}))
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def plans(store: Store) -> Planner:
+def plans(store: SourceStore) -> Planner:
     return planner(store)
 
 
@@ -74,7 +74,9 @@ def test_a_look_up_to_an_earlier_end_takes_what_was_there_then(shop: Shop, plans
 
 def test_nothing_is_seen_of_a_stream_that_is_not_there(plans: Planner) -> None:
     assert plans.look("s", Position(MIN_ID, 0), None) is None
-    assert plans.cut("s", Span(Position(MIN_ID, 0), Position(StreamID(9, 0), 9)), 3).state is None
+    assert (
+        plans.cut("s", ReadSpan(Position(MIN_ID, 0), Position(StreamID(9, 0), 9)), 3).state is None
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 1499, 2999])
@@ -101,7 +103,7 @@ def test_parts_cover_the_range_once_and_their_counts_are_true(shop: Shop, plans:
         start, end = entries[first], entries[last]
         parts = chance.choice([1, 2, 3, 7, 1000, 5000])
 
-        cut = plans.cut("s", Span(Position(start, first + 1), Position(end, last + 1)), parts)
+        cut = plans.cut("s", ReadSpan(Position(start, first + 1), Position(end, last + 1)), parts)
 
         assert cut.entries == last - first
         assert len(cut.parts) == min(parts, last - first)
@@ -117,7 +119,7 @@ def test_parts_cover_the_range_once_and_their_counts_are_true(shop: Shop, plans:
 
 def test_what_went_after_it_was_counted_shows_in_the_cut(shop: Shop, plans: Planner) -> None:
     shop.add("s", range(1, 101))
-    span = Span(Position(StreamID(10, 1), 10), Position(StreamID(90, 1), 90))
+    span = ReadSpan(Position(StreamID(10, 1), 10), Position(StreamID(90, 1), 90))
     shop.delete("s", 11, 50, 51, 90)
 
     cut = plans.cut("s", span, 8)
@@ -137,13 +139,13 @@ def test_the_greatest_id_is_no_stumbling_block(shop: Shop, plans: Planner) -> No
     beyond = plans.look("s", Position(MAX_ID, 2), None)
     assert beyond is not None
     assert beyond.total == 0
-    cut = plans.cut("s", Span(Position(StreamID(5, 1), 1), Position(MAX_ID, 2)), 4)
+    cut = plans.cut("s", ReadSpan(Position(StreamID(5, 1), 1), Position(MAX_ID, 2)), 4)
     assert cut.entries == 1
 
 
 @pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
 def test_lua_walks_only_when_something_may_have_gone(
-    shop: Shop, store: Store, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, store: SourceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = LuaPlanner(store)
     walks: list[int] = []
@@ -183,7 +185,9 @@ def test_big_entries_are_copied_into_lua_a_few_at_a_time(shop: Shop, plans: Plan
 
     # When they are counted and cut
     counted = plans.count("s", StreamID(5, 1), MAX_ID)
-    cut = plans.cut("s", Span(Position(StreamID(5, 1), 5), Position(StreamID(1100, 1), 1100)), 4)
+    cut = plans.cut(
+        "s", ReadSpan(Position(StreamID(5, 1), 5), Position(StreamID(1100, 1), 1100)), 4
+    )
 
     # Then no call held all of them, and nothing was left out
     assert counted == cut.entries == 1095
@@ -215,7 +219,7 @@ def test_a_pattern_finds_streams_and_leaves_out_what_is_ours(shop: Shop) -> None
         shop.client.xadd(key, {"n": 1})
     shop.client.set("orders.text", "no stream")
 
-    store = Store(parse_options({"url": shop.url, "stream": "*orders*"}))
+    store = SourceStore(parse_options({"url": shop.url, "stream": "*orders*"}))
 
     assert store.streams() == ["orders", "orders.eu"]
     store.close()
@@ -223,7 +227,7 @@ def test_a_pattern_finds_streams_and_leaves_out_what_is_ours(shop: Shop) -> None
 
 def test_a_stream_whose_name_is_no_text_is_refused(shop: Shop) -> None:
     shop.client.xadd(b"orders\xff", {"n": 1})
-    store = Store(parse_options({"url": shop.url, "stream": "orders*"}))
+    store = SourceStore(parse_options({"url": shop.url, "stream": "orders*"}))
 
     with pytest.raises(DeclarationError, match="no UTF-8"):
         store.streams()
@@ -241,7 +245,7 @@ def test_a_server_that_is_not_there_is_named_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headwater.spark.core.store.PATIENCE_SECONDS", 0.0)
-    store = Store(parse_options({"url": "redis://:hunter2@127.0.0.1:1", "stream": "s"}))
+    store = SourceStore(parse_options({"url": "redis://:hunter2@127.0.0.1:1", "stream": "s"}))
 
     with pytest.raises(
         Disconnected, match=r"redis://\*\*\*@127.0.0.1:1: .*headwater serve"
@@ -256,7 +260,7 @@ def test_a_wrong_password_is_said_and_not_repeated(shop: Shop) -> None:
     shop.client.config_set("requirepass", "right")
     try:
         url = shop.url.replace("://", "://:hunter2@")
-        store = Store(parse_options({"url": url, "stream": "s"}))
+        store = SourceStore(parse_options({"url": url, "stream": "s"}))
         with pytest.raises(HeadwaterError, match="refused the password") as refused:
             store.state("s")
         assert "hunter2" not in str(refused.value)

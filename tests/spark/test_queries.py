@@ -10,21 +10,21 @@ from headwater.errors import HeadwaterError
 from headwater.model import StreamID
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.queries import RENEW_MS, Register, committed, forget
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
 
 
 @pytest.fixture
-def store(shop: Shop) -> Iterator[Store]:
-    opened = Store(parse_options({"url": shop.url, "stream": "s"}))
+def store(shop: Shop) -> Iterator[SourceStore]:
+    opened = SourceStore(parse_options({"url": shop.url, "stream": "s"}))
     yield opened
     opened.close()
 
 
 def test_those_furthest_behind_come_first_and_the_forgotten_not_at_all(
-    shop: Shop, store: Store
+    shop: Shop, store: SourceStore
 ) -> None:
     Register(store, "ahead").record({"s": StreamID(9, 0), "t": StreamID(1, 1)}, now_ms=5)
     Register(store, "behind").record({"s": StreamID(10, 0)}, now_ms=6)
@@ -41,7 +41,7 @@ def test_those_furthest_behind_come_first_and_the_forgotten_not_at_all(
     assert committed(shop.client, "none") == []
 
 
-def test_a_line_is_written_when_it_is_news_or_a_minute_old(shop: Shop, store: Store) -> None:
+def test_a_line_is_written_when_it_is_news_or_a_minute_old(shop: Shop, store: SourceStore) -> None:
     register = Register(store, "q")
 
     def written_at(ms: int, now_ms: int) -> int:
@@ -67,7 +67,7 @@ def test_who_may_not_write_says_so_once_and_goes_on(
     shop.client.execute_command("ACL SETUSER", "reader", "on", "nopass", "~*", "+@read")
     try:
         url = shop.url.replace("://", "://reader:x@")
-        store = Store(parse_options({"url": url, "stream": "s"}))
+        store = SourceStore(parse_options({"url": url, "stream": "s"}))
         register = Register(store, "q")
         for ms in (1, 2, 3):
             register.record({"s": StreamID(ms, 0)})

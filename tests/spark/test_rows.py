@@ -15,7 +15,7 @@ import pytest
 from headwater.errors import DeclarationError, DecodeError
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import parse_options
-from headwater.spark.decoding.columns import DEFAULT_SCHEMA, Shape
+from headwater.spark.decoding.columns import DEFAULT_SCHEMA, RowShape
 from headwater.spark.decoding.reply import PageDecoder
 from headwater.spark.decoding.rows import RowBuilder
 from tests.spark.replies import Fields, page_of, reply_of, rows_of
@@ -186,7 +186,7 @@ def test_a_missing_value_in_a_not_null_column_is_never_invented() -> None:
 
 
 def test_bad_entries_are_counted_for_the_log() -> None:
-    shape = Shape.of(
+    shape = RowShape.of(
         parse_schema("v int"), parse_options({"url": "redis://localhost", "stream": "s"})
     )
     builder = RowBuilder(shape, "s")
@@ -243,7 +243,7 @@ def test_the_frameworks_own_fields_are_hidden_unless_asked_for() -> None:
 
 def test_an_id_beyond_the_last_timestamp_has_none() -> None:
     builder = RowBuilder(
-        Shape.of(
+        RowShape.of(
             parse_schema("id string, timestamp timestamp"),
             parse_options({"url": "redis://localhost", "stream": "s"}),
         ),
@@ -270,7 +270,7 @@ def test_a_column_that_cannot_be_made_is_refused_by_name(schema: str, said: str)
 
 
 def test_arrow_is_given_strings_and_not_views() -> None:
-    shape = Shape.of(
+    shape = RowShape.of(
         parse_schema("v string"), parse_options({"url": "redis://localhost", "stream": "s"})
     )
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import DayTimeIntervalType, NullType, StructField, Struct
 from headwater.errors import DeclarationError
 from headwater.messages.fields import text
 from headwater.spark.core.ddl import parse_schema
-from headwater.spark.sink.entries import Encoder
+from headwater.spark.sink.entries import RowEncoder
 from headwater.spark.sink.options import parse_options
 from headwater.spark.source import HeadwaterSource
 
@@ -72,7 +72,7 @@ def entries(
     batch = pa.RecordBatch.from_pylist(rows, arrow)
     wanted = parse_schema(schema) if isinstance(schema, str) else schema
     found = []
-    for row in Encoder(wanted, codec).rows([batch]):
+    for row in RowEncoder(wanted, codec).rows([batch]):
         words, rest = [], row.words
         while rest:
             length, _, rest = rest[1:].partition(b"\r\n")

@@ -74,19 +74,19 @@ class HeadwaterSource(DataSource):
         """For ``spark.readStream``."""
         options = self._reading
         if options.group is not None:
-            from headwater.spark.decoding.columns import Shape
+            from headwater.spark.decoding.columns import RowShape
             from headwater.spark.group_mode.streaming import GroupReader
 
-            return GroupReader(options, Shape.of(schema, options))
+            return GroupReader(options, RowShape.of(schema, options))
         from headwater.spark.log_mode.streaming import StreamReader
 
         return StreamReader(options, self._backend(schema))
 
     def _backend(self, schema: StructType) -> Backend:
         """Where entries are read from: the server, or the archive and the server as one."""
-        from headwater.spark.decoding.columns import Shape
+        from headwater.spark.decoding.columns import RowShape
 
-        options, shape = self._reading, Shape.of(schema, self._reading)
+        options, shape = self._reading, RowShape.of(schema, self._reading)
         if options.archive is not None:
             from headwater.spark.archive.backend import ArchiveBackend
 

@@ -30,9 +30,9 @@ from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
 from headwater.spark.core.completeness import judge, judge_range, report, was_set_back
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Look, Planner, planner
-from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from headwater.spark.decoding.reading import pages_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Archiver:
         ``spark``'s executors read and write; without it this process does. Raises `DataLoss` for
         what went before it was archived, `StoreInUse` while another archiver is at it.
         """
-        store = Store(self._options)
+        store = SourceStore(self._options)
         try:
             for stream in store.streams():
                 began = time.monotonic()
@@ -129,7 +129,7 @@ class Archiver:
 
     def status(self) -> Iterator[ArchiveState]:
         """How the archive of each stream stands; nothing is written."""
-        store = Store(self._options)
+        store = SourceStore(self._options)
         try:
             for stream in store.streams():
                 manifest = Manifest(self._path, stream)
@@ -146,7 +146,7 @@ class Archiver:
     # --- one stream -------------------------------------------------------------------------------
 
     def _steps(
-        self, store: Store, plans: Planner, manifest: Manifest, spark: SparkSession | None
+        self, store: SourceStore, plans: Planner, manifest: Manifest, spark: SparkSession | None
     ) -> Iterator[Segment]:
         """Archive step by step up to the stream's last id now; each step is durable when it comes."""
         position, look = self._begin(plans, manifest)
@@ -164,7 +164,7 @@ class Archiver:
                 if shorter is None:
                     raise DataLoss(f"stream {manifest.stream!r} was deleted while it was archived")
                 end = Position(shorter.to, position.added + shorter.taken)
-            segment = self._step(store, plans, manifest, Span(position, end), spark)
+            segment = self._step(store, plans, manifest, ReadSpan(position, end), spark)
             manifest.append(segment)
             yield segment
             position = end
@@ -186,10 +186,10 @@ class Archiver:
 
     def _step(
         self,
-        store: Store,
+        store: SourceStore,
         plans: Planner,
         manifest: Manifest,
-        span: Span,
+        span: ReadSpan,
         spark: SparkSession | None,
     ) -> Segment:
         stream = manifest.stream

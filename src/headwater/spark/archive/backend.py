@@ -16,8 +16,8 @@ from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.core.store import Store
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.core.store import SourceStore
+from headwater.spark.decoding.columns import RowShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,13 +31,13 @@ class ArchiveBackend:
     """
 
     options: SourceOptions
-    shape: Shape
+    shape: RowShape
 
-    def connect(self) -> tuple[Store, Planner]:
+    def connect(self) -> tuple[SourceStore, Planner]:
         store = ArchiveStore(self.options)
         return store, ArchivePlanner(store)
 
-    def restart(self, store: Store, stream: str) -> Position:
+    def restart(self, store: SourceStore, stream: str) -> Position:
         """After the archive's end: what is archived was read, or will be."""
         assert isinstance(store, ArchiveStore), store
         return store.manifest(stream).end

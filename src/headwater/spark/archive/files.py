@@ -31,7 +31,7 @@ from headwater.model import StreamID
 from headwater.spark.archive.manifest import ArchiveFile, RowGroup
 from headwater.spark.core.durable import sync, sync_all
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.cut_page import CutPage
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.rows import RowBuilder
@@ -56,7 +56,7 @@ def typed_columns(schema: StructType | None, options: SourceOptions) -> StructTy
     """The columns of ``schema`` that are fields of the message, each of which may be null."""
     if schema is None:
         return StructType([])
-    shape = Shape.of(schema, options)
+    shape = RowShape.of(schema, options)
     return StructType(
         [StructField(one.name, one.type) for one in shape.columns if one.kind == "value"]
     )
@@ -90,7 +90,7 @@ class PartWriter:
         self._group_entries = group_entries
         self._file_bytes = file_bytes
         self._shape = StructType([*typed.fields, StructField(_RESCUED, StringType())])
-        self._builder = RowBuilder(Shape.of(self._shape, options), stream)
+        self._builder = RowBuilder(RowShape.of(self._shape, options), stream)
         typed_fields = [self._builder.schema.field(name) for name in typed.names]
         self._schema = pa.schema(
             [

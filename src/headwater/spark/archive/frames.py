@@ -31,7 +31,7 @@ from headwater.spark.archive.reading import as_asked, types_of
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import PLACES, SourceOptions, parse_options
-from headwater.spark.decoding.columns import PLAIN, Shape
+from headwater.spark.decoding.columns import PLAIN, RowShape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -84,7 +84,7 @@ def archived_frame(
     columns = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(columns, StructType):
         return None  # one type without a name, which Spark refuses
-    shape = Shape.of(columns, options)
+    shape = RowShape.of(columns, options)
     if not _may(options, shape):
         return None
     with closing(ArchiveStore(options)) as store:
@@ -101,7 +101,7 @@ def archived_frame(
     return reduce(lambda one, other: one.union(other), frames)
 
 
-def _may(options: SourceOptions, shape: Shape) -> bool:
+def _may(options: SourceOptions, shape: RowShape) -> bool:
     """Whether the files' columns could be what is asked for, whatever is in them."""
     names = {column.name.lower() for column in shape.columns}
     archive = str(Path(options.archive or "").absolute())
@@ -128,7 +128,7 @@ def _pays(parts: list[_Parts]) -> bool:
     )
 
 
-def _parts(options: SourceOptions, shape: Shape, manifest: Manifest) -> _Parts:
+def _parts(options: SourceOptions, shape: RowShape, manifest: Manifest) -> _Parts:
     """Which files Spark reads and what is left: before each run of them, and after the last."""
     stream = manifest.stream
     start, end = options.start_of(stream), options.end_of(stream)
@@ -162,7 +162,7 @@ def _files_within(manifest: Manifest, ids: IDRange) -> Iterator[tuple[Segment, A
                 yield segment, file
 
 
-def _is_direct(shape: Shape, segment: Segment, file: ArchiveFile) -> bool:
+def _is_direct(shape: RowShape, segment: Segment, file: ArchiveFile) -> bool:
     names = [*types_of(segment), *_STORED]
     # Spark looks columns up without regard to case.
     return len({name.lower() for name in names}) == len(names) and all(

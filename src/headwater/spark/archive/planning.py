@@ -20,8 +20,8 @@ from headwater.model import IDRange, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.store import ArchiveStore, archived_state, set_back_behind
 from headwater.spark.core.ids import after
-from headwater.spark.core.planning import Cut, Look, Planner, part_sizes, planner
-from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.planning import CutRange, Look, Planner, part_sizes, planner
+from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
 
 T = TypeVar("T")
@@ -73,10 +73,10 @@ class ArchivePlanner:
 
         return self._at_rest(stream, ask)
 
-    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         start, to = span.start.id, span.end.id
 
-        def ask(index: Index, end: Position) -> Cut:
+        def ask(index: Index, end: Position) -> CutRange:
             archived = index.count(start, min(to, end.id))
             rest = max(0, span.entries - archived)
             state: StreamState | None = None
@@ -86,9 +86,11 @@ class ArchivePlanner:
                 cuts = _archived_parts(index, start, min(to, end.id), share)
             if to > end.id:
                 begin = max(span.start, end, key=lambda one: one.id)
-                live = self._stream.cut(stream, Span(begin, span.end), max(1, parts - len(cuts)))
+                live = self._stream.cut(
+                    stream, ReadSpan(begin, span.end), max(1, parts - len(cuts))
+                )
                 state, cuts = live.state, cuts + live.parts
-            return Cut(state or self._store.state(stream), cuts)
+            return CutRange(state or self._store.state(stream), cuts)
 
         return self._at_rest(stream, ask)
 

@@ -33,7 +33,7 @@ from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.decoding.columns import Column, Shape
+from headwater.spark.decoding.columns import Column, RowShape
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.reading import judge_count, pages_of
 from headwater.spark.decoding.rows import RowBuilder
@@ -47,7 +47,9 @@ DECODED_ENTRIES: Final = 5000
 """Rows of one that is decoded from raw fields: a page of the stream."""
 
 
-def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterator[pa.RecordBatch]:
+def read_range(
+    options: SourceOptions, shape: RowShape, part: EntryRange
+) -> Iterator[pa.RecordBatch]:
     """The entries of ``part`` as record batches of ``shape``, wherever they are by now.
 
     Raises `DataLoss` when fewer were there than were counted, or when a file of the archive is
@@ -66,7 +68,7 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
 class _Seam:
     """Reads one range; ``found`` counts its entries, whether or not they became rows."""
 
-    def __init__(self, options: SourceOptions, shape: Shape, part: EntryRange) -> None:
+    def __init__(self, options: SourceOptions, shape: RowShape, part: EntryRange) -> None:
         self._options = options
         self._part = part
         self._manifest = Manifest(options.archive or "", part.stream)
@@ -210,7 +212,7 @@ class ArchivedRows:
         return pa.MapArray.from_arrays(array.offsets, keys, items).cast(wanted)
 
 
-def as_asked(shape: Shape, segment: Segment, group: RowGroup) -> bool:
+def as_asked(shape: RowShape, segment: Segment, group: RowGroup) -> bool:
     """Whether a row group has the columns of ``shape``, with nothing to say of any."""
     typed = types_of(segment)
     same_codec = segment.codec == shape.codec

@@ -9,10 +9,10 @@ from headwater.model import MIN_ID
 from headwater.spark.archive.manifest import Manifest, archived_streams
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.state import StreamState
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 
 
-class ArchiveStore(Store):
+class ArchiveStore(SourceStore):
     """One server and one archive, asked about streams."""
 
     def __init__(self, options: SourceOptions) -> None:

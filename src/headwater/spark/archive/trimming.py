@@ -25,7 +25,7 @@ from headwater.spark.archive.manifest import Manifest
 from headwater.spark.core.ids import after
 from headwater.spark.core.queries import committed
 from headwater.spark.core.replies import as_dict, as_text
-from headwater.spark.core.store import Store, patiently
+from headwater.spark.core.store import SourceStore, patiently
 
 STEP_ENTRIES: Final = 50_000
 """Entries of one XTRIM: some 10 ms in which the server serves nobody else."""
@@ -88,7 +88,7 @@ up as text: Lua's numbers hold 53 bits."""
 class Trimmer:
     """Trims one stream behind its archive."""
 
-    def __init__(self, store: Store, manifest: Manifest, trimming: Trimming) -> None:
+    def __init__(self, store: SourceStore, manifest: Manifest, trimming: Trimming) -> None:
         self._store = store
         self._manifest = manifest
         self._trimming = trimming

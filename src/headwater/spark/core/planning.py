@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from headwater.errors import HeadwaterError
 from headwater.model import MAX_ID, IDRange, StreamID
 from headwater.spark.core.ids import after, before
-from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
-from headwater.spark.core.store import Command, Store
+from headwater.spark.core.store import Command, SourceStore
 
 
 class Look(NamedTuple):
@@ -32,7 +32,7 @@ class Look(NamedTuple):
     taken: int
 
 
-class Cut(NamedTuple):
+class CutRange(NamedTuple):
     """A range as partitions: each an id range with the number of entries that live in it."""
 
     state: StreamState | None
@@ -53,14 +53,14 @@ class Planner(Protocol):
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
         """The same, taken only as far as ``count`` entries reach; ``count < look.taken``."""
 
-    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         """What ``span`` reads, in at most ``parts`` parts."""
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         """How many entries live after ``start``, up to ``to``."""
 
 
-def planner(store: Store) -> Planner:
+def planner(store: SourceStore) -> Planner:
     """The planner for what the server can do."""
     return SplitPlanner(store) if store.splits else LuaPlanner(store)
 
@@ -89,7 +89,7 @@ class SplitPlanner:
     _FAN: Final = 256
     """Parts asked for in one step of the search for the n-th entry: 16 million in three steps."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SourceStore) -> None:
         self._store = store
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
@@ -135,14 +135,14 @@ class SplitPlanner:
             if inside:
                 begin = str(starts[inside - 1])
 
-    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         start, to = span.start.id, span.end.id
         info, reply = self._store.ask_together(
             ("XINFO STREAM", stream), ("XSPLIT", stream, f"({start}", str(to), parts)
         )
         live, starts = _cuts(reply)
         sizes = part_sizes(live, len(starts) + 1)
-        return Cut(self._store.read_state(stream, info), _parts(start, to, starts, sizes))
+        return CutRange(self._store.read_state(stream, info), _parts(start, to, starts, sizes))
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         if start >= to:
@@ -203,7 +203,7 @@ class LuaPlanner:
     _BUDGET: Final = 10_000
     """Entries that one call may walk: some 10 ms in which the server serves nobody else."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SourceStore) -> None:
         self._store = store
         self._script = store.client.register_script(_WALK)
         self._complete: dict[str, StreamState] = {}
@@ -237,14 +237,14 @@ class LuaPlanner:
         to = before(marks[0]) if marks else look.to
         return look._replace(to=to, taken=min(found, count))
 
-    def cut(self, stream: str, span: Span, parts: int) -> Cut:
+    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         start, to = span.start.id, span.end.id
         sizes = part_sizes(span.entries, max(1, min(parts, span.entries)))
         places = list(itertools.accumulate(sizes[:-1]))
         found, starts = self._walk(stream, start, to, places)
         edges = [0, *places[: len(starts)], found]
         counted = [end - start for start, end in itertools.pairwise(edges)]
-        return Cut(self._store.state(stream), _parts(start, to, starts, counted))
+        return CutRange(self._store.state(stream), _parts(start, to, starts, counted))
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         return self._walk(stream, start, to)[0]

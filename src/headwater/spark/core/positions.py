@@ -22,7 +22,7 @@ BEGINNING = Position(MIN_ID, 0)
 """Where a stream that did not exist begins."""
 
 
-class Span(NamedTuple):
+class ReadSpan(NamedTuple):
     """What one batch reads of one stream: after ``start``, up to ``end``.
 
     ``end.added - start.added`` is the number of entries that are there to be read.

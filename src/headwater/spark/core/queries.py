@@ -30,7 +30,7 @@ from headwater.spark.core.replies import as_text
 if TYPE_CHECKING:
     import redis
 
-    from headwater.spark.core.store import Store
+    from headwater.spark.core.store import SourceStore
 
 _log = logging.getLogger("headwater.spark")
 
@@ -85,7 +85,7 @@ def forget(client: redis.Redis, stream: str, *queries: str) -> int:
 class Register:
     """What one running query writes."""
 
-    def __init__(self, store: Store, query: str) -> None:
+    def __init__(self, store: SourceStore, query: str) -> None:
         self._store = store
         self._query = query
         self._app = f"{socket.gethostname()}:{os.getpid()}"

@@ -90,7 +90,7 @@ def patiently(url: str, ask: Callable[[], T]) -> T:
             raise HeadwaterError(f"{redacted(url)} answered: {error}") from error
 
 
-class Store:
+class SourceStore:
     """One server, asked about streams."""
 
     def __init__(self, options: SourceOptions) -> None:

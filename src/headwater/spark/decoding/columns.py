@@ -131,7 +131,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Shape:
+class RowShape:
     """How entries become rows; it travels to the executors."""
 
     schema: StructType
@@ -141,7 +141,7 @@ class Shape:
     include_metadata: bool
 
     @classmethod
-    def of(cls, schema: StructType, options: SourceOptions) -> Shape:
+    def of(cls, schema: StructType, options: SourceOptions) -> RowShape:
         """The shape that ``schema`` asks for; raises `DeclarationError` naming the column."""
         _check_columns(schema, options)
         return cls(

@@ -20,8 +20,8 @@ from headwater.spark.core.completeness import judge_range, report
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.core.store import Store, patiently
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.core.store import SourceStore, patiently
+from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.cutting import MOST_BYTES
 from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
 from headwater.spark.decoding.page import Page, one_by_one
@@ -44,7 +44,9 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 """What a page should weigh; big entries come in fewer at a time."""
 
 
-def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterator[pa.RecordBatch]:
+def read_range(
+    options: SourceOptions, shape: RowShape, part: EntryRange
+) -> Iterator[pa.RecordBatch]:
     """The entries of ``part`` as record batches of ``shape``.
 
     Raises `DataLoss` when fewer were there than were counted, `DecodeError` as ``mode`` says.
@@ -67,10 +69,10 @@ def read_range(options: SourceOptions, shape: Shape, part: EntryRange) -> Iterat
     if builder.bad_rows:
         _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
     if found != part.count:
-        judge_count(Store(options), part, found)
+        judge_count(SourceStore(options), part, found)
 
 
-def judge_count(store: Store, part: EntryRange, found: int) -> None:
+def judge_count(store: SourceStore, part: EntryRange, found: int) -> None:
     """Say what it means that ``part`` held ``found`` entries and not what was counted; closes
     ``store``. Raises `DataLoss` as the options say."""
     with closing(store):

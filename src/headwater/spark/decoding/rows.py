@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headwater.errors import DecodeError
 from headwater.spark.decoding.casting import Cast, cast_column, caster
 from headwater.spark.decoding.codecs import IN_BASE64, Documents, Texts, cut
-from headwater.spark.decoding.columns import Column, Shape
+from headwater.spark.decoding.columns import Column, RowShape
 from headwater.spark.decoding.page import Page
 
 
@@ -42,7 +42,7 @@ class RowBuilder:
     ``bad_rows`` and ``first_bad`` (a sentence) are for the warning at the end of a partition.
     """
 
-    def __init__(self, shape: Shape, stream: str) -> None:
+    def __init__(self, shape: RowShape, stream: str) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self.shape = shape

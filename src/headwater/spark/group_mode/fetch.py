@@ -25,7 +25,7 @@ from headwater.model import StreamID
 from headwater.spark.core.completeness import Finding, report
 from headwater.spark.group_mode.lease_renewer import LeaseRenewer
 from headwater.spark.group_mode.membership import Membership, nothing
-from headwater.spark.group_mode.offsets import Portion, Run
+from headwater.spark.group_mode.offsets import EntryRun, Portion
 
 _log = logging.getLogger("headwater.spark")
 
@@ -72,7 +72,7 @@ class _Fetched:
     """What has been taken of one stream."""
 
     counts: dict[bytes, int] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[EntryRun] = field(default_factory=list)
     singles: dict[StreamID, int] = field(default_factory=dict)
     weight: int = 0
     seen_entries: int = 0
@@ -214,7 +214,7 @@ class BatchFetch:
                     self._single(stream, one)
         elif new:
             first, last = StreamID.parse(new[0].id), StreamID.parse(new[-1].id)
-            taken.runs.append(Run(first, last, len(new)))
+            taken.runs.append(EntryRun(first, last, len(new)))
             known.update((one.id, one.delivery_count) for one in new)
         self._bury(stream, claimed)
         self._hold(stream, found)

@@ -24,7 +24,7 @@ from headwater.groups.settling import How, Settlement, renew, settle
 from headwater.messages import dead_letter_stream, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from headwater.spark.group_mode.offsets import Portion
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _SCAN_SECONDS: Final = 1.0
 class Membership:
     """Talks to the store as a member of groups; not for several threads."""
 
-    def __init__(self, options: SourceOptions, store: Store) -> None:
+    def __init__(self, options: SourceOptions, store: SourceStore) -> None:
         assert options.group is not None, "group mode has a group"
         self.options = options
         self.group = options.group

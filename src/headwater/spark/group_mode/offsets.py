@@ -30,7 +30,7 @@ Offset = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Run:
+class EntryRun:
     """``count`` neighbours, delivered together for the first time."""
 
     first: StreamID
@@ -42,7 +42,7 @@ class Run:
 class Portion:
     """What a batch has of one stream. ``singles``: id to delivery count."""
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[EntryRun, ...] = ()
     singles: Mapping[StreamID, int] = field(default_factory=dict)
     seen: StreamID | None = None
 
@@ -125,7 +125,7 @@ def _portion(words: dict[str, Any]) -> Portion:
         raise ValueError("an unknown key")
     runs = []
     for first, last, count in words.get("runs", ()):
-        run = Run(StreamID.parse(first), StreamID.parse(last), count)
+        run = EntryRun(StreamID.parse(first), StreamID.parse(last), count)
         if type(count) is not int or count < 1 or run.first > run.last:
             raise ValueError(f"no run: {run}")
         runs.append(run)

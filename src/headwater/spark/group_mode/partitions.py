@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from headwater.model import StreamID
-from headwater.spark.group_mode.offsets import Portion, Run
+from headwater.spark.group_mode.offsets import EntryRun, Portion
 
 ENTRIES_WORTH_A_TASK: Final = 10_000
 """Below that a task's start (some 10 ms) costs more than the entries' reading."""
@@ -23,7 +23,7 @@ class Listed(InputPartition):
     """The entries that one task reads: exactly these, or the reader says what is missing."""
 
     stream: str
-    runs: tuple[Run, ...]
+    runs: tuple[EntryRun, ...]
     singles: tuple[Single, ...]
     """Ids with their delivery counts."""
 
@@ -42,16 +42,16 @@ def cut_up(portions: Mapping[str, Portion], min_partitions: int | None) -> list[
 
 
 def _tasks(stream: str, portion: Portion, size: int) -> Iterator[Listed]:
-    runs: list[Run] = []
+    runs: list[EntryRun] = []
     singles: list[Single] = []
     entries = 0
-    parts: list[Run | Single] = [*portion.singles.items(), *portion.runs]
+    parts: list[EntryRun | Single] = [*portion.singles.items(), *portion.runs]
     for part in parts:
-        weight = part.count if isinstance(part, Run) else 1
+        weight = part.count if isinstance(part, EntryRun) else 1
         if entries and entries + weight > size:
             yield Listed(stream, tuple(runs), tuple(singles))
             runs, singles, entries = [], [], 0
-        if isinstance(part, Run):
+        if isinstance(part, EntryRun):
             runs.append(part)
         else:
             singles.append(part)

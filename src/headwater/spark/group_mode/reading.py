@@ -16,7 +16,7 @@ from headwater.model import StreamID
 from headwater.spark.core.completeness import Finding, report
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import connect, patiently
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import page_of
@@ -47,7 +47,7 @@ class _Wanted:
     deliveries: int
 
 
-def read_listed(options: SourceOptions, shape: Shape, part: Listed) -> Iterator[pa.RecordBatch]:
+def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterator[pa.RecordBatch]:
     """The entries of ``part`` as record batches of ``shape``.
 
     Raises `DataLoss` when entries are missing, `DecodeError` as ``mode`` says.

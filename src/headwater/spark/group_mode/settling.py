@@ -19,7 +19,7 @@ from typing import Any, Final
 from headwater.errors import HeadwaterError
 from headwater.groups.operation import GroupVanished
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.store import Store, patiently
+from headwater.spark.core.store import SourceStore, patiently
 from headwater.spark.group_mode.membership import Membership, speaking_of
 from headwater.spark.group_mode.offsets import GroupBatch, batch_of
 
@@ -42,7 +42,7 @@ def settle_committed(options: SourceOptions, checkpoint: Path, *, source: int = 
     if offset is None:
         return 0
     batch = batch_of(offset, options)
-    store = Store(options)
+    store = SourceStore(options)
     try:
         with speaking_of(options):
             return patiently(options.url, lambda: _settle(Membership(options, store), batch))

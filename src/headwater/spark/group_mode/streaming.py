@@ -26,8 +26,8 @@ from headwater.groups.operation import GroupVanished
 from headwater.messages import reader_key
 from headwater.model import MIN_ID
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.store import Store, connect, patiently
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.core.store import SourceStore, connect, patiently
+from headwater.spark.decoding.columns import RowShape
 from headwater.spark.group_mode.fetch import MOST_ENTRIES, AvailableNow, BatchFetch, Limits
 from headwater.spark.group_mode.lease_renewer import LeaseRenewer
 from headwater.spark.group_mode.membership import Membership, speaking_of
@@ -50,7 +50,7 @@ it renews and settles one by one, so there must be an end."""
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A member of the group in the driver's process; in executors only its options and its shape."""
 
-    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+    def __init__(self, options: SourceOptions, shape: RowShape) -> None:
         self._options = options
         self._shape = shape
         self._driver: _Driver | None = None
@@ -117,7 +117,7 @@ class _Driver:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._store = Store(options)
+        self._store = SourceStore(options)
         self._membership = Membership(options, self._store)
         self._name_lease: NameLease | None = None
         self._renewer: LeaseRenewer | None = None

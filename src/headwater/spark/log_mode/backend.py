@@ -12,8 +12,8 @@ from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner, planner
 from headwater.spark.core.positions import BEGINNING, Position
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.core.store import Store
-from headwater.spark.decoding.columns import Shape
+from headwater.spark.core.store import SourceStore
+from headwater.spark.decoding.columns import RowShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class Backend(Protocol):
     """What a reader asks for entries. Spark pickles it to the executors, so it holds no connection."""
 
-    def connect(self) -> tuple[Store, Planner]:
+    def connect(self) -> tuple[SourceStore, Planner]:
         """What answers questions about the streams, in the driver."""
 
-    def restart(self, store: Store, stream: str) -> Position:
+    def restart(self, store: SourceStore, stream: str) -> Position:
         """Where to read on in a stream that was deleted, made again or set back."""
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
@@ -37,13 +37,13 @@ class ServerBackend:
     """Entries that the server holds."""
 
     options: SourceOptions
-    shape: Shape
+    shape: RowShape
 
-    def connect(self) -> tuple[Store, Planner]:
-        store = Store(self.options)
+    def connect(self) -> tuple[SourceStore, Planner]:
+        store = SourceStore(self.options)
         return store, planner(store)
 
-    def restart(self, store: Store, stream: str) -> Position:  # noqa: ARG002 - a backend with an archive asks it
+    def restart(self, store: SourceStore, stream: str) -> Position:  # noqa: ARG002 - a backend with an archive asks it
         return BEGINNING
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:

@@ -13,9 +13,9 @@ from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
-from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend
 from headwater.spark.log_mode.partitions import cut_up, starting_position
 
@@ -82,13 +82,13 @@ class BatchReader(DataSourceReader):
 
 
 def batch_spans(
-    options: SourceOptions, store: Store, plans: Planner, window: Window = EVERYTHING
-) -> dict[str, Span]:
+    options: SourceOptions, store: SourceStore, plans: Planner, window: Window = EVERYTHING
+) -> dict[str, ReadSpan]:
     """What a batch reads of each stream; those of which it reads nothing are left out.
 
     Raises `DeclarationError` for a stream that is named and not there.
     """
-    spans: dict[str, Span] = {}
+    spans: dict[str, ReadSpan] = {}
     for stream in filter(window.wants, store.streams()):
         span = _span(options, store, plans, stream, window)
         if span is not None and span.entries:
@@ -97,8 +97,8 @@ def batch_spans(
 
 
 def _span(
-    options: SourceOptions, store: Store, plans: Planner, stream: str, window: Window
-) -> Span | None:
+    options: SourceOptions, store: SourceStore, plans: Planner, stream: str, window: Window
+) -> ReadSpan | None:
     """None where the end is before the start: nothing is read then, as in Kafka's source."""
     at = starting_position(options, store, plans, stream)
     end = options.end_of(stream)
@@ -108,10 +108,10 @@ def _span(
         return None
     if (start, last) == (at.id, MAX_ID):
         look = plans.look(stream, at, None)
-        return look and Span(at, Position(look.to, at.added + look.taken))
+        return look and ReadSpan(at, Position(look.to, at.added + look.taken))
     state = store.state(stream)
     if state is None:
         return None
     to = min(last, state.last_id)
     taken = plans.count(stream, start, to)
-    return Span(Position(start, at.added), Position(to, at.added + taken))
+    return ReadSpan(Position(start, at.added), Position(to, at.added + taken))

@@ -30,8 +30,8 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.messages import is_reserved
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner, planner
-from headwater.spark.core.positions import Span
-from headwater.spark.core.store import Store
+from headwater.spark.core.positions import ReadSpan
+from headwater.spark.core.store import SourceStore
 from headwater.spark.decoding.casting import cast_column, caster
 from headwater.spark.decoding.codecs import IN_BASE64, Documents
 from headwater.spark.decoding.columns import narrowed
@@ -70,7 +70,7 @@ def inferred_schema(options: SourceOptions) -> StructType:
 
 
 def _sample(options: SourceOptions) -> Page:
-    store = Store(options)
+    store = SourceStore(options)
     try:
         plans = planner(store)
         ids: list[bytes] = []
@@ -91,7 +91,7 @@ def _sample(options: SourceOptions) -> Page:
 
 
 def _entries(
-    options: SourceOptions, store: Store, plans: Planner, stream: str, span: Span
+    options: SourceOptions, store: SourceStore, plans: Planner, stream: str, span: ReadSpan
 ) -> Iterable[tuple[bytes, list[bytes]]]:
     weight = store.entry_bytes(stream, span.entries)
     wanted = max(1, min(options.sampling_entries, _MOST_BYTES // weight))

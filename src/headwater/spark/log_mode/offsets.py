@@ -20,7 +20,7 @@ from typing import Any
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
 from headwater.spark.core.options import QUERY
-from headwater.spark.core.positions import Position, Span
+from headwater.spark.core.positions import Position, ReadSpan
 
 Offset = dict[str, Any]
 """An offset as Spark keeps it: a dict that is written as JSON."""
@@ -34,11 +34,11 @@ def initial_offset(positions: Mapping[str, Position], *, query: str | None = Non
     }
 
 
-def end_offset(spans: Mapping[str, Span], *, query: str | None = None) -> Offset:
+def end_offset(spans: Mapping[str, ReadSpan], *, query: str | None = None) -> Offset:
     """The offset at the end of a batch.
 
     >>> at = Position(StreamID(5, 1), 7)
-    >>> end_offset({"orders": Span(at, at)})
+    >>> end_offset({"orders": ReadSpan(at, at)})
     {'orders': {'from': '5-1', 'added_from': 7, 'to': '5-1', 'added_to': 7}}
     """
     return _signed(query) | {
@@ -72,10 +72,10 @@ def positions_of(offset: Offset) -> dict[str, Position]:
     return {stream: _position(offset, stream, "to", "added_to") for stream in streams_of(offset)}
 
 
-def spans_of(offset: Offset) -> dict[str, Span]:
+def spans_of(offset: Offset) -> dict[str, ReadSpan]:
     """What the batch that ends at ``offset`` reads; nothing, before the first batch."""
     return {
-        stream: Span(
+        stream: ReadSpan(
             _position(offset, stream, "from", "added_from"),
             _position(offset, stream, "to", "added_to"),
         )

@@ -10,14 +10,16 @@ from headwater.model import MIN_ID
 from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
-from headwater.spark.core.positions import BEGINNING, Position, Span
-from headwater.spark.core.store import Store
+from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
+from headwater.spark.core.store import SourceStore
 
 _ENTRIES_WORTH_A_TASK: Final = 10_000
 """Below that a task's start (some 10 ms) costs more than the entries' reading."""
 
 
-def starting_positions(options: SourceOptions, store: Store, plans: Planner) -> dict[str, Position]:
+def starting_positions(
+    options: SourceOptions, store: SourceStore, plans: Planner
+) -> dict[str, Position]:
     """Where each stream's reading begins, with what was ever added up to there.
 
     Raises `DeclarationError` for a stream that is named and not there.
@@ -26,7 +28,7 @@ def starting_positions(options: SourceOptions, store: Store, plans: Planner) -> 
 
 
 def starting_position(
-    options: SourceOptions, store: Store, plans: Planner, stream: str
+    options: SourceOptions, store: SourceStore, plans: Planner, stream: str
 ) -> Position:
     """Where the options begin to read ``stream``."""
     state = store.state(stream)
@@ -53,8 +55,8 @@ def starting_position(
 
 
 def cut_up(
-    spans: Mapping[str, Span], min_partitions: int | None
-) -> Iterator[tuple[str, Span, int]]:
+    spans: Mapping[str, ReadSpan], min_partitions: int | None
+) -> Iterator[tuple[str, ReadSpan, int]]:
     """Into how many parts each span is cut: in proportion to its entries, at least one each.
 
     Without ``min_partitions``: as many as keep the machine's cores busy, none needlessly small.

@@ -34,10 +34,10 @@ from headwater.spark.core.completeness import (
 )
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Look, Planner
-from headwater.spark.core.positions import BEGINNING, Position, Span
+from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 from headwater.spark.core.queries import Register
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend
 from headwater.spark.log_mode.offsets import (
     Offset,
@@ -86,11 +86,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         refuse_batch_options(options)
         self._options = options
         self._backend = backend
-        self._store: Store | None = None
+        self._store: SourceStore | None = None
         self._planner: Planner | None = None
         self._initial: Offset | None = None
         self._targets: dict[str, Position] | None = None
-        self._latest: dict[str, Span] = {}
+        self._latest: dict[str, ReadSpan] = {}
         self._memory = Memory()
         self._register: Register | None = None
         self._checked = False
@@ -153,11 +153,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         self._hold_to(limit, store, plans, looks)
         spans = {
-            stream: Span(at, Position(look.to, at.added + look.taken)) if look else Span(at, at)
+            stream: ReadSpan(at, Position(look.to, at.added + look.taken))
+            if look
+            else ReadSpan(at, at)
             for stream, (at, look) in looks.items()
         }
         self._latest = {
-            stream: Span(at, Position(look.state.last_id, look.state.entries_added))
+            stream: ReadSpan(at, Position(look.state.last_id, look.state.entries_added))
             for stream, (at, look) in looks.items()
             if look
         }
@@ -203,7 +205,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _open(self) -> tuple[Store, Planner]:
+    def _open(self) -> tuple[SourceStore, Planner]:
         if self._store is None or self._planner is None:
             self._store, self._planner = self._backend.connect()
         return self._store, self._planner
@@ -229,7 +231,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self._checked = True
 
-    def _register_committed(self, store: Store, query: str, start: Offset) -> None:
+    def _register_committed(self, store: SourceStore, query: str, start: Offset) -> None:
         """Leave at the server what ``start`` says: Spark has committed the batch that ends there."""
         if self._register is None:
             self._register = Register(store, query)
@@ -238,7 +240,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {stream: at.id for stream, at in positions if self._options.asks_for(stream)}
         )
 
-    def _appeared(self, store: Store, plans: Planner, stream: str) -> Position:
+    def _appeared(self, store: SourceStore, plans: Planner, stream: str) -> Position:
         """Where reading begins in a stream that the checkpoint does not know: under a pattern it is
         new, and read from its beginning; else the list was made longer, and the options say it."""
         if self._options.pattern is not None:
@@ -246,7 +248,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return starting_position(self._options, store, plans, stream)
 
     def _look(
-        self, store: Store, plans: Planner, stream: str, at: Position
+        self, store: SourceStore, plans: Planner, stream: str, at: Position
     ) -> tuple[Position, Look | None]:
         """The stream from ``at``, or from where it must be read after what was found missing."""
         upto = None if self._targets is None else self._targets.get(stream, BEGINNING)
@@ -275,7 +277,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _hold_to(
         self,
         limit: ReadLimit,
-        store: Store,
+        store: SourceStore,
         plans: Planner,
         looks: dict[str, tuple[Position, Look | None]],
     ) -> None:

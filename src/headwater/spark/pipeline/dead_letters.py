@@ -15,7 +15,7 @@ from headwater.groups.replay import DONE, Replayed
 from headwater.groups.replay import replay as give_back
 from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
 from headwater.spark.pipeline.declaration.sources import dead_streams
 from headwater.spark.pipeline.errors import reason
@@ -110,7 +110,9 @@ def _sources(pipeline: Pipeline, name: str | None) -> list[Source]:
     return [pipeline.sources[name]]
 
 
-def _give_back(store: Store, stream: str, ids: set[str], *, all_groups: bool) -> list[Replayed]:
+def _give_back(
+    store: SourceStore, stream: str, ids: set[str], *, all_groups: bool
+) -> list[Replayed]:
     """Replay the records with ``ids``, or all that are there at this moment, page by page.
     Records that are added meanwhile lie behind the last id and stay."""
     outcomes: list[Replayed] = []
@@ -130,7 +132,7 @@ def _give_back(store: Store, stream: str, ids: set[str], *, all_groups: bool) ->
     return outcomes
 
 
-def _do(store: Store, operation: Operation[Any]) -> Any:
+def _do(store: SourceStore, operation: Operation[Any]) -> Any:
     """Once: a replay that was lost on the way may have been carried out."""
     import redis
 

@@ -17,7 +17,7 @@ from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.core.positions import Position
 from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.state import StreamState
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.offsets import positions_of
 from headwater.spark.pipeline.checkpoints import Offset
 from headwater.spark.pipeline.declaration.model import Source
@@ -40,9 +40,9 @@ class Lag:
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[Store]:
+def opened(source: Source) -> Iterator[SourceStore]:
     """The server of ``source``."""
-    store = Store(parse_options(source.options))
+    store = SourceStore(parse_options(source.options))
     try:
         yield store
     finally:
@@ -59,7 +59,7 @@ def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
         return lags_in(store, source, offset)
 
 
-def lags_in(store: Store, source: Source, offset: Offset | None) -> list[Lag]:
+def lags_in(store: SourceStore, source: Source, offset: Offset | None) -> list[Lag]:
     """As `lags_of`, over a connection that is open."""
     return [
         lag
@@ -70,7 +70,7 @@ def lags_in(store: Store, source: Source, offset: Offset | None) -> list[Lag]:
 
 
 def _lag(
-    store: Store, source: Source, stream: str, state: StreamState, offset: Offset | None
+    store: SourceStore, source: Source, stream: str, state: StreamState, offset: Offset | None
 ) -> Lag | None:
     options = store.options
     if options.group is not None:
@@ -98,7 +98,7 @@ def _position(options: SourceOptions, stream: str, offset: Offset | None) -> Pos
 
 
 def _of_log(
-    store: Store, stream: str, state: StreamState, at: Position | None
+    store: SourceStore, stream: str, state: StreamState, at: Position | None
 ) -> tuple[int | None, StreamID | None]:
     if at is None:
         return 0, None
@@ -114,7 +114,7 @@ def _of_log(
 
 
 def _of_group(
-    store: Store, stream: str, group: str, state: StreamState
+    store: SourceStore, stream: str, group: str, state: StreamState
 ) -> tuple[int | None, StreamID | None]:
     for about in store.ask("XINFO GROUPS", stream):
         values = as_dict(about)
@@ -132,6 +132,6 @@ def _of_group(
     return state.length, _first_behind(store, stream, MIN_ID)
 
 
-def _first_behind(store: Store, stream: str, after: StreamID) -> StreamID | None:
+def _first_behind(store: SourceStore, stream: str, after: StreamID) -> StreamID | None:
     found = store.ask("XRANGE", stream, f"({after}" if after > MIN_ID else "-", "+", "COUNT", 1)
     return StreamID.parse(as_text(found[0][0])) if found else None

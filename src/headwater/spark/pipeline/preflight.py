@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError, PipelineError
-from headwater.spark.core.store import Store
+from headwater.spark.core.store import SourceStore
 from headwater.spark.pipeline.checkpoints import Checkpoint, streams_in
 from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
@@ -35,7 +35,7 @@ def check_sources(pipeline: Pipeline, checkpoints: Mapping[str, Checkpoint]) -> 
             raise reason(pipeline, f"source.{source.name}", error) from error
 
 
-def _check(store: Store, source: Source, known: set[str]) -> None:
+def _check(store: SourceStore, source: Source, known: set[str]) -> None:
     may_come = source.waits or store.options.archive is not None
     for stream in store.streams():
         if store.state(stream) is not None or stream in known or may_come:
@@ -48,7 +48,7 @@ def _check(store: Store, source: Source, known: set[str]) -> None:
         )
 
 
-def _streams(store: Store) -> list[str]:
+def _streams(store: SourceStore) -> list[str]:
     """Some of the streams that are there: enough to find a misspelt one."""
     _cursor, keys = store.ask("SCAN", 0, "COUNT", 1000, "TYPE", "stream")
     return [key.decode("utf-8", "replace") for key in keys]

@@ -20,7 +20,7 @@ from headwater.errors import HeadwaterError
 from headwater.messages.keys import stage_key
 from headwater.model import StreamID
 from headwater.spark.core.store import connect, patiently
-from headwater.spark.sink.entries import Row, words
+from headwater.spark.sink.entries import EncodedRow, words
 
 if TYPE_CHECKING:
     from headwater.spark.sink.options import SinkOptions
@@ -113,7 +113,7 @@ class _Appender(ABC):
         self._rows = self._bytes = 0
         self.count = self.bytes = 0
 
-    def append_all(self, rows: Iterable[Row]) -> None:
+    def append_all(self, rows: Iterable[EncodedRow]) -> None:
         """Write ``rows``; returns when the server has answered for all of them."""
         try:
             for row in rows:
@@ -129,7 +129,7 @@ class _Appender(ABC):
             self._wire.close()
 
     @abstractmethod
-    def _append(self, row: Row) -> None:
+    def _append(self, row: EncodedRow) -> None:
         """Add the commands that one row takes."""
 
     @abstractmethod
@@ -180,7 +180,7 @@ class StreamAppender(_Appender):
         self._head = words(b"XADD", *(word.encode() for word in place))
         self._arguments = 1 + len(place) + 1
 
-    def _append(self, row: Row) -> None:
+    def _append(self, row: EncodedRow) -> None:
         id_ = b"*" if row.id is None else str(row.id).encode()
         self._add(
             b"*%d\r\n%b$%d\r\n%b\r\n%b"
@@ -209,7 +209,7 @@ class StageAppender(_Appender):
         """What was written."""
         return Staged(self._uuid, self.count, self.bytes, self._first, self._last)
 
-    def _append(self, row: Row) -> None:
+    def _append(self, row: EncodedRow) -> None:
         self._number += 1
         place = b"%d-0" % self._number
         id_ = b"*"

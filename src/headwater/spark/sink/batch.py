@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from headwater.errors import DeclarationError
 from headwater.spark.sink.columns import check_schema
 from headwater.spark.sink.options import SinkOptions, parse_options
-from headwater.spark.sink.publishing import Publisher
+from headwater.spark.sink.publishing import EpochPublisher
 from headwater.spark.sink.staging import staged_by, write_staged, write_straight
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ class BatchWriter(DataSourceArrowWriter):
         """In the driver, when all tasks are done."""
         if self._options.transaction is not None:
             app, version = self._options.transaction
-            with closing(Publisher(self._options, app)) as publisher:
+            with closing(EpochPublisher(self._options, app)) as publisher:
                 publisher.publish(version, staged_by(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver, when a task, or `commit`, has failed."""
         if self._options.transaction is not None and staged_by(messages):
-            with closing(Publisher(self._options, self._options.transaction[0])) as publisher:
+            with closing(EpochPublisher(self._options, self._options.transaction[0])) as publisher:
                 publisher.abort(staged_by(messages))

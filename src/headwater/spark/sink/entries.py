@@ -27,7 +27,7 @@ SLICE_ROWS: Final = 1000
 _ID: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
-class Row(NamedTuple):
+class EncodedRow(NamedTuple):
     """One entry. ``words`` are the RESP arguments of its fields, ``number`` how many they are."""
 
     id: StreamID | None
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     number: int
 
 
-class Encoder:
+class RowEncoder:
     """Makes the rows of one task into entries.
 
     Raises `EncodeError` naming the row: for one without a field, and for ids that do not rise.
@@ -50,7 +50,7 @@ class Encoder:
         self._rows = 0
         self._last = StreamID(0, 0)
 
-    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedRow]:
         """The entries of ``batches``, in their order."""
         for batch in batches:
             for start in range(0, batch.num_rows, SLICE_ROWS):
@@ -63,7 +63,7 @@ class Encoder:
                             "needs a field: leave such rows out (WHERE … IS NOT NULL), or write "
                             "with codec=json"
                         )
-                    yield Row(id_, words, count)
+                    yield EncodedRow(id_, words, count)
                     self._rows += 1
 
     # --- bodies -----------------------------------------------------------------------------------

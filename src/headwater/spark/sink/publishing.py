@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headwater.spark.sink.options import SinkOptions
 
 
-class Publisher:
+class EpochPublisher:
     """Writes the epochs of one query; used by one driver, and safe against a second."""
 
     def __init__(self, options: SinkOptions, query: str) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headwater.spark.sink.appending import StageAppender, Staged, StreamAppender
-from headwater.spark.sink.entries import Encoder
+from headwater.spark.sink.entries import RowEncoder
 from headwater.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def write_straight(
     options: SinkOptions, schema: StructType, batches: Iterator[RecordBatch]
 ) -> Wrote:
     """A task's rows to the stream itself, at least once."""
-    StreamAppender(options).append_all(Encoder(schema, options.codec).rows(batches))
+    StreamAppender(options).append_all(RowEncoder(schema, options.codec).rows(batches))
     return Wrote("", None)
 
 
@@ -42,7 +42,7 @@ def write_staged(
 ) -> Wrote:
     """A task's rows to a stage of its own."""
     appender = StageAppender(options, query, uuid.uuid4().hex)
-    appender.append_all(Encoder(schema, options.codec).rows(batches))
+    appender.append_all(RowEncoder(schema, options.codec).rows(batches))
     return Wrote(query, appender.staged())
 
 

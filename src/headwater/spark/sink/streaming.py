@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.spark.sink.columns import check_schema
 from headwater.spark.sink.options import SinkOptions, parse_options
-from headwater.spark.sink.publishing import Publisher
+from headwater.spark.sink.publishing import EpochPublisher
 from headwater.spark.sink.staging import Wrote, staged_by, write_staged, write_straight
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """In the driver, when all tasks are done; again with the same number after a crash."""
         query = _query_of(messages)
         if query:
-            with closing(Publisher(self._options, query)) as publisher:
+            with closing(EpochPublisher(self._options, query)) as publisher:
                 publisher.publish(batchId, staged_by(messages))
 
     def abort(
@@ -72,7 +72,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """In the driver, when a task has failed, or `commit` has, perhaps after it had recorded."""
         query = _query_of(messages)
         if query:
-            with closing(Publisher(self._options, query)) as publisher:
+            with closing(EpochPublisher(self._options, query)) as publisher:
                 publisher.abort(staged_by(messages))
 
 

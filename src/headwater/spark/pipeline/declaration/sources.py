@@ -74,10 +74,10 @@ def _check_source(
                 "is for spark.read; a pipeline follows its streams without end. Leave it out.",
             )
     if schema is not None:
-        from headwater.spark.decoding.columns import Shape
+        from headwater.spark.decoding.columns import RowShape
 
         try:
-            Shape.of(schema, parsed)
+            RowShape.of(schema, parsed)
         except DeclarationError as error:
             problems.add(f"source.{name}", str(error))
 

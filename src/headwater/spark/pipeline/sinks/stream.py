@@ -17,7 +17,7 @@ from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
 from headwater.spark.sink.options import SinkOptions, parse_options
-from headwater.spark.sink.publishing import Publisher
+from headwater.spark.sink.publishing import EpochPublisher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,5 +75,5 @@ class StreamTable:
 
 def _recorded(options: SinkOptions) -> Marker | None:
     assert options.transaction is not None
-    with closing(Publisher(options, options.transaction[0])) as publisher:
+    with closing(EpochPublisher(options, options.transaction[0])) as publisher:
         return publisher.recorded()
