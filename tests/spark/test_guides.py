@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwater.spark.core.ddl import parse_schema
-from headwater.spark.core.options import OPTIONS, SourceOptions
+from headwater.spark.core.options import OPTIONS, GroupOptions, SourceOptions
 from headwater.spark.pipeline.declaration.loading import load
 from headwater.spark.pipeline.declaration.model import Archive
 
@@ -65,7 +65,7 @@ def test_the_guide_lists_every_option_with_its_default() -> None:
         "inferSchema": fresh.infer_schema,
         "samplingEntries": fresh.sampling_entries,
         "pushdown": fresh.pushdown,
-        "consumerPrefix": fresh.consumer_prefix,
+        "consumerPrefix": GroupOptions("g").consumer,
     }
     assert {name: defaults[name] for name in values} == {
         name: str(value).lower() for name, value in values.items()

@@ -22,21 +22,31 @@ Codec = Literal["fields", "json", "msgpack", "bytes", "faststream"]
 Mode = Literal["permissive", "failfast", "dropmalformed"]
 
 
+@dataclass(frozen=True)
+class GroupOptions:
+    """How a query reads as a member of the consumer group ``name``."""
+
+    name: str
+    consumer: str = "spark"
+    min_idle_ms: int | None = None
+    max_deliveries: int | None = None
+    dead_letter_stream: str | None = None
+
+
 @dataclass(frozen=True, repr=False)
 class SourceOptions:
     """What one source reads and how; the fields are the options of `OPTIONS`.
 
-    Either ``streams`` names the streams or ``pattern`` is a glob that finds them. ``group`` None is
-    log mode.
+    Either ``streams`` names the streams or ``pattern`` is a glob that finds them. ``starting`` and
+    ``ending`` are one place for all streams, or a place for each that is named. ``group`` None is log
+    mode.
     """
 
     url: str
     streams: tuple[str, ...] = ()
     pattern: str | None = None
-    starting: Start = "earliest"
-    starting_of: Mapping[str, Start] | None = None
-    ending: End = "latest"
-    ending_of: Mapping[str, End] | None = None
+    starting: Start | Mapping[str, Start] = "earliest"
+    ending: End | Mapping[str, End] = "latest"
     max_entries_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_partitions: int | None = None
@@ -50,16 +60,17 @@ class SourceOptions:
     sampling_entries: int = 1000
     pushdown: bool = False
     archive: str | None = None
-    group: str | None = None
-    consumer_prefix: str = "spark"
-    min_idle_ms: int | None = None
-    max_deliveries: int | None = None
-    dead_letter_stream: str | None = None
+    group: GroupOptions | None = None
 
     def __repr__(self) -> str:
         """The url without its password: this object travels in Spark's plans."""
         what = self.pattern if self.pattern is not None else ",".join(self.streams)
         return f"SourceOptions(url={redacted(self.url)!r}, stream={what!r})"
+
+    @property
+    def dead_letter_stream(self) -> str | None:
+        """Where the option says that dead letters go."""
+        return None if self.group is None else self.group.dead_letter_stream
 
     def asks_for(self, stream: str) -> bool:
         """Whether ``stream`` is one of those named, or one that the pattern finds."""
@@ -69,11 +80,15 @@ class SourceOptions:
 
     def start_of(self, stream: str) -> Start:
         """Where reading of ``stream`` begins."""
-        return (self.starting_of or {}).get(stream, self.starting)
+        if isinstance(self.starting, Mapping):
+            return self.starting.get(stream, "earliest")
+        return self.starting
 
     def end_of(self, stream: str) -> End:
         """Where a batch's reading of ``stream`` ends."""
-        return (self.ending_of or {}).get(stream, self.ending)
+        if isinstance(self.ending, Mapping):
+            return self.ending.get(stream, "latest")
+        return self.ending
 
 
 _READERS: Final[dict[str, tuple[str, Reader]]] = {
@@ -90,8 +105,11 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "samplingEntries": ("sampling_entries", values.count),
     "pushdown": ("pushdown", values.flag),
     "archive": ("archive", values.name),
-    "group": ("group", values.name),
-    "consumerPrefix": ("consumer_prefix", values.name),
+}
+
+_GROUP_READERS: Final[dict[str, tuple[str, Reader]]] = {
+    "group": ("name", values.name),
+    "consumerPrefix": ("consumer", values.name),
     "minIdleTime": ("min_idle_ms", values.duration_ms),
     "maxDeliveries": ("max_deliveries", values.count),
     "deadLetterStream": ("dead_letter_stream", values.name),
@@ -105,14 +123,13 @@ PLACES: Final[dict[str, tuple[str, Reader]]] = {
 }
 """Where a read begins and ends."""
 
-OPTIONS: Final = ("url", "stream", *PLACES, *_READERS)
+OPTIONS: Final = ("url", "stream", *PLACES, *_READERS, *_GROUP_READERS)
 """Every option, in the spelling that is printed; Spark compares them without regard to case."""
 
 QUERY: Final = ":hw:query"
 """The name under which offsets of log mode keep the query's own id (log_mode/offsets.py); the option
 ``stream`` refuses it."""
 
-_OF_GROUPS: Final = ("consumerPrefix", "minIdleTime", "maxDeliveries", "deadLetterStream")
 _NOT_OF_GROUPS: Final = (
     "endingId",
     "endingTimestamp",
@@ -139,21 +156,26 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise DeclarationError(f"stream: {QUERY!r} is a name that offsets keep for themselves")
     for pair in (("startingId", "startingTimestamp"), ("endingId", "endingTimestamp")):
         made |= _places(texts, pair, made["streams"])
-    for name, (field, read) in _READERS.items():
-        if name in texts:
-            made[field] = read(name, texts[name])
+    made |= _read(texts, _READERS)
+    of_group = _read(texts, _GROUP_READERS)
     _check_together(texts)
     if "samplingEntries" in texts and not made.get("infer_schema"):
         raise DeclarationError(
             "samplingEntries does nothing without inferSchema=true, whose sample it sizes; add that, "
             "or leave it out"
         )
-    if made.get("dead_letter_stream") in made["streams"]:
+    if of_group.get("dead_letter_stream") in made["streams"]:
         raise DeclarationError(
-            f"deadLetterStream: {made['dead_letter_stream']!r} is read by this query itself, which would "
+            f"deadLetterStream: {of_group['dead_letter_stream']!r} is read by this query itself, which would "
             "take its dead letters for new entries; name another stream"
         )
-    return SourceOptions(**made)
+    return SourceOptions(**made, group=GroupOptions(**of_group) if of_group else None)
+
+
+def _read(texts: Mapping[str, str], readers: Mapping[str, tuple[str, Reader]]) -> dict[str, Any]:
+    return {
+        field: read(name, texts[name]) for name, (field, read) in readers.items() if name in texts
+    }
 
 
 def _places(
@@ -166,7 +188,8 @@ def _places(
     for name in named:
         field, read = PLACES[name]
         value, each = values.of_each(name, texts[name], read, streams)
-        made |= {field: value} if value is not None else {f"{field}_of": each}
+        if value is not None or each:
+            made[field] = each or value
     return made
 
 
@@ -184,7 +207,7 @@ def _check_together(texts: Mapping[str, str]) -> None:
                 "may be delivered before it goes there"
             )
     else:
-        for name in _OF_GROUPS:
+        for name in _GROUP_READERS:
             if name in texts:
                 raise DeclarationError(
                     f"{name} says how a member of a consumer group reads, and no group is named: "

@@ -261,7 +261,7 @@ class BatchFetch:
 
     def _bury(self, stream: str, found: Iterable[Delivered]) -> None:
         """What was delivered too often becomes a dead letter, and is in no batch."""
-        most = self._options.max_deliveries
+        most = self._membership.max_deliveries
         dead = [one for one in found if most is not None and one.delivery_count > most]
         if not dead:
             return

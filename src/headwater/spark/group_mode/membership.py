@@ -63,11 +63,12 @@ class Membership:
     def __init__(self, options: SourceOptions, store: SourceStore) -> None:
         assert options.group is not None, "group mode has a group"
         self.options = options
-        self.group = options.group
-        self.consumer = options.consumer_prefix
+        self.group = options.group.name
+        self.consumer = options.group.consumer
+        self.max_deliveries = options.group.max_deliveries
         self._store = store
         self._able: Capabilities | None = None
-        self._claim_after_ms = options.min_idle_ms
+        self._claim_after_ms = options.group.min_idle_ms
         self._members: dict[str, Member] = {}
         self._sessions: dict[str, Session] = {}
         self._readers: dict[str, Reader] = {}

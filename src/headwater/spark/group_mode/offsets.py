@@ -88,9 +88,10 @@ def batch_of(offset: Offset, options: SourceOptions) -> GroupBatch:
             "query keeps its own checkpointLocation; give this one another. (A query cannot change "
             "from log mode to group mode, or back.)"
         ) from None
+    assert options.group is not None, "group mode has a group"
     for name, found, wanted in (
-        ("group", batch.group, options.group),
-        ("consumerPrefix", batch.consumer, options.consumer_prefix),
+        ("group", batch.group, options.group.name),
+        ("consumerPrefix", batch.consumer, options.group.consumer),
     ):
         if found != wanted:
             raise DeclarationError(

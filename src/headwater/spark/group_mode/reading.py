@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import StreamID
 from headwater.spark.core.completeness import Finding, report
-from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.options import GroupOptions, SourceOptions
 from headwater.spark.core.store import connect, patiently
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
@@ -52,6 +52,8 @@ def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterat
 
     Raises `DataLoss` when entries are missing, `DecodeError` as ``mode`` says.
     """
+    assert options.group is not None, "group mode has a group"
+    group = options.group
     freeze_what_is_loaded()
     builder = RowBuilder(shape, part.stream)
     missing, wanted_in_all = 0, 0
@@ -63,7 +65,7 @@ def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterat
             missing += sum(one.count for one in wanted) - len(page)
             if not page:
                 continue
-            batch = builder.build(page, deliveries=deliveries, consumer=options.consumer_prefix)
+            batch = builder.build(page, deliveries=deliveries, consumer=group.consumer)
             if batch.num_rows:
                 yield batch
     finally:
@@ -71,19 +73,19 @@ def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterat
     if builder.bad_rows:
         _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
     if missing:
-        report(_finding(options, part.stream, missing, wanted_in_all), options)
+        report(_finding(group, part.stream, missing, wanted_in_all), options)
 
 
-def _finding(options: SourceOptions, stream: str, missing: int, wanted: int) -> Finding:
+def _finding(group: GroupOptions, stream: str, missing: int, wanted: int) -> Finding:
     if missing < 0:
         text = (
             f"stream {stream!r} was made anew or set back (DEL, XSETID): where {wanted} entries were "
-            f"delivered to group {options.group!r}, {wanted - missing} stand now"
+            f"delivered to group {group.name!r}, {wanted - missing} stand now"
         )
     else:
         text = (
             f"stream {stream!r}: {missing} of {wanted} entries that were delivered to "
-            f"{options.consumer_prefix!r} of group {options.group!r} were deleted or trimmed (XDEL, "
+            f"{group.consumer!r} of group {group.name!r} were deleted or trimmed (XDEL, "
             "XTRIM, ACKDEL, DEL) before they were read"
         )
     return Finding(stream, told=True, text=text)

@@ -188,7 +188,7 @@ class _Driver:
         for stream in self._membership.streams():
             if self._membership.joined(stream):
                 found[stream] = self._membership.lag(stream)
-        return {"group": self._options.group, "streams": found} if found else None
+        return {"group": self._membership.group, "streams": found} if found else None
 
     def _take(self, before: GroupBatch, streams: list[str], most: int) -> GroupBatch | None:
         """The batch after ``before``, if there is anything to be in it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,8 @@ class BatchReader(DataSourceReader):
     """
 
     def __init__(self, options: SourceOptions, backend: Backend) -> None:
-        starts = {options.starting, *(options.starting_of or {}).values()}
-        if "latest" in starts:
+        start = options.starting
+        if "latest" in (start.values() if isinstance(start, Mapping) else (start,)):
             raise DeclarationError(
                 "startingId: latest reads nothing in a batch, which ends at the last entry there "
                 "is; leave it out, or use readStream"

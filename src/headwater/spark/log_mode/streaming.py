@@ -67,7 +67,7 @@ _BATCH_ONLY: Final = {
 def refuse_batch_options(options: SourceOptions) -> None:
     """Raise `DeclarationError` for an option that only a batch read can follow."""
     asked = {
-        "endingId or endingTimestamp": options.ending != "latest" or bool(options.ending_of),
+        "endingId or endingTimestamp": options.ending != "latest",
         "inferSchema": options.infer_schema,
         "pushdown": options.pushdown,
     }

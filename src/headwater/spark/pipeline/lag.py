@@ -74,7 +74,7 @@ def _lag(
 ) -> Lag | None:
     options = store.options
     if options.group is not None:
-        entries, first = _of_group(store, stream, options.group, state)
+        entries, first = _of_group(store, stream, options.group.name, state)
     else:
         entries, first = _of_log(store, stream, state, _position(options, stream, offset))
     seconds = None

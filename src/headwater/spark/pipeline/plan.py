@@ -4,6 +4,7 @@ written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.client.redaction import redacted
@@ -101,7 +102,7 @@ def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
 
 def _how(options: SourceOptions) -> str:
     if options.group is not None:
-        return f"group {options.group}, consumer {options.consumer_prefix}"
-    if options.starting_of:
-        return "log, from " + ", ".join(f"{s} {at}" for s, at in options.starting_of.items())
+        return f"group {options.group.name}, consumer {options.group.consumer}"
+    if isinstance(options.starting, Mapping):
+        return "log, from " + ", ".join(f"{s} {at}" for s, at in options.starting.items())
     return f"log, from {options.starting}"
