@@ -1,4 +1,4 @@
-"""Group mode: a query as a member of a consumer group, beside its workers.
+"""Group mode: a query as a member of a consumer group, next to its workers.
 
 offsets        what a batch names: runs of neighbours and single entries
 membership     the query as a member of each stream's group, through `headwater.groups`

@@ -1,7 +1,7 @@
 """A lease on the consumer's name, so that one query at a time uses it.
 
 Two queries with one name would each take the other's pending entries for their own. The lease is a key
-beside each stream, ``{orders}:hw:reader:<group>:<consumer>``. A query that finds the name leased waits
+for each stream, ``{orders}:hw:reader:<group>:<consumer>``. A query that finds the name leased waits
 for one lease, in which the lease of a dead query expires, and then fails.
 
 Rule 1. Only the query that has the lease, as the key's value says, renews or deletes the key.
@@ -75,7 +75,7 @@ class NameLease:
             self._renewed_at = time.monotonic()
 
     def renew(self, client: redis.Redis) -> None:
-        """Begin the lease anew, unless another query holds the name now."""
+        """Renew the lease, unless another query has the name now."""
         with self._lock:
             asked_at = time.monotonic()
             for key in self._keys:

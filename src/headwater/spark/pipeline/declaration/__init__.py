@@ -24,7 +24,7 @@
     sql = "SELECT category, sum(price) AS sum FROM sales GROUP BY category"
     path = "tables/by_category"
 
-Rule 1. Every mistake is told at once, each with the key it stands at and what would be right.
+Rule 1. All mistakes are reported at once, each with its key and what would be right.
 Rule 2. ``${NAME}`` is taken from the environment, everywhere but in SQL: a url's password belongs
         in no file. What came from there is shown nowhere.
 Rule 3. Paths are relative to the file, so a pipeline runs alike from any directory.

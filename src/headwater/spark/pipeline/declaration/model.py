@@ -124,7 +124,8 @@ class Archive(NamedTuple):
 class Pipeline(NamedTuple):
     """A whole declaration. ``tables`` are in the order in which they can be made.
 
-    ``interval`` is in seconds; None stands for the trigger available-now. ``secrets`` is what came from the environment and must not be shown.
+    ``interval`` is in seconds; None is the trigger available-now. ``secrets`` is what came from the
+    environment and must not be shown.
     """
 
     file: Path
