@@ -34,7 +34,9 @@ class _Window:
 class LimitedLog:
     """A logger that writes each template only so often.
 
-    >>> log = LimitedLog(logging.getLogger("example"), monotonic=lambda: 0.0)
+    >>> logger = logging.getLogger("headwater.example")
+    >>> logger.setLevel(logging.INFO)
+    >>> log = LimitedLog(logger, monotonic=lambda: 0.0)
     >>> for number in range(LIMITED_LOG_LINES + 5):
     ...     log.info("client %d is disconnected", number)
     >>> log.left_out("client %d is disconnected")

@@ -59,7 +59,7 @@ def pack_ids(ids: array[int]) -> bytes:
     """Ids, two words each, which rise and begin above 0-0, in a few bytes each or less.
 
     >>> len(pack_ids(array("Q", [word for seq in range(1000) for word in (1526569498055, seq)])))
-    11
+    12
     """
     made = bytearray()
     ms = seq = times = 0

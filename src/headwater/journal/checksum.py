@@ -36,7 +36,7 @@ def place_mask(key: int, offset: int) -> int:
     A one-to-one function of the offset's low 32 bits: no two places of a file share a mask.
 
     >>> hex(place_mask(0, 1)), hex(place_mask(0, 2))
-    ('0x6c20a0e4', '0x37c06640')
+    ('0x6d3fa73', '0xda7f4e7')
     """
     mixed = (key ^ offset) & 0xFFFFFFFF
     mixed = (mixed ^ mixed >> 16) * 0x21F0AAAD & 0xFFFFFFFF

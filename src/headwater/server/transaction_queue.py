@@ -28,7 +28,7 @@ class TransactionQueue:
     >>> queue, request = TransactionQueue(), Arguments.of(b"incr", b"orders:count")
     >>> queue.add(find_command(request), request)
     >>> len(queue), queue.size, queue.writes
-    (1, 42, True)
+    (1, 41, True)
     >>> queue.begin()
     >>> queue.next(request), request.values()
     (True, [b'incr', b'orders:count'])

@@ -1,0 +1,29 @@
+"""The examples in docstrings run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_examples_in_docstrings_run() -> None:
+    # When every example of the sources is run, in the plain build and with warnings as errors
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.docstrings"],
+        cwd=ROOT,
+        env={**os.environ, "HEADWATER_PURE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    # Then they print what the docstrings say
+    assert done.returncode == 0, done.stderr
+    *failed, summary = done.stdout.splitlines()
+    assert failed == [], "\n".join(failed)
+    # And there are hundreds
+    assert int(summary.split()[0]) > 300
