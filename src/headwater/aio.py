@@ -1,4 +1,4 @@
-"""For asyncio: ``await headwater.aio.connect("redis://localhost:6379").xlen("orders")``."""
+"""`headwater.connect` for asyncio: ``await headwater.aio.connect("redis://localhost:6379").xlen("orders")``."""
 
 from __future__ import annotations
 

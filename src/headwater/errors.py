@@ -10,7 +10,10 @@ from collections.abc import Sequence
 
 
 class HeadwaterError(Exception):
-    """The root: ``except HeadwaterError`` catches whatever Headwater itself reports."""
+    """The base of all errors that Headwater reports.
+
+    Errors of redis-py, such as ``redis.ConnectionError``, and of handlers are not among them.
+    """
 
 
 class CommandError(HeadwaterError):
@@ -25,11 +28,12 @@ class NoRoom(CommandError):
 
 
 class ProtocolError(HeadwaterError):
-    """Bytes that are no RESP request. The connection gets the text and is closed, as in Redis."""
+    """A client sent bytes that are not a RESP request. The server replies with the text and closes the
+    connection, as Redis does."""
 
 
 class ConfigError(HeadwaterError):
-    """A setting is unknown or has a value that it cannot take; names file, line, key and remedy."""
+    """A setting is unknown or has an invalid value; names file, line, key and remedy."""
 
 
 class StoreInUse(HeadwaterError):
@@ -48,11 +52,12 @@ class JournalDamaged(HeadwaterError):
 
 
 class NodePoisoned(HeadwaterError):
-    """A write or fsync failed after commands had run: nothing more is answered until restart."""
+    """A write or fsync of the journal failed after commands had run. The store answers nothing more until it
+    is opened again."""
 
 
 class ForkedStore(HeadwaterError):
-    """An embedded store was used in a child process after fork; open it again there."""
+    """An embedded store was used in a child process after a fork. Open it again there."""
 
 
 class Disconnected(HeadwaterError):
@@ -60,10 +65,10 @@ class Disconnected(HeadwaterError):
 
 
 class NotSent(Disconnected):
-    """The store could not be reached, or took no writes: messages were not added, and may be sent again.
+    """Messages were not added, because the store could not be reached or took no writes. They may be sent
+    again: nothing is added twice.
 
-    ``added`` holds the ids of those messages of the same call that were added, ``missing`` the places
-    in the call, from 0 on, of those that were not.
+    Source: docs/guide/worker.md, publishing.
     """
 
     def __init__(
@@ -71,33 +76,43 @@ class NotSent(Disconnected):
     ) -> None:
         super().__init__(text)
         self.added = list(added)
+        """The ids of messages of the same call that were added."""
         self.missing = list(missing)
+        """The indexes in the call, from 0 on, of the messages that were not added."""
 
 
 class OutcomeUnknown(Disconnected):
-    """The connection broke after messages were sent: the store may have added them, or not.
+    """The connection broke after messages were sent, so the store may or may not have added them.
 
-    ``added`` holds the ids of the messages that were certainly added, ``unknown`` is the number of
-    those that may have been. The rest of the call was not sent.
+    The rest of the call was not sent. A message with a name (``dedupe=``) can be sent again without being added
+    twice. Source: docs/guide/worker.md, publishing.
     """
 
     def __init__(self, text: str, *, added: Sequence[str] = (), unknown: int = 0) -> None:
         super().__init__(text)
         self.added = list(added)
+        """The ids of the messages that were added."""
         self.unknown = unknown
+        """How many messages may have been added."""
 
 
 class NotReplicated(HeadwaterError):
-    """A message was added, as entry ``id``, but only ``replicas`` replicas confirmed it in time."""
+    """A message was added, but too few replicas confirmed it within five seconds. A failover could lose it.
+
+    Source: the command page of WAIT.
+    """
 
     def __init__(self, text: str, *, id: str = "", replicas: int = 0) -> None:
         super().__init__(text)
         self.id = id
+        """The id of the entry."""
         self.replicas = replicas
+        """How many replicas confirmed it."""
 
 
 class DeclarationError(HeadwaterError):
-    """A consumer, stream or pipeline is declared wrongly; raised at the declaration."""
+    """A consumer, a stream or an option is declared wrongly. Raised where it is declared, before anything
+    runs."""
 
 
 class DecodeError(HeadwaterError):
@@ -109,15 +124,15 @@ class PipelineError(HeadwaterError):
 
 
 class ExpectationFailed(HeadwaterError):
-    """Rows of a pipeline's table do not fulfil what it declares with the action ``fail``."""
+    """Rows of a pipeline's table violate an expectation whose action is ``fail``."""
 
 
 class DataLoss(HeadwaterError):
-    """Entries that a reader was to return are gone; names stream, range and counts."""
+    """Entries that Spark needs were deleted or trimmed; names stream, range and counts."""
 
 
 class JavaMissing(HeadwaterError):
-    """No Java that Spark can run on was found; says how to get one."""
+    """No Java that Spark can run on was found; says how to get it."""
 
 
 class EncodeError(HeadwaterError):
@@ -129,4 +144,4 @@ class ListenError(HeadwaterError):
 
 
 class StoreClosed(HeadwaterError):
-    """An embedded store was used after its client was closed, or after SHUTDOWN."""
+    """An embedded store was used after its client was closed or SHUTDOWN ended it."""

@@ -15,27 +15,30 @@ MAX_U64 = 2**64 - 1
 
 
 class StreamID(NamedTuple):
-    """An entry's id: milliseconds and a sequence number, each an unsigned 64-bit integer.
-
-    Ordered by ``ms``, then ``seq``. Source: the XADD command page, "Specifying a Stream ID".
+    """An entry's id: milliseconds and a sequence number. Ordered by ``ms``, then ``seq``.
 
     >>> StreamID.parse("1526569498055-0") < StreamID(1526569498055, 1)
     True
     >>> str(StreamID(5, 1))
     '5-1'
+
+    Source: the command page of XADD, "Specifying a Stream ID as an argument".
     """
 
     ms: int
+    """Unix milliseconds when the entry was added, as long as producers let the store choose ids; an unsigned
+    64-bit integer."""
     seq: int
+    """The number of the entry within its millisecond, from 0 on; an unsigned 64-bit integer."""
 
     def __str__(self) -> str:
         return f"{self.ms}-{self.seq}"
 
     @classmethod
     def parse(cls, text: str | bytes) -> StreamID:
-        """The id that ``text`` spells, as a server prints it: ``<ms>-<seq>``, decimal.
+        """Return the id that ``text`` spells, as a server prints it: ``<ms>-<seq>``, both decimal.
 
-        Raises `ValueError` naming the text when it is anything else.
+        Raises ``ValueError`` for any other text.
         """
         words = text.decode("ascii", "replace") if isinstance(text, bytes) else text
         ms, dash, seq = words.partition("-")
@@ -84,27 +87,34 @@ MAX_ID = StreamID(MAX_U64, MAX_U64)
 
 
 class IDRange(NamedTuple):
-    """Both ends belong to the range; empty when ``start > end``."""
+    """A range of ids, both ends included; empty if ``start > end``. Source: the command page of XRANGE."""
 
     start: StreamID
+    """The first id of the range."""
     end: StreamID
+    """The last id of the range."""
 
 
 class Entry(NamedTuple):
-    """One stream entry. ``fields`` keeps order and repeated names, as the producer wrote them."""
+    """An entry of a stream."""
 
     id: StreamID
+    """Its id."""
     fields: tuple[tuple[bytes, bytes], ...]
+    """Pairs of name and value, in the producer's order; a name may be repeated."""
 
 
 class PendingEntry(NamedTuple):
-    """What a group remembers of a delivered entry that is not settled (Redis: NACK).
+    """What a consumer group remembers of an entry that was delivered and not acknowledged.
 
-    ``consumer`` is None for an entry that nobody owns: released by XNACK or delayed by XSETTLE.
-    ``delivery_time`` is in Unix milliseconds, 0 for a released entry.
+    Source: the command page of XPENDING.
     """
 
     id: StreamID
+    """The entry's id."""
     consumer: bytes | None
+    """The owner; None for an entry without one: released by XNACK or delayed by XSETTLE."""
     delivery_time: int
+    """The time of the last delivery, in Unix milliseconds; 0 for a released entry."""
     delivery_count: int
+    """How often the entry was delivered to the group."""

@@ -16,9 +16,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def headwater_worker() -> Iterator[Callable[..., SyncAppTest]]:
-    """Starts the worker of an app in a test that is not async, and stops it after the test:
-    ``t = headwater_worker(app)``. The store is in memory, the clock the test's own.
-    ``use={open_db: FakeDb()}`` replaces dependencies."""
+    """A pytest fixture that starts the worker of an app in a test without an event loop, and stops it after
+    the test.
+
+        def test_a_failed_bill_is_tried_again(headwater_worker):
+            t = headwater_worker(app)
+            t.send(orders, Order(id=17))
+            t.advance("2s")
+            assert t.deliveries(bill) == [1, 2]
+
+    Calling it returns a `SyncAppTest`: the store is in memory, and only the test advances the clock.
+    ``headwater_worker(app, use={open_db: FakeDb()})`` gives handlers this value instead of what the provider
+    ``open_db`` would give. Several apps may run in one test. pytest finds the fixture where Headwater is
+    installed.
+    """
     with ExitStack() as stack:
 
         def start(app: App, *, use: Mapping[Callable[..., Any], Any] | None = None) -> SyncAppTest:

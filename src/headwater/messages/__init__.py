@@ -87,12 +87,32 @@ _codec_of: Callable[[Any, str], MessageCodec] = lru_cache(maxsize=256)(codec_for
 
 
 def encode(message: Any, *, codec: str = "fields") -> Pairs:
-    """The fields of ``message``, in order. `EncodeError` when a value cannot be written."""
+    """Return the fields of ``message``, pairs of bytes in order, as `Stream.send` would add them.
+
+    >>> import msgspec
+    >>> class Order(msgspec.Struct):
+    ...     id: int
+    >>> encode(Order(id=17)), encode(Order(id=17), codec="json")
+    ([(b'id', b'17')], [(b'data', b'{"id":17}')])
+
+    Raises `EncodeError` if a value cannot be written, and `DeclarationError` for a codec that does not exist or
+    cannot carry the type.
+    """
     return _codec_of(type(message), codec).encode(message)
 
 
 def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fields") -> Any:
-    """The message of type ``kind`` that ``fields`` hold. `DecodeError` when they hold none."""
+    """Return the message of type ``kind`` that ``fields``, pairs of bytes, hold, as a handler would get it.
+
+    >>> import msgspec
+    >>> class Order(msgspec.Struct):
+    ...     id: int
+    >>> decode([(b"id", b"17"), (b"note", b"ignored")], Order)
+    Order(id=17)
+
+    Raises `DecodeError`, with field, value and type, if the fields hold no such message, and
+    `DeclarationError` as `headwater.messages.encode` does.
+    """
     return _codec_of(kind, codec).decode(fields)
 
 

@@ -22,22 +22,32 @@ TRACE_FRAMES = 8
 
 
 class DeadLetter(NamedTuple):
-    """One record of a dead-letter stream.
+    """One record of a dead-letter stream: an entry that could not be handled, and why.
 
-    ``id`` is the record's own id, ``entry_id`` that of the entry it is about.
+    `App.on_dead` gives it to a function, `AppTest.dead` to a test. Fields that the record does not have are
+    empty. Source: docs/guide/worker.md, dead letters.
     """
 
     id: str
+    """The record's id in the dead-letter stream."""
     stream: str
+    """The stream of the entry."""
     group: str
+    """The consumer group that could not handle it."""
     entry_id: str
+    """The entry's id in its stream."""
     consumer: str
+    """The consumer that had it last."""
     deliveries: int
+    """How often the entry was delivered to the group."""
     error: str
+    """``type: message`` of the last error, at most 2,000 characters."""
     trace: str
+    """The last 8 frames of the error's traceback, as Python prints them; empty if there is none."""
     at: str
+    """When it became a dead letter: ISO 8601 in UTC, such as ``2018-05-17T15:04:58.055Z``."""
     fields: Pairs
-    """The original fields."""
+    """The entry's fields, unchanged and in order: pairs of bytes."""
 
 
 def iso_time(now_ms: int) -> str:

@@ -108,9 +108,7 @@ def refuse_unserved(url: str) -> None:
 
 @contextmanager
 def serving(url: str) -> Iterator[str]:
-    """Serve an embedded store to processes of this machine and this user while the block runs.
-
-    The value is the url that reaches it.
+    """Serve an embedded store to other processes of this user on this machine while the block runs.
 
     >>> import headwater, redis
     >>> with headwater.connect("headwater://memory/shop") as shop:
@@ -119,8 +117,8 @@ def serving(url: str) -> Iterator[str]:
     ...         print(url.partition(":")[0], other.xlen("orders"))
     unix 1
 
-    Raises what `headwater.connect` raises, and `ConfigError` for a memory that has no name, which no
-    one else could have filled.
+    The value is the ``unix://`` url that reaches the store, by a socket that only this user can open. Raises
+    what `headwater.connect` raises, and `ConfigError` for ``headwater://memory`` without a name.
     """
     served = _Served(url)
     try:

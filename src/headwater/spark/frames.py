@@ -44,18 +44,21 @@ def read(
     url: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """What ``stream`` holds when the frame is evaluated, as rows; as ``spark.read`` does it.
+    """Return a frame of the entries that ``stream`` holds when the frame is evaluated, as ``spark.read`` does.
 
         orders = read(spark, "orders", schema="order_id bigint, item string", starting_id="5-0")
         week = read(spark, ["eu", "us"], starting_timestamp=datetime(2026, 11, 16, tzinfo=UTC))
 
-    ``stream`` is a name, a list of names or a pattern (``orders.*``); ``schema`` a DDL text or a
-    `StructType`, without one the columns are ``stream, id, timestamp, fields``; ``url`` a server's or
-    an embedded store's, by default what HEADWATER_URL holds. ``options`` are the source's
-    (docs/guide/spark.md). Of an ``archive`` Spark itself reads the files that hold the columns of
-    ``schema`` by their types, and takes filters down to them (archive/frames.py); rows come in no order.
+    - ``stream``: a name, a list of names or a pattern (``orders.*``).
+    - ``schema``: a DDL text or a ``StructType``. Without one the columns are ``stream, id, timestamp,
+      fields``.
+    - ``url``: a server's or an embedded store's; default the environment variable ``HEADWATER_URL``.
+    - ``options``: the source's, in Python's spelling and with Python's values: docs/guide/spark.md,
+      docs/guide/notebooks.md. With ``archive`` Spark itself reads the files that hold the columns of
+      ``schema`` by their types, and pushes filters down to them; rows come in no order.
 
-    Raises `DeclarationError` for options, and `HeadwaterError` for an embedded store on a cluster.
+    Raises `DeclarationError` for an option that is unknown or wrong, and `HeadwaterError` for an embedded
+    store on a cluster. When the frame is evaluated, Spark reports `DataLoss` and `DecodeError`.
     """
     texts = _source_options(spark, stream, url, options)
     if "archive" in texts and schema is not None:
@@ -76,12 +79,13 @@ def read_stream(
     url: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """The same as an unbounded frame, as ``spark.readStream`` does it.
+    """Return an unbounded frame of ``stream``, as ``spark.readStream`` does.
 
         orders = read_stream(spark, "orders", schema="order_id bigint", group="tables",
                              max_entries_per_trigger=100_000)
 
-    Raises what `read` raises.
+    The arguments and errors are those of `headwater.spark.read`. With ``group`` the query reads as a member of a
+    consumer group.
     """
     texts = _source_options(spark, stream, url, options)
     reader = spark.readStream.format("headwater").options(**texts)
@@ -95,11 +99,13 @@ def write(
     url: str | None = None,
     **options: Any,
 ) -> None:
-    """Add each row of ``frame`` to ``stream`` as an entry, as ``frame.write`` does it.
+    """Add each row of ``frame`` to ``stream`` as an entry, as ``frame.write`` does.
 
         write(totals, "totals", maxlen=10_000)
 
-    Columns become fields (docs/guide/spark.md, the sink). Raises what `read` raises.
+    Columns become fields; ``options`` are the sink's (docs/guide/spark.md). ``url`` and the errors are those of
+    `headwater.spark.read`. A task that Spark runs again adds its rows again; with ``txn_app_id`` and
+    ``txn_version`` they are added once.
     """
     texts = _sink_options(frame.sparkSession, stream, url, options, streaming=False)
     frame.write.format("headwater").mode("append").options(**texts).save()
@@ -122,9 +128,14 @@ def write_stream(
         query = write_stream(big_orders, "orders.big", checkpoint="checkpoints/big", interval=10)
         query.awaitTermination()
 
-    ``checkpoint`` is the query's directory: it goes on from there when it is started again.
-    ``available_now`` takes what is there and ends; ``interval`` (seconds, a timedelta or Spark's words)
-    is the time between batches, by default none. Raises what `read` raises.
+    - ``checkpoint``: the query's directory, from which it goes on when it is started again.
+    - ``name``, ``output_mode``: those of Spark's ``queryName`` and ``outputMode``.
+    - ``available_now``: take what is there, and end.
+    - ``interval``: the time between batches: seconds, a timedelta, or Spark's words such as ``"10 seconds"``.
+      The default is none. Not together with ``available_now``.
+    - ``options``: the sink's (docs/guide/spark.md).
+
+    ``url`` and the errors are those of `headwater.spark.read`.
     """
     if available_now and interval is not None:
         raise DeclarationError(

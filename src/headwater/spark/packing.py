@@ -65,11 +65,14 @@ PYTHONPATH="$here/site-packages${{PYTHONPATH:+:$PYTHONPATH}}" exec "$python" "$@
 
 
 class Packed(NamedTuple):
-    """What was written: where, its size, and how many files are in it."""
+    """What `headwater.spark.pack_environment` or `headwater.spark.pack_module` wrote."""
 
     path: Path
+    """Where it is."""
     bytes: int
+    """Its size in bytes."""
     files: int
+    """How many files are in it."""
 
 
 class _File(NamedTuple):
@@ -81,13 +84,15 @@ class _File(NamedTuple):
 def pack_environment(
     output: str | os.PathLike[str] = "headwater-env.tar.gz", *, also: Sequence[str] = ()
 ) -> Packed:
-    """Write an environment for executors: Headwater as it is installed here, and what it needs there.
+    """Write an environment for executors, Headwater as it is installed here and what it needs, to ``output``.
 
         packed = pack_environment("headwater-env.tar.gz", also=["pandas"])
         spark = session(master="spark://host:7077", environment=packed.path)
 
-    ``also`` names further distributions that are installed here, for functions of your own; what they
-    require is packed as well. Raises `HeadwaterError` for one that is not installed.
+    The file is a ``.tar.gz``. Executors need the same kind of machine and the same minor version of Python.
+    ``also`` names further distributions that are installed here, for your own functions; what they require is
+    packed too. Raises `HeadwaterError` for a distribution that is not installed and for a file that cannot be
+    written. Source: docs/guide/spark-cluster.md.
     """
     packages = sorted({*_own_files(compiled=True), *_distribution_files((*NEEDED, *also))})
     script = _script().encode()
@@ -107,10 +112,13 @@ def pack_environment(
 
 
 def pack_module(output: str | os.PathLike[str] = "headwater.zip") -> Packed:
-    """Write Headwater alone, as plain Python, for ``--py-files``.
+    """Write Headwater alone, as plain Python in a zip, for ``--py-files``.
 
-    What is compiled cannot be imported from a zip, so executors decode with the plain code. redis,
-    hiredis, msgspec, google-crc32c and pyarrow must be installed there.
+        packed = pack_module("headwater.zip")
+
+    Compiled modules cannot be imported from a zip, so executors use the slower, plain code. They need redis,
+    hiredis, msgspec, google-crc32c and pyarrow installed. Raises `HeadwaterError` for a file that cannot be
+    written.
     """
     files = sorted(_own_files(compiled=False))
     with (

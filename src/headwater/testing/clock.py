@@ -30,7 +30,7 @@ class ManualTimer:
 
 
 class ManualClock:
-    """Wall and monotonic time under a test's hand.
+    """A wall clock and a monotonic clock that only the test advances.
 
     >>> clock = ManualClock()
     >>> _ = clock.call_later(2, lambda: print("two"))
@@ -40,6 +40,10 @@ class ManualClock:
     two
     >>> clock.monotonic()
     5.0
+
+    ``start_ms`` is what the wall clock shows first, in Unix milliseconds. `headwater.connect` and
+    `server_thread` take it as ``clock=``. Timers ring in the order of their times, in the thread that
+    advances the clock; while one rings, the clock shows the time for which it was set.
     """
 
     def __init__(self, start_ms: int = START_MS) -> None:
@@ -50,15 +54,15 @@ class ManualClock:
         self._lock = threading.RLock()
 
     def now_ms(self) -> int:
-        """Unix time in milliseconds."""
+        """Return what the wall clock shows, in Unix milliseconds."""
         return self._start_ms + self._passed_us // 1000
 
     def monotonic(self) -> float:
-        """Seconds advanced so far."""
+        """Return how many seconds the clock was advanced so far."""
         return self._passed_us / 1e6
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward, or back if negative. No time passes.
+        """Set the wall clock forward by ``seconds``, or back if negative. No time passes.
 
         >>> clock = ManualClock()
         >>> clock.jump(-3600)
@@ -68,14 +72,14 @@ class ManualClock:
         self._start_ms += round(seconds * 1000)
 
     def set_wall(self, unix_ms: int) -> None:
-        """Let the wall clock show ``unix_ms``. No time passes."""
+        """Set the wall clock to ``unix_ms``, in Unix milliseconds. No time passes."""
         self._start_ms = unix_ms - self._passed_us // 1000
 
     def call_later(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
         """Call ``callback`` when the clock has been advanced by ``delay`` seconds.
 
-        A delay that is shorter than the clock's microsecond takes one, so that a callback that waits for
-        a moment, and finds that a hair is missing, does not wait for ever.
+        Returns a timer whose ``cancel()`` takes the call back. A delay shorter than a microsecond, the
+        clock's resolution, takes a microsecond.
         """
         timer = ManualTimer(callback)
         with self._lock:
@@ -102,7 +106,7 @@ class ManualClock:
             timer.cancel()
 
     def until_next(self) -> float | None:
-        """Seconds until the next timer rings; None when there is none."""
+        """Return how many seconds are left until the next timer rings; None if there is no timer."""
         with self._lock:
             while self._timers and self._timers[0][2].callback is None:
                 heapq.heappop(self._timers)
@@ -111,7 +115,7 @@ class ManualClock:
             return max(0, self._timers[0][0] - self._passed_us) / 1e6
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass, ringing the timers on the way, in this thread."""
+        """Let ``seconds`` pass, and ring the timers that are due meanwhile in this thread."""
         assert seconds >= 0, "elapsed time does not run backwards; see jump"
         end = self._passed_us + round(seconds * 1e6)
         while True:

@@ -40,18 +40,21 @@ START_SECONDS = 30.0
 
 
 class ServerFailed(HeadwaterError):
-    """A server did not become ready; the text is what it said on standard error."""
+    """A server did not become ready; the text has its status and what it wrote to standard error."""
 
     def __init__(self, status: int | None, said: str) -> None:
         super().__init__(f"the server ended with status {status}: {said.strip()}")
         self.status = status
+        """The exit status of the process."""
         self.said = said
+        """What it wrote to standard error."""
 
 
 class ServerProcess:
-    """``headwater serve`` as a child process. `server_process` makes, starts and ends one.
+    """``headwater serve`` as a child process; `server_process` makes, starts and ends one.
 
-    ``flags`` are those of the command line; ``environment`` is added to this process's.
+    ``flags`` are those of the command line; ``environment`` is added to this process's. A server that is
+    started again keeps its port and its data.
     """
 
     def __init__(
@@ -63,40 +66,45 @@ class ServerProcess:
         self.environment = environment or {}
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
-        self.port = self.tls_port = 0
+        """The line that the server printed when it was ready."""
+        self.port = 0
+        """The TCP port at 127.0.0.1."""
+        self.tls_port = 0
+        """The port for TLS; 0 without ``--tls-port``."""
         self.unixsocket: Path | None = None
+        """The path of the unix socket; None without ``--unixsocket``."""
         self._log_begin = 0
 
     @property
     def data(self) -> Path:
-        """Its data directory."""
+        """The data directory."""
         return self.directory / "data"
 
     @property
     def url(self) -> str:
-        """What redis-py takes."""
+        """The url, as redis-py takes it."""
         return f"redis://127.0.0.1:{self.port}"
 
     @property
     def unix_url(self) -> str:
-        """The same, for the unix socket: pass ``--unixsocket``."""
+        """The url of the unix socket. Needs ``--unixsocket``."""
         assert self.unixsocket is not None, "start it with --unixsocket"
         return f"unix://{self.unixsocket}"
 
     @property
     def tls_url(self) -> str:
-        """The same, through TLS: pass ``--tls-port`` and its certificate."""
+        """The url for TLS. Needs ``--tls-port`` and a certificate."""
         assert self.tls_port, "start it with --tls-port"
         return f"rediss://127.0.0.1:{self.tls_port}"
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
         assert self.process is not None, "start() comes first"
         return self.process.pid
 
     def command(self) -> list[str]:
-        """Its command line. A server that is started again takes the port that it had."""
+        """Return the command line."""
         return [
             sys.executable,
             *("-m", "headwater.cli.main", "serve"),
@@ -120,7 +128,7 @@ class ServerProcess:
         return self.process
 
     def start(self) -> None:
-        """Start it and wait until it is ready. Raises `ServerFailed` when it ends instead."""
+        """Start the process and wait until it is ready. Raises `ServerFailed` if it ends instead."""
         process = self.launch()
         self.ready_line = _first_line(process)
         if not self.ready_line:
@@ -135,11 +143,11 @@ class ServerProcess:
                 self.port = int(address.rpartition(":")[2])
 
     def log(self, *, begin: int = 0) -> str:
-        """What all its processes said on standard error, from byte ``begin`` on."""
+        """Return what the server wrote to standard error, from byte ``begin`` on, earlier starts included."""
         return (self.directory / "log").read_bytes()[begin:].decode(errors="replace")
 
     def wait(self, *, within: float = START_SECONDS) -> int:
-        """Wait for its end; the exit status, below 0 for a signal."""
+        """Wait at most ``within`` seconds for its end and return the exit status, negative for a signal."""
         assert self.process is not None, "start() comes first"
         status = self.process.wait(within)
         if self.process.stdout is not None:
@@ -147,15 +155,15 @@ class ServerProcess:
         return status
 
     def stop(self) -> int:
-        """End it by SIGTERM, cleanly; the exit status."""
+        """End it cleanly, by SIGTERM, and return the exit status."""
         return self.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it by SIGKILL, at once."""
+        """End it at once, by SIGKILL."""
         self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> int:
-        """Send a signal that ends it, and wait for the end."""
+        """Send a signal that ends it, wait for its end and return the exit status."""
         assert self.process is not None, "start() comes first"
         if self.process.poll() is None:
             if number != signal.SIGKILL:
@@ -164,11 +172,11 @@ class ServerProcess:
         return self.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: it stands still and keeps its connections."""
+        """Stop it by SIGSTOP; it keeps its connections."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT: it goes on after `pause`."""
+        """Let it go on after `ServerProcess.pause`, by SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
 
@@ -176,9 +184,18 @@ class ServerProcess:
 def server_process(
     *flags: str, directory: Path | None = None, environment: dict[str, str] | None = None
 ) -> Iterator[ServerProcess]:
-    """A server on a free port of 127.0.0.1, ready, ended when the block is left.
+    """Run ``headwater serve`` in a process of its own, on a free port of 127.0.0.1, while the block runs.
 
-    Without a ``directory`` it has one of its own, which goes with it. Raises `ServerFailed`.
+        with server_process("--appendfsync", "always") as server:
+            client = redis.Redis.from_url(server.url)
+            client.xadd("orders", {"item": "tea"})
+            server.kill()
+            server.start()
+            assert client.xlen("orders") == 1
+
+    The value is a `ServerProcess` that accepts connections. ``flags`` are those of ``headwater serve``;
+    ``environment`` is added to this process's. Without a ``directory`` the data are in a temporary one, which
+    is removed at the end. Raises `ServerFailed` if the server does not start.
     """
     # Short, because a unix socket's path holds at most 107 bytes.
     own = Path(tempfile.mkdtemp(prefix="hw-")) if directory is None else directory
@@ -210,10 +227,7 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
 
 
 class ServerThread:
-    """A server in a thread of this process, so that a test can hold its clock and look inside.
-
-    Made by `server_thread`. ``server.node`` may be looked at while nothing is under way.
-    """
+    """A server in a thread of this process, so that a test can advance its clock; `server_thread` makes one."""
 
     def __init__(
         self,
@@ -238,27 +252,27 @@ class ServerThread:
 
     @property
     def port(self) -> int:
-        """Where it listens at 127.0.0.1."""
+        """The TCP port at 127.0.0.1."""
         return self.config.port
 
     @property
     def url(self) -> str:
-        """What redis-py takes."""
+        """The url, as redis-py takes it."""
         return f"redis://127.0.0.1:{self.port}"
 
     @property
     def tls_url(self) -> str:
-        """The same, through TLS: give its ``tls_…`` settings."""
+        """The url for TLS. Needs the ``tls_…`` settings."""
         assert self.config.tls_port, "give it a tls_port"
         return f"rediss://127.0.0.1:{self.config.tls_port}"
 
     def start(self) -> None:
-        """Start it and wait until it listens. Raises what `Server.start` raises."""
+        """Start it and wait until it listens. Raises `ListenError` and what opening its store raises."""
         self._thread.start()
         self._started.result(START_SECONDS)
 
     def stop(self) -> int:
-        """End it cleanly; the exit status that a process would have."""
+        """End it cleanly and return the exit status that a process would have."""
         loop, server = self._started.result()
         if self._thread.is_alive():
             try:
@@ -279,8 +293,7 @@ class ServerThread:
         asyncio.run_coroutine_threadsafe(call(), loop).result(START_SECONDS)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on the `ManualClock` that the server has; what was due has been done and
-        sent when this returns."""
+        """Let ``seconds`` pass on its `ManualClock`. What was due has been done and sent when this returns."""
         clock = self.clock
         assert isinstance(clock, ManualClock), "give server_thread a ManualClock to advance"
 
@@ -313,9 +326,18 @@ def server_thread(
     files: Files | None = None,
     make: Callable[..., Driver] = make_loop,
 ) -> Iterator[ServerThread]:
-    """A server in a thread, on a free port, without a journal unless ``config`` says otherwise.
+    """Run a server in a thread of this process, on a free port of 127.0.0.1, while the block runs.
 
-    ``files`` are the disk of its journal, such as `headwater.testing.files.CrashableFiles`.
+    >>> import redis
+    >>> with server_thread(clock=ManualClock()) as server, redis.Redis.from_url(server.url) as client:
+    ...     _ = client.set("session", "17", ex=30)
+    ...     server.advance(31)
+    ...     print(client.exists("session"))
+    0
+
+    The value is a `ServerThread`. The server keeps no journal unless ``config`` says otherwise. ``clock`` is a
+    `ManualClock` or the machine's, the default. ``files`` is the disk of the journal, such as
+    ``headwater.testing.files.CrashableFiles``; ``make`` makes the event loop.
     """
     config = config if config is not None else Config(port=0, appendonly=files is not None)
     server = ServerThread(config, clock=clock, files=files, make=make)

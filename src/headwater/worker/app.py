@@ -1,15 +1,4 @@
-"""An application: a store, the consumers that work on it, and a way to publish to it.
-
-app = App("redis://localhost:6379", name="shop")
-orders = Stream("orders", Order)
-invoices = Stream("invoices", Invoice)
-
-@app.consumer(orders, group="billing", into=invoices)
-async def bill(order: Order) -> Invoice: ...
-
-headwater work shop:app            # runs the consumers
-async with app: await orders.send(Order(id=17))   # publishes without running them
-"""
+"""An application: a store, the consumers that work on it, and a way to publish to it."""
 
 from __future__ import annotations
 
@@ -73,9 +62,34 @@ def open_apps() -> list[App]:
 class App(AppPublishing):
     """Consumers and publishing on one store.
 
-    ``url`` is what `headwater.connect` takes: ``redis://``, ``rediss://``, ``unix://``,
-    ``redis+cluster://``, ``redis+sentinel://``, ``headwater:///path``, ``headwater://memory``. Without
-    one it is the environment's ``HEADWATER_URL``, else ``redis://localhost:6379``. ``name`` says in logs and errors which app it is.
+    >>> import asyncio, msgspec
+    >>> from headwater import App, Stream
+    >>> class Order(msgspec.Struct):
+    ...     id: int
+    >>> app = App("redis://localhost:6379", name="shop")
+    >>> orders = Stream("orders", Order)
+    >>> @app.consumer(orders, group="billing")
+    ... async def bill(order: Order) -> None:
+    ...     print("billed order", order.id)
+    >>> async def main() -> None:
+    ...     async with app.test() as t:  # a store in memory; `headwater work shop:app` uses the url
+    ...         await t.send(orders, Order(id=17))
+    >>> asyncio.run(main())
+    billed order 17
+
+    - ``url``: the store, as `headwater.connect` takes it: ``redis://``, ``rediss://``, ``unix://``,
+      ``redis+cluster://``, ``redis+sentinel://``, ``headwater:///path`` or ``headwater://memory``. The
+      default is the environment variable ``HEADWATER_URL``, else ``redis://localhost:6379``.
+    - ``name``: what logs and errors call the app.
+    - ``grace``: how long running handlers may take to end after `App.stop` or SIGTERM.
+    - ``middleware``: `Middleware` instances, the outermost first.
+
+    To publish, open the app: ``async with app:`` in coroutines, ``with app:`` elsewhere. Leaving the last
+    such block waits for messages on their way and closes the connections. A running worker has its app
+    open.
+
+    Nothing connects before the app runs or publishes. Raises `DeclarationError` for another scheme of the
+    url and for a ``grace`` that is not a duration.
     """
 
     def __init__(
@@ -94,8 +108,11 @@ class App(AppPublishing):
                 f"{', '.join(one + '://' for one in SCHEMES)}"
             )
         self.url = url
+        """The store."""
         self.name = name
+        """What logs and errors call the app."""
         self.grace_ms = milliseconds(grace, what="grace", least_ms=0)
+        """How long running handlers may take to end, in milliseconds."""
         self.suspects = Suspects.HERE
         """Where suspected poison messages run; `headwater work` sets it for its processes."""
         self.consumers: list[Consumer] = []
@@ -111,13 +128,16 @@ class App(AppPublishing):
         return f"App(name={self.name!r}, consumers={[one.name for one in self.consumers]})"
 
     def use_store(self, url: str) -> None:
-        """Work on another store than the one declared. Not while it works or publishes."""
+        """Use the store at ``url`` instead of the declared one. Not while the app works or publishes."""
         assert self._running is None, "the app works on its store already"
         self._use(Connections(url))
 
     def use_concurrency(self, concurrency: int) -> None:
-        """Handle so many entries at a time in each process, for every consumer that may, whatever it
-        declares; `prefetch` grows or shrinks with it. Not while the app works."""
+        """Set the ``concurrency`` of every consumer, whatever it declares.
+
+        ``prefetch`` changes in proportion. Raises `DeclarationError` while the app works. The same as
+        ``headwater work --concurrency``.
+        """
         self._not_working("use_concurrency")
         self.consumers[:] = [with_concurrency(one, concurrency) for one in self.consumers]
 
@@ -133,9 +153,22 @@ class App(AppPublishing):
     def consumer(self, stream: Stream[Any], **options: Unpack[ConsumerOptions]) -> Callable[[H], H]:
         """Declare that a function handles the entries of ``stream`` for a consumer group.
 
-        The function gets the message and, by a parameter annotated `Delivery`, its delivery. An
-        entry is acknowledged after it returns, and comes again when it raises. The options are
-        those of `ConsumerOptions`. Raises `DeclarationError` for options that contradict each other.
+        >>> import msgspec
+        >>> from headwater import Backoff, Delivery
+        >>> class Order(msgspec.Struct):
+        ...     id: int
+        >>> app, orders = App(name="shop"), Stream("orders", Order)
+        >>> @app.consumer(orders, group="billing", retry=Backoff("1s"), timeout="30s")
+        ... async def bill(order: Order, delivery: Delivery) -> None: ...
+
+        The function gets the message as its first argument; other parameters get what their
+        annotation asks for: `Delivery`, or a dependency (`Use`). A function that is not ``async`` runs in
+        a thread. The worker acknowledges the entry after the function returned, and delivers it again
+        after it raised; see `Dead` and `Again` for other outcomes.
+
+        ``options`` are those of `ConsumerOptions`; ``group`` is required. Raises `DeclarationError` for
+        options that contradict each other, for a parameter that nothing fills, and for a second handler of
+        the same stream and group. Source: the command pages of XREADGROUP, XACK and XAUTOCLAIM.
         """
         check_stream(stream, "@app.consumer")
         known(options, ConsumerOptions)
@@ -149,10 +182,18 @@ class App(AppPublishing):
     def batch(self, stream: Stream[Any], **options: Unpack[BatchOptions]) -> Callable[[H], H]:
         """Declare that a function handles the entries of ``stream`` in batches, for a consumer group.
 
-        The function gets a `Batch`. When it returns, all its items are acknowledged except those of which
-        it said otherwise (``rows.fail``, ``rows.dead``, ``rows.again``). When it raises, each item has
-        failed. The options are those of `BatchOptions`. Raises `DeclarationError` for whatever
-        contradicts itself.
+        >>> import msgspec
+        >>> class Order(msgspec.Struct):
+        ...     id: int
+        >>> app, orders = App(name="shop"), Stream("orders", Order)
+        >>> @app.batch(orders, group="warehouse", size=500, linger="50ms")
+        ... async def load(rows: Batch[Order]) -> None: ...
+
+        The function gets a `Batch`. When it returns, the worker acknowledges all items except those for
+        which the function called ``rows.fail``, ``rows.dead`` or ``rows.again``. When it raises, each item
+        has failed.
+
+        ``options`` are those of `BatchOptions`; ``group`` is required. Raises what `App.consumer` raises.
         """
         check_stream(stream, "@app.batch")
         known(options, BatchOptions)
@@ -166,11 +207,21 @@ class App(AppPublishing):
     def on_dead(
         self, stream: Stream[Any] | str, **options: Unpack[OnDeadOptions]
     ) -> Callable[[H], H]:
-        """Declare that a function is called with each `DeadLetter` of ``stream``: of its dead-letter
-        stream, or of the dead-letter stream that ``stream`` names.
+        """Declare that a function is called with each `DeadLetter` of ``stream``.
 
-        The record stays where it is. The function is called again if it raises, and at least once in
-        any case; it makes no dead letters itself. See `OnDeadOptions`.
+        >>> from headwater import DeadLetter
+        >>> app, orders = App(name="shop"), Stream("orders", dict[str, str], codec="json")
+        >>> @app.on_dead(orders)
+        ... async def alert(letter: DeadLetter) -> None:
+        ...     print(letter.stream, letter.entry_id, letter.error)
+
+        ``stream`` is a `Stream`, whose dead-letter stream is meant, or the name of a dead-letter stream.
+        ``options`` are those of `OnDeadOptions`. The worker calls the function at least once for each
+        record, including those that the stream already holds, and again after it raised. The record stays
+        in the dead-letter stream. A record on which the function fails ``max_deliveries`` times is logged as
+        an error; it makes no second dead letter.
+
+        Raises `DeclarationError` if the consumers of ``stream`` have several dead-letter streams.
         """
         name = stream_of_dead(stream, self.consumers)
 
@@ -207,25 +258,31 @@ class App(AppPublishing):
             found.into.belongs_to(self)
 
     def use(self, middleware: Middleware) -> None:
-        """Add a `Middleware` inside those that the app has. Not while the app works."""
+        """Add a `Middleware` inside those of the app. Raises `DeclarationError` while the app works."""
         self._not_working("use")
         self._extensions.use(middleware)
 
     def on_start(self, function: H) -> H:
-        """Have a worker call ``function``, async or not, before it reads its first entry.
+        """Have each worker process call ``function`` before it reads its first entry.
 
-        Its parameters may be dependencies of the process (`Use`). Such functions run in the order of
-        their declaration; one that raises ends the worker, which `headwater work` starts again.
+        >>> app = App(name="shop")
+        >>> @app.on_start
+        ... async def warm_up() -> None: ...
+
+        The function is async or not; its parameters may be dependencies of the process (`Use`). Functions run
+        as declared. If one raises, the worker ends with `StartFailed`, and ``headwater work`` starts it again.
+        Returns ``function``; raises `DeclarationError` for a parameter that nothing fills.
         """
         self._not_working("on_start")
         self._extensions.hooks.on_start.append(hook(function, "on_start"))
         return function
 
     def on_stop(self, function: H) -> H:
-        """Have a worker call ``function``, async or not, after its last settlement.
+        """Have each worker process call ``function`` after its last settlement.
 
-        The last one declared runs first. One that raises is logged, and the next one runs. None of
-        them runs if the start failed.
+        The function is async or not; its parameters may be dependencies of the process (`Use`). The last one
+        declared runs first. One that raises is logged, and the next one runs. None runs if the start failed.
+        Returns ``function``; raises what `App.on_start` raises.
         """
         self._not_working("on_stop")
         self._extensions.hooks.on_stop.append(hook(function, "on_stop"))
@@ -275,11 +332,15 @@ class App(AppPublishing):
     # --- working ----------------------------------------------------------------------------------
 
     async def run(self, *, reports: Reports | None = None) -> None:
-        """Work until `stop` is called, then end gracefully within the grace time.
+        """Run all consumers in this process until `App.stop` is called.
 
-        Raises what no waiting mends, `StartFailed` if a dependency or a function of `on_start` fails
-        before the first entry is read, and `TaskEnded` if a part of the worker itself fails; whatever
-        else happens to the store is waited for. ``reports`` goes to a supervisor.
+        ``headwater work shop:app`` does this in several processes and starts those again that end. After
+        `App.stop`, running handlers may end within the grace time, and all other entries are handed back.
+
+        The worker waits for a store that is away, full, or in a failover. Raises `HeadwaterError` if the
+        app has no consumer or works already; at the start, errors that waiting cannot mend, such as a wrong
+        password or another ``claim_after`` in the group; `StartFailed` if a dependency or a function of
+        `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for ``headwater work``.
         """
         if not self.consumers:
             raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")
@@ -307,7 +368,7 @@ class App(AppPublishing):
             self._running = None
 
     def statistics(self) -> Statistics:
-        """What this process has done for the app so far, and the progress of its consumers."""
+        """Return what this process has done for the app, and the progress of its consumers."""
         loops = {} if self._running is None else self._running.loops
         return Statistics(
             self._extensions.published,
@@ -318,17 +379,19 @@ class App(AppPublishing):
         )
 
     def stop(self) -> None:
-        """Ask `run` to end. The second time it waits for no handler any more.
+        """Ask `App.run` to end. Called a second time, it no longer waits for running handlers.
 
-        Call it in the thread of the event loop, as a signal handler of asyncio does.
+        Call it in the event loop's thread, as a signal handler of asyncio does.
         """
         if self._running is not None:
             self._running.ask_to_stop()
 
     def test(self, *, use: Mapping[Callable[..., Any], Any] | None = None) -> AppTest:
-        """The app on an embedded store and a clock that the test advances: see `AppTest`.
+        """Return an `AppTest`: the app on a store in memory, with a clock that the test advances.
 
-        ``use={open_db: FakeDb()}`` gives handlers this instead of what the provider ``open_db`` would.
+        Use it as ``async with app.test() as t:``. ``use={open_db: FakeDb()}`` gives handlers this value
+        instead of what the provider ``open_db`` would give. In tests without an event loop use the pytest
+        fixture `headwater_worker`, or `SyncAppTest`.
         """
         from headwater.worker.testing import AppTest
 

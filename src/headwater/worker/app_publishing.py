@@ -65,7 +65,11 @@ class AppPublishing:
         after: str | timedelta,
     ) -> Scheduled: ...
     async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
-        """Add one message to ``stream``; its id. For the options see `Stream.send`."""
+        """Add one message to ``stream`` through this app and return its id.
+
+        The same as `Stream.send`, which describes the options and errors. Use this one where several apps are
+        open.
+        """
         alone = stream.alone(message, **options)
         if alone is None:
             return (await self.send_many(stream, [message]))[0]
@@ -92,15 +96,15 @@ class AppPublishing:
         return self._publisher.cancel_blocking(stream, scheduled_id)
 
     async def cancel(self, stream: Stream[Any], scheduled_id: str) -> bool:
-        """Take back a scheduled message: see `Stream.cancel`."""
+        """Take back a scheduled message; the same as `Stream.cancel`."""
         return await self._publisher.cancel(_whole(stream), scheduled_id)
 
     def cancel_blocking(self, stream: Stream[Any], scheduled_id: str) -> bool:
-        """As `cancel`, from code that runs no event loop."""
+        """The same as `App.cancel`, for code without an event loop."""
         return self._cancel_blocking(_whole(stream), scheduled_id)
 
     async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
-        """Add messages in order; their ids."""
+        """Add messages to ``stream`` in order and return their ids; the same as `Stream.send_many`."""
         additions = [stream.addition(message) for message in messages]
         with self._extensions.publishing(additions) as ids:
             ids += await self._publisher.send(additions)
@@ -127,7 +131,10 @@ class AppPublishing:
         after: str | timedelta,
     ) -> Scheduled: ...
     def publish(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
-        """As `send`, from code that runs no event loop."""
+        """The same as `App.send`, for code without an event loop.
+
+        Raises `HeadwaterError` in a thread that runs an event loop, which it would block.
+        """
         alone = stream.alone(message, **options)
         if alone is None:
             return self.publish_many(stream, [message])[0]
@@ -140,7 +147,7 @@ class AppPublishing:
         return self._handle(alone.addition.stream, sent)
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
-        """As `send_many`, from code that runs no event loop; `HeadwaterError` where one runs."""
+        """The same as `App.send_many`, for code without an event loop."""
         _refuse_in_loop(stream.name)
         additions = [stream.addition(message) for message in messages]
         with self._extensions.publishing(additions) as ids:

@@ -34,12 +34,13 @@ T = TypeVar("T")
 
 
 class Batch(Generic[T]):
-    """Messages that a handler of ``@app.batch`` gets together. Iterating gives the messages.
+    """Messages that a handler of ``@app.batch`` gets together. Iterating gives the messages; ``len`` counts
+    them.
 
-    ``fail``, ``dead`` and ``again`` say that an item was not handled; all others are acknowledged when
-    the handler returns. They take the item itself, not an equal one, or its index; a number is always
-    an index. The last word on an item counts. They raise `ValueError` for what is not an item of
-    this batch, `IndexError` for an index out of range, and `RuntimeError` after the handler has ended.
+    `Batch.fail`, `Batch.dead` and `Batch.again` set the outcome of one item; all others are acknowledged
+    when the handler returns. They take the item itself, not an equal one, or its index; an integer is always
+    an index. The last call for an item counts. They raise ``ValueError`` for an object that is not an item
+    of this batch, ``IndexError`` for an index out of range, and ``RuntimeError`` after the handler has ended.
 
     >>> rows = Batch([{"id": 1}, {"id": 2}, {"id": 2}], deliveries=[])
     >>> rows.fail(rows.items[2], "constraint")
@@ -56,7 +57,7 @@ class Batch(Generic[T]):
 
     def __init__(self, items: Sequence[T], deliveries: Iterable[Delivery]) -> None:
         self.items: tuple[T, ...] = tuple(items)
-        """The messages, in the order of their arrival."""
+        """The messages, in the order in which the worker read them."""
         self._deliveries = deliveries
         self._said: dict[int, Raised] = {}
         self._places: dict[int, list[int]] | None = None
@@ -64,7 +65,7 @@ class Batch(Generic[T]):
 
     @property
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The delivery of each item, at the same index."""
+        """The `Delivery` of each item, at the same index."""
         if not isinstance(self._deliveries, tuple):
             self._deliveries = tuple(self._deliveries)  # made only for a handler that asks
         return self._deliveries
@@ -79,12 +80,12 @@ class Batch(Generic[T]):
         return f"<Batch of {len(self.items)}>"
 
     def fail(self, item: T | int, reason: str | BaseException = "") -> None:
-        """This item failed: it is delivered again after the consumer's ``retry``. At its last delivery
-        it becomes a dead letter with ``reason``."""
+        """Fail an item: it is delivered again after the consumer's ``retry``. At its last delivery it becomes
+        a dead letter with ``reason``."""
         self._say(item, reason if isinstance(reason, BaseException) else Failed(reason))
 
     def dead(self, item: T | int, reason: str = "") -> None:
-        """This item can never be handled: it becomes a dead letter with ``reason``."""
+        """Make an item a dead letter with ``reason`` now, as raising `Dead` does."""
         self._say(item, Dead(reason))
 
     def again(
@@ -95,7 +96,10 @@ class Batch(Generic[T]):
         counted: bool = True,
         reason: str = "",
     ) -> None:
-        """This item is delivered again ``after`` this time; see `Again`."""
+        """Have an item delivered again ``after`` this time, as raising `Again` does.
+
+        Raises `DeclarationError` if ``after`` is not a duration.
+        """
         self._say(item, Again(after, counted=counted, reason=reason))
 
     def _say(self, item: object, error: BaseException) -> None:

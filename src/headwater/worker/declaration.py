@@ -21,51 +21,65 @@ DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """The options of ``@app.consumer`` besides its stream; only ``group`` is required."""
+    """The options of ``@app.consumer`` besides its stream; only ``group`` is required.
+
+    Guide: docs/guide/worker.md, the options of a consumer.
+    """
 
     group: Required[str]
     """The consumer group. Each group gets every entry of the stream."""
     claim_after: str | timedelta
-    """An entry whose owner has been silent so long goes to another worker; 30 s."""
+    """How long an owner may be silent before another worker claims its entries; default 30 s, at least
+    100 ms. All workers of a group must agree."""
     lease: str | timedelta
-    """Everything owned is renewed every third of it; a third of ``claim_after``."""
+    """How long a renewal of owned entries holds; a worker renews three times per lease. Default a third of
+    ``claim_after``; must be shorter than it."""
     concurrency: int
-    """Entries handled at a time by one process; 16. A function that is not ``async`` runs in a
-    thread."""
+    """How many entries one process handles at a time; default 16, at most 100,000. A function that is not
+    ``async`` runs in a thread."""
     prefetch: int
-    """Entries that one process owns at a time; four times ``concurrency``."""
+    """How many entries one process owns at a time, running ones included; default four times
+    ``concurrency``."""
     retry: Backoff | None
-    """How long an entry waits after its handler raised; None for no time at all."""
+    """How long an entry waits after its handler raised; default ``Backoff("1s", factor=2, ceiling="5m",
+    jitter=0.2)``. None delivers it again at once."""
     max_deliveries: int
-    """An entry that was delivered so often is a dead letter; 5. A delivery that ended because its
-    process died does not count."""
+    """After how many failed deliveries an entry becomes a dead letter; default 5. A delivery that ended
+    because its process died does not count."""
     max_crashes: int
-    """An entry that killed so many processes in which it ran alone is a dead letter; 2."""
+    """How many processes an entry may kill while it runs alone before it becomes a dead letter; default
+    2."""
     timeout: str | timedelta | None
-    """A handler that runs longer is cancelled, as if it had raised TimeoutError."""
+    """How long the handler may run before it is cancelled, as if it had raised ``TimeoutError``; default
+    None, for ever. Only for ``async`` functions."""
     into: Stream[Any] | None
-    """What the function returns (a message, a list of them, or None) is published there in one step
-    with the acknowledgement."""
+    """The stream to which results are published, in one step with the acknowledgement: the function
+    returns a message, a list of messages, or None for no message."""
     dead: str | None
-    """The dead-letter stream; ``{stream}.dead``."""
+    """The name of the dead-letter stream; default the stream's name and ``.dead``."""
     order_by: Callable[[Any], Hashable] | None
-    """The key of a message. Messages of one key are handled one at a time, in the order of their ids;
-    one process at a time reads the stream for the group."""
+    """A function that returns the key of a message. Messages of one key are handled one at a time, in
+    the order of their ids; one process at a time reads the stream for the group."""
     start: str | datetime
-    """Where the group begins if it does not exist yet: ``"beginning"``; ``"new"``, with what is added
-    from then on; behind an entry's id; or with what was added at a time."""
+    """Where the group begins if it does not exist yet: ``"beginning"``, the default; ``"new"``, with entries
+    added from then on; after an entry, by its id; or with entries added from a time on, by a datetime with a
+    time zone. Source: the command page of XGROUP CREATE."""
     delete: bool
-    """Delete an entry when this and every other group has acknowledged it; False."""
+    """Whether to delete an entry when this and every other group has acknowledged it; default False."""
 
 
 class BatchOptions(ConsumerOptions, total=False):
-    """The options of ``@app.batch`` besides its stream. ``concurrency`` counts batches, 1 by default;
-    ``prefetch`` counts entries, by default one batch more than are handled at a time."""
+    """The options of ``@app.batch``: those of `ConsumerOptions` and these.
+
+    ``concurrency`` counts batches, default 1. ``prefetch`` counts entries, by default one batch more than are
+    handled at a time. ``order_by`` is refused.
+    """
 
     size: int
-    """The most entries of a batch; 500."""
+    """The most entries of a batch; default 500, at most 10,000."""
     linger: str | timedelta
-    """How long the first entry of a batch waits for others; 50 ms."""
+    """How long the first entry of a batch waits for others; default 50 ms, shorter than
+    ``claim_after``."""
 
 
 class BatchSize(NamedTuple):

@@ -6,7 +6,23 @@ from headwater.messages import Pairs
 
 
 class Delivery:
-    """One delivery of one entry. A handler gets it by naming a parameter of this type."""
+    """One delivery of one entry to a consumer group. A handler gets it by a parameter of this type.
+
+    >>> import asyncio
+    >>> from headwater import App, Stream
+    >>> app, orders = App(), Stream("orders", dict[str, int], codec="json")
+    >>> @app.consumer(orders, group="billing")
+    ... async def bill(order: dict[str, int], delivery: Delivery) -> None:
+    ...     print(delivery.stream, delivery.count, delivery.redelivered, delivery.fields)
+    >>> async def main() -> None:
+    ...     async with app.test() as t:
+    ...         await t.send(orders, {"id": 17})
+    >>> asyncio.run(main())
+    orders 1 False [(b'data', b'{"id":17}')]
+
+    ``f"{delivery.stream}/{delivery.id}"`` is the same at each delivery of an entry, so it can be the
+    idempotency key of a request to another system.
+    """
 
     __slots__ = ("_excused", "_flat", "_lost", "consumer", "count", "group", "id", "stream")
 
@@ -14,20 +30,24 @@ class Delivery:
         self, id: str, *, stream: str, group: str, consumer: str, count: int, flat: list[bytes]
     ) -> None:
         self.id = id
-        """The entry's id, as the server prints it."""
+        """The entry's id, such as ``"1526569498055-0"``."""
         self.stream = stream
+        """The name of the stream; of a stream with partitions, the name of the partition."""
         self.group = group
+        """The name of the consumer group."""
         self.consumer = consumer
+        """The name of this process in the group, as XINFO CONSUMERS lists it."""
         self.count = count
-        """Deliveries of this entry to its group, this one included; a crash counts as one."""
+        """Deliveries of this entry to its group, this one included. A delivery that ended because its
+        process died counts here. Source: the delivery count of the command page of XPENDING."""
         self._flat = flat
         self._lost = False
         self._excused = 0
 
     @property
     def attempts(self) -> int:
-        """Deliveries that count towards ``max_deliveries``, this one included: those that ended
-        because their process died with other messages in it do not."""
+        """Deliveries that count towards ``max_deliveries``, this one included. A delivery that ended because
+        its process died with other messages in it does not count."""
         return max(1, self.count - self._excused) if self._excused else self.count
 
     def excuse(self, deliveries: int) -> None:
@@ -36,13 +56,13 @@ class Delivery:
 
     @property
     def redelivered(self) -> bool:
-        """It was delivered before: what the handler does may have been done in part."""
+        """Whether the entry was delivered before, so that a handler may have done part of its work."""
         return self.count > 1
 
     @property
     def lost(self) -> bool:
-        """The entry belongs to another worker now: whatever the handler returns is dropped. An
-        asynchronous handler is cancelled then; one in a thread may ask, and stop."""
+        """Whether another worker owns the entry now, so that what the handler returns is dropped. An
+        ``async`` handler is cancelled then; a handler in a thread can check this and stop."""
         return self._lost
 
     def mark_lost(self) -> None:
@@ -51,7 +71,7 @@ class Delivery:
 
     @property
     def fields(self) -> Pairs:
-        """The entry's fields as they are in the stream, in order."""
+        """The entry's fields as they are in the stream: pairs of name and value, as bytes, in order."""
         return list(zip(self._flat[::2], self._flat[1::2], strict=True))
 
     def __repr__(self) -> str:

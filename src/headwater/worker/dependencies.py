@@ -35,17 +35,38 @@ SCOPES = ("process", "delivery")
 
 
 class Use:
-    """In ``Annotated[Db, Use(open_db)]``: the parameter gets what ``open_db`` gives.
+    """A dependency: a handler's parameter annotated ``Annotated[Db, Use(open_db)]`` gets the value of
+    ``open_db``.
 
-    ``provider`` is a function or an async function, whose value it is; a generator or an async
-    generator that yields it once and then closes it; or a class, whose instance is entered if it is
-    a context manager. Its own parameters may be annotated with `Use`, and with `Delivery` in the
-    scope of a delivery.
+    >>> import asyncio
+    >>> from typing import Annotated
+    >>> from headwater import App, Stream
+    >>> async def open_db():
+    ...     print("open")
+    ...     yield {}
+    ...     print("close")
+    >>> app, orders = App(), Stream("orders", dict[str, int], codec="json")
+    >>> @app.consumer(orders, group="billing")
+    ... async def bill(order, db: Annotated[dict, Use(open_db)]) -> None:
+    ...     print("handle", order)
+    >>> async def main() -> None:
+    ...     async with app.test() as t:
+    ...         await t.send(orders, {"id": 17})
+    >>> asyncio.run(main())
+    open
+    handle {'id': 17}
+    close
 
-    ``scope`` is ``"process"``: opened once, before the worker reads its first entry, and closed when
-    it stops; or ``"delivery"``: opened before each call of the handler and closed after it.
+    - ``provider``: a function or an async function, which returns the value; a generator or an async
+      generator, which yields the value once and closes it afterwards; or a class, whose instance is the value
+      and is entered if it is a context manager. Its own parameters may be annotated with `Use` and, in the
+      scope of a delivery, with `Delivery`.
+    - ``scope``: ``"process"`` opens the value once, before the worker reads its first entry, and closes it after
+      the last settlement. ``"delivery"`` opens it before each call of the handler and closes it after the call,
+      before the entry is acknowledged; an error in either fails the delivery.
 
-    Raises `DeclarationError` for what cannot be called so.
+    Raises `DeclarationError` for another scope and for a provider that cannot be called; `App.consumer` raises
+    it for a provider that needs itself or whose parameters nothing fills.
     """
 
     __module__ = "headwater"
@@ -63,7 +84,9 @@ class Use:
         except TypeError as error:
             raise DeclarationError(f"Use({provider!r}): the provider must be hashable") from error
         self.provider = provider
+        """What gives the value."""
         self.scope: Scope = scope
+        """``"process"`` or ``"delivery"``."""
 
     def __repr__(self) -> str:
         scope = "" if self.scope == "process" else f", scope={self.scope!r}"

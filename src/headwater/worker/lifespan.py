@@ -38,8 +38,8 @@ HURRIED_SECONDS = 1.0
 
 
 class StartFailed(Exception):
-    """A dependency could not be opened, or a function of ``on_start`` failed. The worker does not
-    begin; under ``headwater work`` it is started again."""
+    """A dependency could not be opened, or a function of `App.on_start` failed, so the worker did not start.
+    ``headwater work`` starts it again."""
 
 
 class Hook(NamedTuple):

@@ -38,8 +38,8 @@ from headwater.worker.telemetry import Telemetry
 
 
 class TaskEnded(Exception):
-    """A part of the worker ended although nothing asked it to. The worker cannot go on: it would
-    look alive and do nothing."""
+    """A part of the worker ended although nothing asked it to, so the worker ended too. ``headwater work``
+    starts it again."""
 
 
 def _why(error: BaseException | None) -> str:

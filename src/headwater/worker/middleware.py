@@ -27,24 +27,36 @@ log = logging.getLogger("headwater.worker")
 
 
 class Middleware:
-    """A page of hooks that do nothing: define those that you need, and `App.use` an instance.
+    """Hooks around every delivery and every message that an app publishes. A subclass defines those that it
+    needs.
 
+    >>> import asyncio, time
+    >>> from headwater import App, Stream
     >>> class Timing(Middleware):
     ...     async def handle(self, delivery, message, call_next):
     ...         began = time.monotonic()
     ...         try:
     ...             return await call_next()
     ...         finally:
-    ...             print(delivery.stream, time.monotonic() - began)
+    ...             print(f"{delivery.stream} took {time.monotonic() - began:.0f} s")
+    >>> app, orders = App(middleware=[Timing()]), Stream("orders", dict[str, int], codec="json")
+    >>> @app.consumer(orders, group="billing")
+    ... async def bill(order) -> None: ...
+    >>> async def main() -> None:
+    ...     async with app.test() as t:
+    ...         await t.send(orders, {"id": 17})
+    >>> asyncio.run(main())
+    orders took 0 s
 
-    Every method but `handle` is called in the event loop's thread, or in the thread that publishes,
-    and must not block.
+    An app gets instances by ``App(middleware=[…])``, the outermost first, or by `App.use`. All methods except
+    `Middleware.handle` run in the event loop's thread, or in the thread that publishes, and must not block; what
+    they raise is logged and changes nothing.
     """
 
     __module__ = "headwater"
 
     def receive(self, delivery: Delivery) -> None:
-        """An entry was read, new or claimed. It is not yet certain that a handler gets it."""
+        """Called when an entry was read, new or claimed. It may still go to no handler."""
 
     async def handle(
         self,
@@ -52,26 +64,31 @@ class Middleware:
         message: Any,  # noqa: ARG002
         call_next: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Around the handler: ``await call_next()`` runs it, and returns or raises what it does.
+        """Called around the handler and its dependencies: ``await call_next()`` runs them, and returns or
+        raises what the handler does.
 
-        What this returns is the handler's result; what it raises fails the delivery. It is cancelled
-        when the handler would be: at its timeout, when its lease is lost, and at a stop.
+        ``message`` is the handler's first argument, a `Batch` for a batch handler. What this method returns is
+        the handler's result; what it raises is the error of the delivery. It is cancelled when the handler would
+        be: at its timeout, when its lease is lost, and at a stop.
         """
         return await call_next()
 
     def before_settle(self, delivery: Delivery, ending: Ending) -> None:
-        """It is decided how the delivery ends; the store does not know yet. Not called for what is
-        handed back before a handler got it."""
+        """Called when it is decided how the delivery ends, before the store is told. Not called for an entry
+        that is handed back before a handler got it."""
 
     def after_settle(self, delivery: Delivery, ending: Ending) -> None:
-        """The store has settled the delivery. Not called if another worker owns the entry now."""
+        """Called when the store has settled the delivery. Not called if another worker owns the entry now."""
 
     def before_publish(self, stream: str, fields: Pairs) -> None:
-        """A message is added to ``stream``, by the app or as a handler's result. ``fields``, pairs of
-        bytes, may be changed, as tracing does; with an error, its changes are undone."""
+        """Called before a message is added to ``stream``, by the app or as a handler's result.
+
+        ``fields`` is a list of pairs of bytes and may be changed in place, as tracing does. If this method
+        raises, its changes are undone and the message is added as it was.
+        """
 
     def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
-        """The store has added messages under these ids, or ``error`` says why not all."""
+        """Called when the store has added messages under these ids, or with the ``error`` why not all."""
 
 
 SYNCHRONOUS = ("receive", "before_settle", "after_settle", "before_publish", "after_publish")

@@ -32,16 +32,22 @@ ON_DEAD_GROUP = f"{RESERVED_PREFIX}on_dead"
 
 
 class OnDeadOptions(TypedDict, total=False):
-    """The options of ``@app.on_dead``, as in `ConsumerOptions`."""
+    """The options of ``@app.on_dead``; none is required. Defaults are those of `ConsumerOptions`."""
 
     claim_after: str | timedelta
+    """How long an owner may be silent before another worker claims its records."""
     lease: str | timedelta
+    """How long a renewal of owned records holds."""
     concurrency: int
+    """How many records one process handles at a time."""
     prefetch: int
+    """How many records one process owns at a time."""
     retry: Backoff | None
+    """How long a record waits after the function raised."""
     max_deliveries: int
-    """After so many failed deliveries the record is acknowledged, and stays where it is; 5."""
+    """After how many failed deliveries a record is acknowledged. It stays in the dead-letter stream."""
     timeout: str | timedelta | None
+    """How long the function may run before it is cancelled. Only for ``async`` functions."""
 
 
 class _Codec(MessageCodec):

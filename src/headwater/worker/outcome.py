@@ -17,7 +17,12 @@ from headwater.worker.durations import milliseconds
 
 class Dead(Exception):
     """Raised by a handler: this entry can never be handled. It becomes a dead letter at once, with
-    the reason."""
+    the reason.
+
+    >>> raise Dead("unknown customer")
+    Traceback (most recent call last):
+    headwater.Dead: unknown customer
+    """
 
     __module__ = "headwater"
 
@@ -25,13 +30,17 @@ class Dead(Exception):
 class Again(Exception):
     """Raised by a handler: not now. The entry is delivered again ``after`` this time.
 
-    Without ``after`` the consumer's ``retry`` decides. The delivery counts towards
-    ``max_deliveries``; with ``counted=False`` it does not, and the entry may wait so for as long as
-    it has to. Raises `DeclarationError` if ``after`` is not a duration.
-
     >>> raise Again(after="10s", counted=False, reason="the gateway is closed at night")
     Traceback (most recent call last):
     headwater.Again: the gateway is closed at night
+
+    - ``after``: how long the entry waits, in the store. The default is what the consumer's ``retry`` says.
+    - ``counted``: whether the delivery counts towards ``max_deliveries``. With False the entry may be
+      delivered again without end; give ``after`` then.
+    - ``reason``: for the log, and for the dead letter if it was the last delivery.
+
+    The delivery is logged at INFO and does not count as failed in `Counters`. Raises `DeclarationError` if
+    ``after`` is not a duration.
     """
 
     __module__ = "headwater"
@@ -40,13 +49,17 @@ class Again(Exception):
         self, after: str | timedelta | None = None, *, counted: bool = True, reason: str = ""
     ) -> None:
         self.after_ms = None if after is None else milliseconds(after, what="after", least_ms=0)
+        """How long the entry waits, in milliseconds; None if the consumer's ``retry`` decides."""
         self.counted = counted
+        """Whether the delivery counts towards ``max_deliveries``."""
         super().__init__(reason or (f"again after {after}" if after is not None else "again"))
 
 
 class Failed(Exception):
-    """What a batch handler said of an item by ``rows.fail``. Not raised: a handler raises any
-    exception to fail."""
+    """The error of an item that a batch handler failed by `Batch.fail`, as dead letters and logs name it.
+
+    It is never raised: to fail, a handler raises any other exception.
+    """
 
     __module__ = "headwater"
 
@@ -116,18 +129,18 @@ HandlerOutcome: TypeAlias = Returned | NotReturned
 
 
 class Ending(StrEnum):
-    """How a delivery ends."""
+    """How a delivery ends; a `Middleware` gets it."""
 
     __module__ = "headwater"
 
     ACKNOWLEDGED = "acknowledged"
-    """The handler returned; its result is published in the same step."""
+    """The handler returned. Its result is published in the same step."""
     RETRIED = "retried"
-    """It failed, or asked for it, and is delivered again later."""
+    """The handler failed or raised `Again`. The entry is delivered again later."""
     DEAD = "dead"
-    """It is a dead letter."""
+    """The entry is a dead letter."""
     HANDED_BACK = "handed back"
-    """The worker stops, or another process has to handle it. This delivery does not count."""
+    """The worker stops, or another process has to handle the entry. The delivery does not count."""
 
 
 def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:

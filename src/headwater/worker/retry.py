@@ -17,14 +17,21 @@ def _is_number(value: object) -> bool:
 
 
 class Backoff:
-    """Waits that grow: ``first``, then ``factor`` times as long each time, up to ``ceiling``.
+    """Waits between deliveries that grow: ``first``, then ``factor`` times as long each time, up to
+    ``ceiling``.
 
-    ``jitter`` spreads them: 0.2 means anything from 80 % to 120 %, so that entries that failed
-    together do not come again together. Raises `DeclarationError` for waits that shrink.
-
+    >>> from random import Random
     >>> backoff = Backoff("1s", factor=2, ceiling="5m", jitter=0)
     >>> [backoff.delay_ms(deliveries, Random(0)) for deliveries in (1, 2, 3, 20)]
     [1000, 2000, 4000, 300000]
+
+    - ``first``: the wait after the first failed delivery.
+    - ``factor``: from 1 to 1,000.
+    - ``ceiling``: the longest wait, before jitter; at least ``first``.
+    - ``jitter``: from 0 to less than 1. 0.2 spreads each wait evenly from 80 % to 120 %, so that entries that
+      failed together do not come again together.
+
+    Raises `DeclarationError` for a value out of its range or a text that is no duration.
     """
 
     def __init__(
@@ -42,14 +49,19 @@ class Backoff:
         if not _is_number(jitter) or not 0 <= jitter < 1:
             raise DeclarationError(f"jitter={jitter!r} must be at least 0 and less than 1")
         self.first_ms = milliseconds(first, what="first")
+        """The wait after the first failed delivery, in milliseconds."""
         self.ceiling_ms = milliseconds(ceiling, what="ceiling")
+        """The longest wait before jitter, in milliseconds."""
         self.factor = factor
+        """How much longer each wait is than the one before."""
         self.jitter = jitter
+        """The part by which a wait may be shorter or longer."""
         if self.ceiling_ms < self.first_ms:
             raise DeclarationError(f"ceiling={ceiling!r} is shorter than first={first!r}")
 
     def delay_ms(self, deliveries: int, chance: Random) -> int:
-        """Milliseconds to wait after the delivery of this count failed."""
+        """Return how many milliseconds to wait after delivery number ``deliveries`` failed. ``chance`` is
+        the source of the jitter."""
         growth = min(float(LONGEST_MS), self.factor ** min(deliveries - 1, 64))
         wait = min(float(self.ceiling_ms), self.first_ms * growth)
         return max(1, round(wait * chance.uniform(1 - self.jitter, 1 + self.jitter)))

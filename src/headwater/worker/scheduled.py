@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 
 
 class Scheduled:
-    """A scheduled message. Its ``id`` is enough to cancel it from elsewhere: `Stream.cancel`."""
+    """A message that is published later; what `Stream.send` returns with ``after=``.
+
+    Its ``id`` is enough to cancel it from another process: `Stream.cancel`.
+    """
 
     __slots__ = ("_cancel", "_cancel_blocking", "due", "id", "stream")
 
@@ -23,19 +26,22 @@ class Scheduled:
         self._cancel = cancel
         self._cancel_blocking = cancel_blocking
         self.stream = stream
-        """The name of the stream that it is published to."""
+        """The name of the stream to which the message will be published."""
         self.id = id
-        """Its id among the scheduled messages. In the stream it gets another one."""
+        """The id among the scheduled messages. In the stream the message gets another one."""
         self.due = datetime.fromtimestamp(due_ms / 1000, UTC)
-        """When it is published, in UTC, by the clock of the store."""
+        """When it is due: a datetime in UTC, by the clock of the store."""
 
     def __repr__(self) -> str:
         return f"<Scheduled {self.id} to {self.stream}, due {self.due.isoformat()}>"
 
     async def cancel(self) -> bool:
-        """Take the message back. False when it was published, or cancelled before."""
+        """Take the message back and return whether it was still scheduled.
+
+        Returns False if it was published or cancelled before. Raises what `Stream.cancel` raises.
+        """
         return await self._cancel(self.id)
 
     def cancel_blocking(self) -> bool:
-        """As `cancel`, from code that runs no event loop."""
+        """The same as `Scheduled.cancel`, for code without an event loop."""
         return self._cancel_blocking(self.id)

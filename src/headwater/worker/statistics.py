@@ -19,24 +19,24 @@ SLACK_SECONDS = 10.0
 
 @dataclass(slots=True)
 class Counters:
-    """Of one consumer in one process, since the start of the process."""
+    """Counts of one consumer in one process, since the start of the process."""
 
     received: int = 0
     """Entries read, new and claimed."""
     claimed: int = 0
-    """Of these, entries that another consumer had owned or that waited for a retry."""
+    """Of ``received``, entries that another consumer had owned or that waited for a retry."""
     duplicates: int = 0
-    """Of these, entries whose owner fell silent: what it did with them may be done twice."""
+    """Of ``claimed``, entries whose owner fell silent: its work on them may be done twice."""
     handled: int = 0
     """Deliveries that were acknowledged after their handler returned."""
     failed: int = 0
     """Handlers that raised, or ran longer than their timeout. `Again` does not count as a failure."""
     retried: int = 0
-    """Deliveries that ended in another one later."""
+    """Deliveries after which the entry is delivered again."""
     dead: int = 0
     """Deliveries that ended as dead letters."""
     handed_back: int = 0
-    """Deliveries given back unharmed, at a stop or for the quarantine process."""
+    """Deliveries given back uncounted, at a stop or for the quarantine process."""
     lost: int = 0
     """Deliveries whose entry another worker owned before they were settled."""
     published: int = 0
@@ -44,7 +44,7 @@ class Counters:
     gone_pending: int = 0
     """Entries deleted or trimmed from the stream while they were pending."""
     gone_unread: int = 0
-    """Entries deleted or trimmed before the group read them; at least so many."""
+    """Entries deleted or trimmed before the group read them; a lower bound."""
 
     def settled(self, ending: Ending, deliveries: int, *, published: int) -> None:
         """The store has settled deliveries, and added so many results with them."""
@@ -60,26 +60,29 @@ class Counters:
 
 
 class ConsumerProgress(NamedTuple):
-    """When the parts of one consumer last did a round. Ages in seconds; 0 for a part that has nothing
-    to do, such as a reader that owns all it may."""
+    """When the parts of one consumer last made progress.
+
+    Ages are in seconds, and 0 for a part that has nothing to do, such as a reader that owns all it may.
+    """
 
     reader_age: float
-    """Since the last read that the store answered."""
+    """Seconds since the last read that the store answered."""
     settler_age: float
-    """How long settlements have been waiting for the store."""
+    """Seconds that settlements have been waiting for the store."""
     renewer_age: float
-    """Since all leases were renewed."""
+    """Seconds since all leases were renewed."""
     oldest_handler_age: float
-    """How long the oldest running handler has been running."""
+    """Seconds that the oldest running handler has been running."""
     running: int
-    """Handlers that run."""
+    """How many handlers run."""
     owned: int
-    """Entries owned: running, waiting for a handler, or being settled."""
+    """How many entries it owns: running, waiting for a handler, or being settled."""
     joined: bool = True
     """Whether it is a member of its group; False until the store has answered for the first time."""
 
     def late(self, lease_ms: int) -> list[str]:
-        """The parts that are overdue. Handlers may take as long as they want."""
+        """Return the parts that are overdue, given the consumer's ``lease`` in milliseconds: ``"reader"``,
+        ``"settler"``, ``"lease renewer"``. Handlers may take as long as they want."""
         limit = SLACK_SECONDS + 2 * deadline_s(lease_ms)
         ages = {
             "reader": (self.reader_age, limit),
@@ -93,21 +96,38 @@ class ConsumerStatistics(NamedTuple):
     """What one consumer has done in this process, and its progress while it works."""
 
     name: str
-    """The handler's."""
+    """The name of the handler."""
     stream: str
+    """The name of the stream, or of the partition."""
     group: str
+    """The name of the consumer group."""
     counters: Counters
-    """A copy."""
+    """A copy of its counters."""
     progress: ConsumerProgress | None
-    """None while it does not work."""
+    """When its parts last made progress; None while it does not work."""
     late: Sequence[str]
-    """Parts of the worker that are overdue: the reader, the settler, the lease renewer."""
+    """Parts that are overdue: ``"reader"``, ``"settler"``, ``"lease renewer"``."""
 
 
 class Statistics(NamedTuple):
-    """What `App.statistics` returns."""
+    """What a process has done for its app since its start; `App.statistics` returns it.
+
+    >>> import asyncio
+    >>> from headwater import App, Stream
+    >>> app, orders = App(), Stream("orders", dict[str, int], codec="json")
+    >>> @app.consumer(orders, group="billing")
+    ... async def bill(order) -> None: ...
+    >>> async def main() -> None:
+    ...     async with app.test() as t:
+    ...         await t.send(orders, {"id": 17}, {"id": 18})
+    ...         found = app.statistics()
+    ...         print(found.published, found.consumers[0].counters.handled, found.consumers[0].late)
+    >>> asyncio.run(main())
+    2 2 []
+    """
 
     published: int
-    """Messages that this process sent through the app; results of handlers are counted by their
+    """Messages that this process sent through the app. Results of handlers are in the counters of their
     consumers."""
     consumers: Sequence[ConsumerStatistics]
+    """One for each consumer, and for each partition of a consumer, in the order of declaration."""

@@ -42,25 +42,39 @@ class Alone(NamedTuple):
 
 
 class Stream(Generic[M]):
-    """A stream of messages of one type.
-
-    ``type`` is a msgspec Struct, a dataclass, a TypedDict or a pydantic model; ``codec`` says how
-    it is written: "fields", "json", "msgpack", "faststream", or "bytes" for messages that are the fields
-    themselves (see `headwater.messages`). With ``maxlen`` every addition
-    trims the stream to about so many entries, handled or not. ``dedupe_window`` is how long a
-    ``dedupe`` key of `send` is remembered, from 10 seconds to a day, at most 10,000 keys where the
-    server has idempotent producers; all apps must declare the same.
-
-    With ``partitions`` it is split by ``key``, a function of the message, into ``orders.{0}``,
-    ``orders.{1}`` and so on, each with its own ``maxlen``; see `headwater.worker.partitions`. All apps
-    must declare the same number.
+    """A stream of messages of one type, as a program declares it.
 
     >>> import msgspec
     >>> class Order(msgspec.Struct):
     ...     id: int
+    ...     customer: str
     >>> orders = Stream("orders", Order, maxlen=1_000_000)
     >>> orders
     Stream('orders', Order, codec='fields', maxlen=1000000)
+    >>> moves = Stream("moves", Order, partitions=2, key=lambda order: order.customer)
+    >>> [part.name for part in moves.parts]
+    ['moves.{0}', 'moves.{1}']
+
+    - ``name``: the key of the stream in the store.
+    - ``type``: what a message is: a msgspec Struct, a dataclass, a TypedDict or a pydantic model.
+    - ``codec``: how a message is written. ``"fields"``: one field for each attribute; ``"json"`` and
+      ``"msgpack"``: one document in the field ``data``; ``"faststream"`` and ``"faststream-json"``:
+      FastStream's formats; ``"bytes"``: the message is the fields themselves, a ``dict[bytes, bytes]`` or
+      a ``list[tuple[bytes, bytes]]``.
+    - ``maxlen``: each addition trims the stream to about this many entries, handled or not. The default
+      trims nothing.
+    - ``dedupe_window``: how long a ``dedupe`` name of `Stream.send` is remembered, from 10 seconds to a
+      day. A server with idempotent producers remembers the last 10,000 names of a stream. All apps must
+      declare the same.
+    - ``partitions``: how many streams this one is split into, 1 to 1,024; each has its own ``maxlen``. All apps
+      must declare the same number.
+    - ``key``: a function of the message that returns a string, bytes or an integer. The partition is the
+      CRC-32 of its text modulo ``partitions``.
+
+    Raises `DeclarationError` for options that contradict each other, and for a type that the codec cannot
+    write and read back.
+
+    Source: the command page of XADD; docs/guide/idempotent-producers.md for ``dedupe_window``.
     """
 
     def __init__(
@@ -79,17 +93,24 @@ class Stream(Generic[M]):
         self.dedupe_window_ms = milliseconds(
             dedupe_window, what="dedupe_window", least_ms=SHORTEST_WINDOW_MS
         )
+        """How long names of messages are remembered, in milliseconds."""
         if self.dedupe_window_ms > LONGEST_WINDOW_MS:
             raise DeclarationError(
                 f"stream {name!r}: dedupe_window={dedupe_window!r} is longer than a day, the longest "
                 "that servers take"
             )
         self.name = name
+        """The key of the stream in the store."""
         self.type = type
+        """What a message is."""
         self.maxlen = maxlen
+        """To about how many entries each addition trims the stream; None for no trimming."""
         self.partitions = partitions
+        """How many streams this one is split into; None for a stream without partitions."""
         self.key = key
+        """The function of the message that chooses its partition."""
         self.codec = codec_for(type, codec)
+        """Encodes and decodes messages."""
         self._apps: WeakSet[App] = WeakSet()
 
     def __repr__(self) -> str:
@@ -100,7 +121,7 @@ class Stream(Generic[M]):
 
     @property
     def parts(self) -> list[Stream[M]]:
-        """The streams of the store that this one consists of: its partitions, or itself."""
+        """The partitions, each a `Stream`; a list of this stream alone if it has none."""
         if self.partitions is None:
             return [self]
         return [self._part(number) for number in range(self.partitions)]
@@ -180,28 +201,52 @@ class Stream(Generic[M]):
         after: str | timedelta,
     ) -> Scheduled: ...
     async def send(self, message: M, **options: Any) -> str | Scheduled:
-        """Add one message; its id. Needs an open app: ``async with app:``, or a running worker.
+        """Add one message to the stream and return its id.
 
-        - ``dedupe``: the message's own name, such as ``"order-17"``. A second message of that name
-          within the stream's ``dedupe_window`` is not added; the id of the first is returned. Such
-          a message is sent again by itself when a connection breaks.
-        - ``wait``: return when so many replicas have the message; `NotReplicated`, with its id, if
-          they do not confirm it within five seconds.
-        - ``after``: publish the message so much later, such as ``"10m"``, at most a year. Until then
-          no group of the stream sees it. Returns a `Scheduled` instead of an id, which can cancel
-          it. Published by any worker with a consumer of this stream, or with one whose results go
-          into it; late while none runs, by up to a second otherwise, and in no promised order.
-          With ``dedupe`` a second one of that name is not scheduled.
+        >>> import asyncio
+        >>> from headwater import App
+        >>> app, orders = App("headwater://memory"), Stream("orders", dict[str, int], codec="json")
+        >>> async def main() -> None:
+        ...     async with app:
+        ...         first = await orders.send({"id": 17}, dedupe="order-17")
+        ...         print(await orders.send({"id": 17}, dedupe="order-17") == first)
+        ...         later = await orders.send({"id": 18}, after="10m")
+        ...         print(await later.cancel())
+        >>> asyncio.run(main())
+        True
+        True
 
-        Raises `NotSent` when the store stays away, or takes no writes, for more than four seconds,
-        and `OutcomeUnknown` when the connection broke after the message was sent: the store may have
-        added it, and nothing is sent twice by itself.
+        Needs an open app: ``async with app:``, or a running worker. If several apps are open, the app that
+        declares a consumer of this stream publishes; use `App.send` to name one.
+
+        - ``dedupe``: a name for the message, such as ``"order-17"``. A second message of that name
+          within the stream's ``dedupe_window`` is not added, and the id of the first is returned. Only
+          messages with a name are sent again when a connection breaks.
+        - ``wait``: how many replicas must have the message before this returns. Not together with
+          ``dedupe``.
+        - ``after``: how much later to publish the message, such as ``"10m"``; the longest is 366 days. Until
+          then no group of the stream sees it. Returns a `Scheduled` instead of an id. Any worker with a
+          consumer that reads this stream or publishes results to it publishes the message: up to a second
+          late, later while no such worker runs, and in no promised order. With ``dedupe``, a second
+          message of that name is not scheduled.
+
+        Raises `NotSent` if the store stays away or takes no writes for more than four seconds;
+        `OutcomeUnknown` if the connection broke after the message was sent, so that the store may have added
+        it; `NotReplicated`, with the id, if the replicas do not confirm within five seconds; `EncodeError`
+        for a message that the codec cannot write; `HeadwaterError` if no app is open, or several could
+        publish.
+
+        Source: the command pages of XADD and WAIT.
         """
         sent: str | Scheduled = await self._app().send(self, message, **options)
         return sent
 
     async def send_many(self, messages: Iterable[M]) -> list[str]:
-        """Add messages in order, together; their ids."""
+        """Add messages in order, with few round trips, and return their ids.
+
+        Raises what `Stream.send` raises. After `NotSent` and `OutcomeUnknown`, ``error.added`` has the ids of
+        the messages that were added. The call is no transaction.
+        """
         return await self._app().send_many(self, messages)
 
     @overload
@@ -218,23 +263,35 @@ class Stream(Generic[M]):
         after: str | timedelta,
     ) -> Scheduled: ...
     def publish(self, message: M, **options: Any) -> str | Scheduled:
-        """As `send`, from code that runs no event loop: a script, a thread, a sync handler."""
+        """The same as `Stream.send`, for code without an event loop: a script, a thread, a handler that is
+        not ``async``. Needs ``with app:`` or a running worker.
+
+        >>> from headwater import App
+        >>> orders = Stream("orders", dict[str, int], codec="json")
+        >>> with App("headwater://memory") as app:
+        ...     entry_id = orders.publish({"id": 17})
+
+        Raises `HeadwaterError` in a thread that runs an event loop, which it would block.
+        """
         sent: str | Scheduled = self._app().publish(self, message, **options)
         return sent
 
     def publish_many(self, messages: Iterable[M]) -> list[str]:
-        """As `send_many`, from code that runs no event loop."""
+        """The same as `Stream.send_many`, for code without an event loop."""
         return self._app().publish_many(self, messages)
 
     async def cancel(self, scheduled_id: str) -> bool:
-        """Take back the scheduled message with this id (`Scheduled.id`). False when it was published,
-        or cancelled before. Raises `OutcomeUnknown` when the connection broke meanwhile, and
-        `HeadwaterError` for a stream with partitions: there ``Scheduled.cancel`` knows which one has the
-        message, and ``orders.parts`` are the partitions."""
+        """Take back the scheduled message with this id (`Scheduled.id`) and return whether it was still
+        scheduled.
+
+        Returns False if the message was published or cancelled before. Raises `NotSent` if the store stays
+        away, `OutcomeUnknown` if the connection broke meanwhile, and `HeadwaterError` for a stream with
+        partitions: use `Scheduled.cancel`, or name the partition (``orders.parts[3]``).
+        """
         return await self._app().cancel(self, scheduled_id)
 
     def cancel_blocking(self, scheduled_id: str) -> bool:
-        """As `cancel`, from code that runs no event loop."""
+        """The same as `Stream.cancel`, for code without an event loop."""
         return self._app().cancel_blocking(self, scheduled_id)
 
     def _app(self) -> App:

@@ -21,6 +21,8 @@ from headwater.messages import DeadLetter
 from headwater.worker.stream import Stream
 
 if TYPE_CHECKING:
+    import redis
+
     from headwater.worker.app import App
 
 T = TypeVar("T")
@@ -29,12 +31,30 @@ Handler = Callable[..., Any]
 
 
 class SyncAppTest:
-    """`AppTest` for code without an event loop; the methods are those of `AppTest`."""
+    """`AppTest` for code without an event loop: the same methods without ``await``.
+
+    >>> from headwater import App, Stream
+    >>> app, orders = App(), Stream("orders", dict[str, int], codec="json")
+    >>> @app.consumer(orders, group="billing")
+    ... def bill(order) -> None: ...
+    >>> with SyncAppTest(app) as t:
+    ...     _ = t.send(orders, {"id": 17})
+    ...     print(t.deliveries(bill), t.pending(bill))
+    [1] {}
+
+    The worker runs only within a call. With pytest, the fixture `headwater_worker` makes it. Entering it
+    raises `HeadwaterError` in a thread that runs an event loop, and if the app works already.
+    """
+
+    look: redis.Redis
+    """A redis-py client of the store, to look at it and to change it."""
 
     def __init__(self, app: App, *, use: Mapping[Handler, Any] | None = None) -> None:
         self.app = app
+        """The app under test."""
         self._test = app.test(use=use)
         self.clock = self._test.clock
+        """The clock of the store and of the worker."""
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
@@ -62,31 +82,41 @@ class SyncAppTest:
         return self._runner.run(work)
 
     def send(self, stream: Stream[Any], *messages: Any) -> list[str]:
+        """See `AppTest.send`."""
         return self._run(self._test.send(stream, *messages))
 
     def add(self, stream: Stream[Any] | str, fields: dict[str, str | bytes]) -> str:
+        """See `AppTest.add`."""
         return self._run(self._test.add(stream, fields))
 
     def crash(self, handler: Handler) -> None:
+        """See `AppTest.crash`."""
+
         async def crash() -> None:
             self._test.crash(handler)
 
         self._run(crash())
 
     def advance(self, duration: str | timedelta) -> None:
+        """See `AppTest.advance`."""
         self._run(self._test.advance(duration))
 
     def settle(self) -> None:
+        """See `AppTest.settle`."""
         self._run(self._test.settle())
 
     def deliveries(self, handler: Handler) -> list[int]:
+        """See `AppTest.deliveries`."""
         return self._test.deliveries(handler)
 
     def results(self, stream: Stream[Any]) -> list[Any]:
+        """See `AppTest.results`."""
         return self._test.results(stream)
 
     def dead(self, stream: Stream[Any] | str) -> list[DeadLetter]:
+        """See `AppTest.dead`."""
         return self._test.dead(stream)
 
     def pending(self, handler: Handler) -> dict[str, int]:
+        """See `AppTest.pending`."""
         return self._test.pending(handler)

@@ -38,6 +38,8 @@ from headwater.worker.running import Running
 from headwater.worker.stream import Stream
 
 if TYPE_CHECKING:
+    import redis
+
     from headwater.worker.app import App
 
 ROUNDS = 3
@@ -47,13 +49,43 @@ Handler = Callable[..., Any]
 
 
 class AppTest:
-    """What `App.test` returns; see the module. ``clock`` is the `ManualClock`, ``look`` a redis-py
-    client of the store, to look and meddle with."""
+    """An app under test: the real worker on a store in memory, with a clock that the test advances.
+    `App.test` returns it.
+
+    >>> import asyncio
+    >>> from headwater import App, Stream
+    >>> app, orders = App(), Stream("orders", dict[str, int], codec="json")
+    >>> @app.consumer(orders, group="billing")
+    ... async def bill(order, delivery: Delivery) -> None:
+    ...     if not delivery.redelivered:
+    ...         raise ConnectionError("the gateway is away")
+    >>> async def main() -> None:
+    ...     async with app.test() as t:
+    ...         await t.send(orders, {"id": 17})
+    ...         print(t.deliveries(bill), len(t.pending(bill)))
+    ...         await t.advance("2s")
+    ...         print(t.deliveries(bill), len(t.pending(bill)))
+    >>> asyncio.run(main())
+    [1] 1
+    [1, 2] 0
+
+    Nothing is mocked: settlements and leases are those of production, and the store is Headwater's own without
+    a socket. Each call returns when the worker has nothing left to do without time passing. Time passes only
+    in `AppTest.advance`; ``asyncio.sleep`` in a handler uses another clock, which no test advances.
+
+    Entering it raises `HeadwaterError` if the app works already. While it is entered, `Stream.send` and
+    `App.send` publish to its store.
+    """
+
+    look: redis.Redis
+    """A redis-py client of the store, to look at it and to change it."""
 
     def __init__(self, app: App, *, use: Mapping[Handler, Any] | None = None) -> None:
         self.app = app
+        """The app under test."""
         self._use = use
         self.clock = ManualClock()
+        """The clock of the store and of the worker."""
         self._deliveries: dict[Handler, list[int]] = defaultdict(list)
         self._abandoned: list[Loop] = []
         self._before: Connections | None = None
@@ -109,13 +141,13 @@ class AppTest:
     # --- doing ------------------------------------------------------------------------------------
 
     async def send(self, stream: Stream[Any], *messages: Any) -> list[str]:
-        """Add messages, and let the worker do what it can do now; their ids."""
+        """Add messages to ``stream``, let the worker do what it can do now, and return their ids."""
         added = await self.app.send_many(stream, messages)
         await self.settle()
         return added
 
     async def add(self, stream: Stream[Any] | str, fields: dict[str, str | bytes]) -> str:
-        """Add an entry as any producer may have written it; its id."""
+        """Add an entry of these fields, as another producer may have written it, and return its id."""
         name = stream if isinstance(stream, str) else stream.name
         words = [part for pair in fields.items() for part in pair]
         added: bytes = self._ask(single("XADD", name, "*", *words))
@@ -123,12 +155,16 @@ class AppTest:
         return added.decode()
 
     def crash(self, handler: Handler) -> None:
-        """The worker of this handler vanishes, as a process at SIGKILL; another one starts."""
+        """Kill the worker of this handler as SIGKILL would, and start another one.
+
+        What it owned stays pending until ``claim_after`` has passed. The handler's ``finally`` blocks run,
+        unlike in a killed process.
+        """
         for consumer in self._consumers(handler):
             self._abandoned.append(self._the_running().replace(consumer))
 
     async def advance(self, duration: str | timedelta) -> None:
-        """Let time pass; what is due on the way happens at its time."""
+        """Let time pass, such as ``"31s"``; what is due meanwhile happens in its order, at its time."""
         clock = self.clock
         end = clock.monotonic() + milliseconds(duration, what="advance", least_ms=0) / 1000
         await self.settle()
@@ -143,9 +179,9 @@ class AppTest:
         await self.settle()
 
     async def settle(self) -> None:
-        """Return when nothing more happens without time passing.
+        """Wait until nothing more happens without time passing.
 
-        A handler in a thread is waited for; one that waits for something else is at rest.
+        Waits for handlers in threads. A coroutine that waits for something else counts as at rest.
         """
         loop = asyncio.get_running_loop()
         quiet = 0
@@ -163,11 +199,11 @@ class AppTest:
     # --- looking ----------------------------------------------------------------------------------
 
     def deliveries(self, handler: Handler) -> list[int]:
-        """The counts of the deliveries that the handler was called with, in their order."""
+        """Return `Delivery.count` of each call of the handler, in order: ``[1, 2]`` after one retry."""
         return list(self._deliveries[self._consumers(handler)[0].handler])
 
     def results(self, stream: Stream[Any]) -> list[Any]:
-        """Every message that the stream holds, one partition after the other."""
+        """Return every message that the stream holds, one partition after the other."""
         return [
             stream.codec.decode_flat(entry[1])
             for part in stream.parts
@@ -175,7 +211,7 @@ class AppTest:
         ]
 
     def dead(self, stream: Stream[Any] | str) -> list[DeadLetter]:
-        """The dead letters of a stream; a name is taken for that of the dead-letter stream."""
+        """Return the dead letters of a stream; a text is the name of the dead-letter stream itself."""
         if isinstance(stream, str):
             names = [stream]
         else:
@@ -186,8 +222,11 @@ class AppTest:
         return letters
 
     def pending(self, handler: Handler) -> dict[str, int]:
-        """What the handler's group has not settled: id → deliveries so far, owned or not. With
-        partitions each id follows the name of its stream: ``orders.{0} 5-1``."""
+        """Return what the handler's group has not settled: ``{id: deliveries so far}``.
+
+        Entries that wait for a retry are included. With partitions each id follows the name of its stream:
+        ``"orders.{0} 5-1"``. Source: the command page of XPENDING.
+        """
         consumers = self._consumers(handler)
         found = {}
         for one in consumers:

@@ -9,10 +9,10 @@ from headwater.journal.report import RecoveryReport
 
 
 class AsyncClient(redis.asyncio.Redis):
-    """redis-py's client for asyncio, and what opening the store found."""
+    """``redis.asyncio.Redis`` with one attribute more; `headwater.aio.connect` returns it."""
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What was recovered when the store in this process was opened, and what was cut off or odd
-        about its files; None for a client of a server, whose INFO has the numbers."""
+        """What opening the store in this process recovered, cut off or found odd; None for a client of a
+        server, whose INFO has the numbers."""
         return recovery_of(self)

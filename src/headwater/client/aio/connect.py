@@ -35,7 +35,8 @@ CLASSES: Final = ClientClasses[AsyncClient](
 def connect(
     url: str | None = None, *, node: Node | None = None, clock: Clock | None = None, **options: Any
 ) -> AsyncClient:
-    """`headwater.connect` for asyncio: the same urls, options, timeouts and retries.
+    """Return a client for asyncio: the same urls, options, timeouts, retries and errors as
+    `headwater.connect`.
 
     >>> import asyncio
     >>> async def main() -> int:
@@ -45,8 +46,8 @@ def connect(
     >>> asyncio.run(main())
     1
 
-    A store in this process is opened here and now: what its journal holds is read before this
-    returns. Its commands run in the event loop's thread, an fsync included.
+    Do not await the call itself. For a store in this process it reads the whole journal before it returns; commands
+    of such a store run in the event loop's thread, fsyncs included.
     """
     return opening.open_client(CLASSES, url, node=node, clock=clock, options=options)
 

@@ -9,12 +9,12 @@ from headwater.journal.report import RecoveryReport
 
 
 class Client(redis.Redis):
-    """redis-py's client, and what opening the store found."""
+    """``redis.Redis`` with one attribute more; `headwater.connect` returns it."""
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What was recovered when the store in this process was opened, and what was cut off or odd
-        about its files; None for a client of a server, whose INFO has the numbers.
+        """What opening the store in this process recovered, cut off or found odd; None for a client of a
+        server, whose INFO has the numbers.
 
         >>> from headwater import connect
         >>> with connect("headwater://memory") as client:

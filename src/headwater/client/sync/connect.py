@@ -35,28 +35,28 @@ CLASSES: Final = ClientClasses[Client](
 def connect(
     url: str | None = None, *, node: Node | None = None, clock: Clock | None = None, **options: Any
 ) -> Client:
-    """A client of the store at ``url``: redis-py's own, with timeouts and retries that are safe for
-    streams.
-
-    ``redis://``, ``rediss://`` and ``unix://`` reach a server, as with `redis.Redis.from_url`, and
-    ``valkey://`` and ``valkeys://`` are the same as the first two;
-    ``redis+cluster://host:port,host:port`` reaches a cluster and
-    ``redis+sentinel://host:port,host:port/service`` the primary that Sentinels name;
-    ``headwater:///path`` and ``headwater://memory`` open a store in this process. ``options`` are
-    those of ``from_url`` (``decode_responses``, ``protocol``, ``max_connections``, ``ssl_…``).
+    """Return a redis-py client of the store at ``url``, with timeouts and retries that are safe for streams.
 
     >>> client = connect("headwater://memory", decode_responses=True)
     >>> client.xlen(client.xadd("orders", {"item": "tea"}) and "orders")
     1
     >>> client.close()
 
-    - A command that may have run is not sent twice, unless it is a read, XACK, or XADD with an
-      idempotent id; the error says so. Connecting is tried again for some seconds.
-    - An answer may take 30 seconds (``socket_timeout``) beyond what BLOCK asked to wait.
+    - ``url``: ``redis://``, ``rediss://`` and ``unix://`` reach a server, as with ``redis.Redis.from_url``;
+      ``valkey://`` and ``valkeys://`` are the same as the first two. ``redis+cluster://host:port,host:port``
+      reaches a cluster, ``redis+sentinel://host:port,host:port/service`` the primary that Sentinels name.
+      ``headwater:///path`` and ``headwater://memory`` open a store in this process.
+    - ``node``: instead of a url, a store in this process that the caller opened and will close.
+    - ``clock``: the clock of a store that is opened here, such as a `ManualClock`.
+    - ``options``: those of ``from_url``: ``decode_responses``, ``protocol``, ``max_connections``,
+      ``ssl_…``.
 
-    ``node`` is a store that the caller has opened and will close; ``clock`` is the clock of one that
-    is opened here. ``client.recovery`` says what opening found. Raises `ConfigError` for a url that
-    says nothing, `StoreInUse`, `StoreUnusable` and `JournalDamaged` for a directory.
+    A command that may have run is not sent twice, unless it is a read, XACK, or XADD with an idempotent
+    id; the error says so. Connecting is tried again for about four seconds. An answer may take
+    ``socket_timeout`` seconds (30) longer than BLOCK asked to wait.
+
+    Raises `ConfigError` for a url that names no store, and `StoreInUse`, `StoreUnusable` and
+    `JournalDamaged` for a directory. Lost connections are errors of redis-py. Source: docs/guide/client.md.
     """
     return opening.open_client(CLASSES, url, node=node, clock=clock, options=options)
 

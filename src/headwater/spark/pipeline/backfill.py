@@ -68,12 +68,15 @@ Range = tuple[StreamID, StreamID]
 
 
 class Filled(NamedTuple):
-    """What a backfill did. ``ranges``: of each source and stream, from which id to which."""
+    """What a backfill did to one table."""
 
     table: str
+    """The name of the table."""
     ranges: dict[str, dict[str, Range]]
+    """From which id to which, by source and stream."""
     outcome: WriteOutcome
     seconds: float
+    """Seconds that it took."""
 
 
 def backfill(

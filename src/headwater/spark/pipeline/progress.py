@@ -16,53 +16,60 @@ from headwater.spark.pipeline.sinks import THERE_ALREADY
 
 @dataclass(frozen=True)
 class TableProgress:
-    """One table since the run began. ``rows`` were added, or, in mode complete, are in it now.
-
-    ``batch`` is the last one's number, ``batch_rows`` and ``batch_seconds`` are of it. ``seconds``
-    were spent writing. ``violations`` counts rows by expectation.
-    """
+    """The progress of one table since the run began."""
 
     name: str
+    """The name of the table."""
     mode: str
+    """``"append"``, ``"update"`` or ``"complete"``."""
     rows: int = 0
+    """Rows that were added or, in mode complete, are in the table now."""
     batches: int = 0
+    """How many batches had rows."""
     seconds: float = 0.0
+    """Seconds spent writing."""
     batch: int | None = None
+    """The number of the last batch; None in mode complete and before the first."""
     batch_rows: int = 0
+    """Rows of the last batch."""
     batch_seconds: float = 0.0
+    """Seconds that writing the last batch took."""
     dropped: int = 0
+    """Rows that expectations dropped."""
     quarantined: int = 0
+    """Rows that expectations put into the quarantine."""
     violations: dict[str, int] = field(default_factory=dict)
+    """Rows that violate an expectation, by its name."""
     lags: tuple[Lag, ...] = ()
     at: float = 0.0
     """Unix time of the last batch."""
 
     @property
     def rows_per_second(self) -> float:
-        """Of the last batch."""
+        """Rows a second of the last batch."""
         return self.batch_rows / self.batch_seconds if self.batch_seconds else 0.0
 
     @property
     def entries_behind(self) -> int | None:
-        """Entries that are still to be read; None where it is not known."""
+        """How many entries are still to be read; None if that is unknown."""
         known = [lag.entries for lag in self.lags]
         return sum(e for e in known if e is not None) if known and None not in known else None
 
     @property
     def seconds_behind(self) -> float | None:
-        """The age of the oldest entry that is still to be read; None where there is none."""
+        """The age, in seconds, of the oldest entry that is still to be read; None if there is none."""
         return max((lag.seconds for lag in self.lags if lag.seconds is not None), default=None)
 
 
 class Progress:
-    """All tables of a run. Threads may call everything at once."""
+    """The progress of a run; ``progress["sales"]`` is the `TableProgress` of a table. Safe among threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: dict[str, TableProgress] = {}
 
     def tables(self) -> list[TableProgress]:
-        """As they are at this moment."""
+        """Return the progress of each table at this moment."""
         with self._lock:
             return list(self._tables.values())
 

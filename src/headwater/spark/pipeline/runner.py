@@ -57,12 +57,16 @@ _ARCHIVE_SECONDS: Final = 60.0
 
 
 class Made(NamedTuple):
-    """What a run did to one table; ``rows`` were added (append) or are in it now (complete)."""
+    """What a run did to one table."""
 
     table: str
+    """The name of the table."""
     rows: int
+    """Rows that were added or, in mode complete, are in the table now."""
     batches: int
+    """How many batches had rows."""
     seconds: float
+    """Seconds spent writing."""
 
 
 class _Batch(NamedTuple):
@@ -81,12 +85,18 @@ def run(
     stop: threading.Event | None = None,
     progress: Progress | None = None,
 ) -> list[Made]:
-    """Run ``pipeline``; what it did, table by table.
+    """Run a pipeline and return what it did, one `Made` for each table.
 
-    With the trigger available-now, or ``once``: everything the streams hold at this moment, then
-    the complete tables. With an interval: until ``stop`` is set. ``report`` gets a line a batch;
-    ``progress`` is kept up to date meanwhile, for another thread to look at.
+        declared = pipeline.load("orders.toml")
+        for made in pipeline.run(declared, once=True):
+            print(made.table, made.rows)
 
+    - ``once``: take what the streams hold at this moment, then make the complete tables, and end, as with the
+      trigger available-now. With the trigger interval it else runs until ``stop`` is set.
+    - ``master``: Spark's master instead of the declared one.
+    - ``report``: called with a line for each batch.
+    - ``stop``: an event that ends the run.
+    - ``progress``: kept up to date during the run, for other threads to read.
     Raises `PipelineError` naming the table whose SQL Spark refuses or the stream that is not there,
     and what stopped a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """

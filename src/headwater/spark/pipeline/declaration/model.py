@@ -122,30 +122,58 @@ class Archive(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """A whole declaration. ``tables`` are in the order in which they can be made.
-
-    ``interval`` is in seconds; None is the trigger available-now. ``secrets`` is what came from the
-    environment and must not be shown.
-    """
+    """What a pipeline's file declares; `headwater.spark.pipeline.load` returns it."""
 
     file: Path
+    """The file that was read."""
     sources: dict[str, Source]
     inputs: dict[str, Input]
     tables: dict[str, Table]
+    """The tables by name, in the order in which they can be made."""
     interval: float | None
+    """Seconds between batches; None for the trigger available-now."""
     master: str | None
+    """Spark's master; None for the default."""
     app: str
+    """The name that Spark shows."""
     conf: dict[str, str]
-    archive: Archive | None = None
+    archive: Any = None
+    """What archiving.py read."""
     secrets: frozenset[str] = frozenset()
+    """What came from the environment and must not be shown."""
 
     def __repr__(self) -> str:
         """Without settings and secrets."""
         return f"Pipeline({str(self.file)!r}, tables={list(self.tables)})"
 
     def shown(self, text: str) -> str:
-        """``text`` without what came from the environment: urls keep their place, no more."""
+        """Return ``text`` without what came from the environment; of a url, the host and path remain."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             if secret:
                 text = text.replace(secret, redacted(secret) if "://" in secret else "***")
         return text
+
+
+def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
+    """Read the declaration of a pipeline from a TOML file.
+
+        declared = pipeline.load("orders.toml", overrides=["source.orders.startingId=latest"])
+
+    ``overrides`` are ``key=value`` texts that replace or add keys, as ``headwater pipeline run --set`` does.
+    Raises `PipelineError` with the file, each key that is wrong, and what would be right. Source:
+    docs/guide/pipeline.md.
+    """
+    from headwater.spark.pipeline.reading import read
+
+    path = Path(file)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PipelineError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PipelineError(f"{path}: is no UTF-8: {error.reason} at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(f"{path}: is no TOML: {error}") from error
+    for setting in overrides:
+        override(document, setting)
+    return read(path, document)
