@@ -192,6 +192,7 @@ bench-spark: build peers
 
 docs: build
 	$(PY) -m tools.reference
+	$(PY) -m tools.api_reference
 	$(PY) -m tools.reliability
 
 clean:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from typing import Any
 
 import pytest
 
+from headwater import errors
 from headwater.cli.main import WORDS, load
-from tools import configuration_page, reference, reliability
+from tools import api_reference, configuration_page, reference, reliability
+from tools.api_docstrings import Anchors
 
 
 def test_the_page_of_the_command_line_is_what_the_program_prints() -> None:
@@ -23,6 +27,37 @@ def test_the_page_of_the_commands_is_what_the_command_table_says() -> None:
 def test_the_page_of_the_settings_is_what_their_declarations_say() -> None:
     written = configuration_page.PAGE.read_text(encoding="utf-8")
     assert written == configuration_page.page(), "run `make docs` and look at what changed"
+
+
+def test_the_page_of_the_python_api_is_what_the_docstrings_say() -> None:
+    written = api_reference.PAGE.read_text(encoding="utf-8")
+    assert written == api_reference.page(), "run `make docs` and look at what changed"
+
+
+def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
+    exported = {name: [*import_module(name).__all__] for name in api_reference.PUBLIC}
+    exported["headwater.errors"] = [
+        name
+        for name, one in vars(errors).items()
+        if isinstance(one, type) and issubclass(one, Exception)
+    ]
+    assert api_reference.missing(exported) == [], "add it to tools/api_sections.py"
+
+
+def test_every_public_name_and_member_has_a_docstring() -> None:
+    assert api_reference.undocumented() == []
+
+
+def test_every_link_of_the_python_api_leads_somewhere() -> None:
+    # Given the page, its headings and its links
+    page = api_reference.page()
+    anchors = Anchors()
+    there = {anchors.of(heading) for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+    links = {link for link in re.findall(r"\]\(([^)]+)\)", page) if "://" not in link}
+    # Then each leads to a heading, or to a file
+    assert {link for link in links if link.startswith("#") and link[1:] not in there} == set()
+    files = {link.partition("#")[0] for link in links if not link.startswith("#")}
+    assert [name for name in files if not (api_reference.PAGE.parent / name).exists()] == []
 
 
 def test_the_page_of_reliability_is_what_the_campaigns_wrote_down() -> None:

@@ -137,8 +137,7 @@ class Pipeline(NamedTuple):
     app: str
     """The name that Spark shows."""
     conf: dict[str, str]
-    archive: Any = None
-    """What archiving.py read."""
+    archive: Archive | None = None
     secrets: frozenset[str] = frozenset()
     """What came from the environment and must not be shown."""
 
