@@ -81,8 +81,7 @@ def read_stream(
 ) -> DataFrame:
     """Return an unbounded frame of ``stream``, as ``spark.readStream`` does.
 
-        orders = read_stream(spark, "orders", schema="order_id bigint", group="tables",
-                             max_entries_per_trigger=100_000)
+        orders = read_stream(spark, "orders", group="tables", max_entries_per_trigger=100_000)
 
     The arguments and errors are those of `headwater.spark.read`. With ``group`` the query reads as a member of a
     consumer group.
