@@ -51,6 +51,9 @@ each heading says from where a name is imported: `from headwater import App`.
   longest is 366 days.
 - Ids are texts as the server prints them, such as `"1526569498055-0"`. Times in a name that ends in `_ms`
   are milliseconds.
+- In signatures `M` is the type of a stream's messages, `T` of a batch's items, `H` the decorated function,
+  `Handler` a function that was declared as a consumer, `Pairs` `list[tuple[bytes, bytes]]`, and `Scope`
+  `"process"` or `"delivery"`.
 - Every error of Headwater is a [`HeadwaterError`](#headwatererror). Errors that the store replies are those
   of redis-py (`redis.exceptions`).
 """

@@ -31,7 +31,7 @@ class Backoff:
     - ``jitter``: from 0 to less than 1. 0.2 spreads each wait evenly from 80 % to 120 %, so that entries that
       failed together do not come again together.
 
-    Raises `DeclarationError` for a value out of its range or a text that is no duration.
+    Raises `DeclarationError` for a value out of its range or a text that is not a duration.
     """
 
     def __init__(

@@ -233,8 +233,7 @@ class Stream(Generic[M]):
         Raises `NotSent` if the store stays away or takes no writes for more than four seconds;
         `OutcomeUnknown` if the connection broke after the message was sent, so that the store may have added
         it; `NotReplicated`, with the id, if the replicas do not confirm within five seconds; `EncodeError`
-        for a message that the codec cannot write; `HeadwaterError` if no app is open, or several could
-        publish.
+        for a message that the codec cannot write; `HeadwaterError` if no app, or more than one, could publish.
 
         Source: the command pages of XADD and WAIT.
         """
@@ -245,7 +244,7 @@ class Stream(Generic[M]):
         """Add messages in order, with few round trips, and return their ids.
 
         Raises what `Stream.send` raises. After `NotSent` and `OutcomeUnknown`, ``error.added`` has the ids of
-        the messages that were added. The call is no transaction.
+        the messages that were added. The call is not a transaction.
         """
         return await self._app().send_many(self, messages)
 
