@@ -31,9 +31,13 @@ _SECTIONS: Final = ("source", "input", "table", DEAD_LETTERS, "trigger", "spark"
 
 
 def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
-    """The declaration in ``file``, with ``overrides`` (``key=value``) put over what it says.
+    """Read the declaration of a pipeline from a TOML file.
 
-    Raises `PipelineError` with the file, each key that is wrong, and what would be right.
+        declared = pipeline.load("orders.toml", overrides=["source.orders.startingId=latest"])
+
+    ``overrides`` are ``key=value`` texts that replace or add keys, as ``headwater pipeline run --set`` does.
+    Raises `PipelineError` with the file, each key that is wrong, and what would be right. Source:
+    docs/guide/pipeline.md.
     """
     path = Path(file)
     try:

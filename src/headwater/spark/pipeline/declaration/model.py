@@ -151,28 +151,3 @@ class Pipeline(NamedTuple):
             if secret:
                 text = text.replace(secret, redacted(secret) if "://" in secret else "***")
         return text
-
-
-def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
-    """Read the declaration of a pipeline from a TOML file.
-
-        declared = pipeline.load("orders.toml", overrides=["source.orders.startingId=latest"])
-
-    ``overrides`` are ``key=value`` texts that replace or add keys, as ``headwater pipeline run --set`` does.
-    Raises `PipelineError` with the file, each key that is wrong, and what would be right. Source:
-    docs/guide/pipeline.md.
-    """
-    from headwater.spark.pipeline.reading import read
-
-    path = Path(file)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PipelineError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PipelineError(f"{path}: is no UTF-8: {error.reason} at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise PipelineError(f"{path}: is no TOML: {error}") from error
-    for setting in overrides:
-        override(document, setting)
-    return read(path, document)
