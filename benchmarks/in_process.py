@@ -53,7 +53,7 @@ def node(seconds: float, *, each: int) -> tuple[int, float]:
     from benchmarks.load import request
     from headwater.clock import SystemClock
     from headwater.config.config import Config
-    from headwater.server.node import Node
+    from headwater.server.turn.node import Node
 
     words = [word.encode() for field in FIELDS.items() for word in field]
     data = request(b"XADD", KEY.encode(), b"*", *words) * each

@@ -1,7 +1,7 @@
 """The one place where time enters. The engine never asks; it is told ``now_ms``.
 
 Rule 1. Steady time begins where the wall clock stands and goes on with elapsed time: ages, delays,
-        expiries and everything that the journal holds are in it (`headwater.server.turn_clock`).
+        expiries and everything that the journal holds are in it (`headwater.server.services.turn_clock`).
 Rule 2. The wall clock may jump. New ids, TIME and times that a client gives or is shown are of the wall
         clock; `headwater.commands.wall_time` makes steady times of them and back.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import headwater
 from headwater.client.embedded_opening import node_of
-from headwater.server.node import Node
+from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread
 

@@ -14,7 +14,7 @@ from redis._parsers import _RESP2Parser, _RESP3Parser
 import headwater
 from headwater.client.embedded_opening import node_of
 from headwater.errors import ConfigError
-from headwater.server.node import Node
+from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from tests.clients.faces import blocked
 

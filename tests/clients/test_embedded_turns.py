@@ -18,9 +18,9 @@ from headwater.commands.call import Call
 from headwater.config.config import Config
 from headwater.errors import NodePoisoned
 from headwater.server.commands import SERVER_FUNCTIONS
-from headwater.server.node import Node
 from headwater.server.opening import open_node
-from headwater.server.session import Session
+from headwater.server.session.session import Session
+from headwater.server.turn.node import Node
 from headwater.testing.files import CrashableFiles
 from tests.clients.faces import blocked
 

@@ -12,7 +12,7 @@ import redis
 
 import headwater
 from headwater.client.embedded_opening import node_of
-from headwater.server.pubsub import PubSub
+from headwater.server.services.pubsub import PubSub
 from tests.clients.faces import Face, Place, until
 
 NEWS = {"type": "message", "pattern": None, "channel": "news"}

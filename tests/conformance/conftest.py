@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from headwater.config.config import Config
-from headwater.server.loop import EpollLoop, ReaderLoop
+from headwater.server.net.loop import EpollLoop, ReaderLoop
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread
 from tests import certificates

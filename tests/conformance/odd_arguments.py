@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
-from headwater.server.session import Session
+from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore
 from tests.conformance.fuzzing import ODD, START_MS, Failure, fill, read_all

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from headwater.config.config import Config
 from headwater.engine import events
-from headwater.server.node import Node
-from headwater.server.session import Session
+from headwater.server.session.session import Session
+from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore
 from tests.conformance.endpoints import Command, Connection

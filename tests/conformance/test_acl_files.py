@@ -10,7 +10,7 @@ import pytest
 from headwater.config.config import Config
 from headwater.config.loading import load
 from headwater.errors import ConfigError
-from headwater.server.acl.access import AccessControl
+from headwater.server.services.acl.access import AccessControl
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Reply, Simple
 from headwater.testing.server import ServerThread, server_thread

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from headwater.server.acl.rules import CATEGORIES
-from headwater.server.acl.users import ROWS
+from headwater.server.services.acl.rules import CATEGORIES
+from headwater.server.session.user import ROWS
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Reply, Simple
 from tests.conformance.endpoints import Connection

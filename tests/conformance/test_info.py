@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headwater.config.config import Config
-from headwater.server.info import render
+from headwater.server.services.observability.info import render
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_thread

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from headwater.config.config import Config
-from headwater.server.latency import MAX_SAMPLES, EventSeries, Histogram
+from headwater.server.services.observability.latency import MAX_SAMPLES, EventSeries, Histogram
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Simple
 

@@ -14,9 +14,9 @@ from headwater.limits import (
     MAX_INPUT_BYTES_BEFORE_AUTH,
     MAX_LOGIN_ADDRESSES,
 )
-from headwater.server.acl.login_delays import FORGET_SECONDS, LoginDelays
 from headwater.server.running import Server
-from headwater.server.session import Session
+from headwater.server.services.acl.login_delays import FORGET_SECONDS, LoginDelays
+from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Reply, ReplyReader, Simple

@@ -15,8 +15,8 @@ import pytest
 
 from headwater.config.config import Config
 from headwater.limits import HANDSHAKES_PER_TURN, MAX_HANDSHAKE_SECONDS
-from headwater.server.driver import LINGER_SECONDS
-from headwater.server.loop import EpollLoop
+from headwater.server.net.driver import LINGER_SECONDS
+from headwater.server.net.loop import EpollLoop
 from headwater.server.running import Server
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread

@@ -13,7 +13,7 @@ from headwater.engine.facts import FactBuffer
 from headwater.journal.flusher import Flusher
 from headwater.journal.journal import Journal
 from headwater.limits import LIMITED_LOG_LINES, LIMITED_LOG_SECONDS, MAX_RECORD_GROUP_BYTES
-from headwater.server.records import TurnRecords
+from headwater.server.services.records import TurnRecords
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headwater.config.config import Config
 from headwater.journal.journal import Journal
-from headwater.server.node import Node
 from headwater.server.opening import recovered_keyspace
+from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Simple

@@ -15,7 +15,7 @@ from typing import Any
 
 from headwater.journal.journal import Journal
 from headwater.server.opening import recovered_keyspace
-from headwater.server.session import Session
+from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore, Word, request

@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 FAULTS: dict[str, Fault] = {
     "reply before commit": Fault(
-        "server/node.py",
+        "server/turn/node.py",
         "        changed, self._changed = self._changed, []\n        try:\n",
         "        changed, self._changed = self._changed, []\n"
         "        for session in changed:\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headwater.config.loading import load
-from headwater.server.acl.access import AccessControl
-from headwater.server.acl.rules import _SIMPLE, _WHOLE
+from headwater.server.services.acl.access import AccessControl
+from headwater.server.services.acl.rules import _SIMPLE, _WHOLE
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Reply, Simple
 

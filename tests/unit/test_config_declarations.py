@@ -14,7 +14,7 @@ from headwater.config.setting import Setting, setting, settings_of
 from headwater.config.tls import TLS_PROTOCOLS
 from headwater.rdb.values import STREAM_FORMS
 from headwater.server.log import LOG_LEVELS
-from headwater.server.tls import VERSIONS
+from headwater.server.services.tls import VERSIONS
 
 
 @dataclass(kw_only=True)

@@ -18,15 +18,15 @@ from headwater.collector import collector_off
 from headwater.config.config import Config
 from headwater.engine.replay import apply
 from headwater.server import opening
-from headwater.server.garbage_collection import (
+from headwater.server.net.sockets import Connection
+from headwater.server.running import Server
+from headwater.server.services.garbage_collection import (
     FULL_INTERVAL_SECONDS,
     SHORT_SECONDS,
     GarbageCollection,
 )
-from headwater.server.node import Node
-from headwater.server.running import Server
-from headwater.server.session import Session
-from headwater.server.sockets import Connection
+from headwater.server.session.session import Session
+from headwater.server.turn.node import Node
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.server import server_process, server_thread
 from tests.conformance.wire import connected

@@ -10,7 +10,7 @@ import pytest
 from headwater.commands.idempotency import content_hash
 from headwater.engine import events
 from headwater.engine.check import broken_invariants
-from headwater.server import chores
+from headwater.server.services import timers
 from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
@@ -87,7 +87,7 @@ def test_a_sweep_takes_its_time_over_many(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given more producers than one sweep forgets
-    monkeypatch.setattr(chores, "MAX_IIDS_A_SWEEP", 3)
+    monkeypatch.setattr(timers, "MAX_IIDS_A_SWEEP", 3)
     for number in range(8):
         client("XADD", "s", "IDMP", f"p{number}", "1", "*", "a", "1")
     # When their time has come, then it is done in three steps, each at once after the other

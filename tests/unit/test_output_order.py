@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.server.node import Node
-from headwater.server.session import Session
+from headwater.server.session.session import Session
+from headwater.server.turn.node import Node
 
 
 def test_who_has_waited_is_answered_before_who_is_not_kept_waiting() -> None:

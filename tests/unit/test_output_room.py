@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.server.node import Node
-from headwater.server.session import LARGE_ROOM_BYTES, Session
+from headwater.server.session.session import LARGE_ROOM_BYTES, Session
+from headwater.server.turn.node import Node
 
 SMALL = 16 * 1024
 LARGE = 1024 * 1024

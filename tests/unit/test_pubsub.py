@@ -1,4 +1,4 @@
-"""Who listens and what is heard: `headwater.server.pubsub`, in a node without sockets."""
+"""Who listens and what is heard: `headwater.server.services.pubsub`, in a node without sockets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headwater.config.clients import OutputLimit, OutputLimits
 from headwater.config.config import Config
 from headwater.engine.events import ALL, LETTERS, parse_classes, spell_classes
 from headwater.errors import CommandError
-from headwater.server.pubsub import PatternIndex
-from headwater.server.session import Session
+from headwater.server.services.pubsub import PatternIndex
+from headwater.server.session.session import Session
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Push, Reply
 
@@ -65,7 +65,7 @@ def test_patterns_that_begin_otherwise_are_not_looked_at(monkeypatch: pytest.Mon
         looked.append(pattern)
         return matches(pattern, text)
 
-    monkeypatch.setattr("headwater.server.pubsub.matches", looking)
+    monkeypatch.setattr("headwater.server.services.pubsub.matches", looking)
     index = PatternIndex()
     for number in range(1000):
         index.listeners(b"user:%d:*" % number)

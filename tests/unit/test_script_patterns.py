@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.config.config import Config
-from headwater.server import scripting
+from headwater.server.services import scripting
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure
 

@@ -11,8 +11,8 @@ from headwater.commands.call import Call
 from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.resp.arguments import Arguments
-from headwater.server.scripting import cache, interpreter
-from headwater.server.scripting.tailcalls import without_tail_calls
+from headwater.server.services.scripting import cache, interpreter
+from headwater.server.services.scripting.tailcalls import without_tail_calls
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Push
 from tests.property.state import picture

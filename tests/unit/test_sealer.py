@@ -13,7 +13,7 @@ from headwater import limits
 from headwater.config.config import Config
 from headwater.engine import codecs
 from headwater.engine.check import broken_invariants
-from headwater.server import sealer as sealing_thread
+from headwater.server.services import sealer as sealing_thread
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from headwater.resp.arguments import Arguments
-from headwater.server.slowlog import MAX_ARGUMENTS, cut_values, first_values
+from headwater.server.services.observability.slowlog import MAX_ARGUMENTS, cut_values, first_values
 from headwater.testing.node import LocalStore
 
 LARGE = 20_000_000

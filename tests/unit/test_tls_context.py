@@ -11,7 +11,7 @@ import pytest
 from headwater.config.config import SETTINGS, Config
 from headwater.config.loading import load
 from headwater.errors import ConfigError
-from headwater.server.tls import context_of, install, make_context
+from headwater.server.services.tls import context_of, install, make_context
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests import certificates

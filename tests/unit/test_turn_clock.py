@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from headwater.clock import SystemClock
-from headwater.server.clock_jumps import ClockJumps
-from headwater.server.turn_clock import TurnClock
+from headwater.server.services.clock_jumps import ClockJumps
+from headwater.server.services.turn_clock import TurnClock
 from headwater.testing.clock import START_MS, ManualClock
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.engine.keyspace import Keyspace
-from headwater.server.watching import Watch, Watches
+from headwater.server.services.watching import Watch, Watches
 
 
 @pytest.fixture

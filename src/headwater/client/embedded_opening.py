@@ -12,8 +12,8 @@ from headwater.client.server_url import SERVER_EXAMPLES
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
 from headwater.journal.report import RecoveryReport
-from headwater.server.node import Node
 from headwater.server.opening import open_node
+from headwater.server.turn.node import Node
 
 
 def open_embedded(

@@ -24,8 +24,8 @@ from headwater.client.reentrancy import INTERRUPT_GUARD, REENTRANCY_GUARD, run_o
 from headwater.clock import SystemClock
 from headwater.errors import ForkedStore, StoreClosed
 from headwater.forks import FAMILY
-from headwater.server.node import Node
-from headwater.server.session import Session
+from headwater.server.session.session import Session
+from headwater.server.turn.node import Node
 
 TURN_BYTES = 1024 * 1024
 """The input after which a turn is run although there is more: the replies of a turn are held in memory

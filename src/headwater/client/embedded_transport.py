@@ -21,7 +21,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from headwater.client.handles import StoreHandle
 from headwater.limits import MAX_CLIENTS
-from headwater.server.session import Session
+from headwater.server.session.session import Session
 
 READ_BYTES = 64 * 1024
 """redis-py's read buffer: a copy of memory has no packet size to respect."""

@@ -17,8 +17,8 @@ from weakref import WeakValueDictionary
 from headwater.client.embedded_store import EmbeddedStore, Transport
 from headwater.client.reentrancy import REENTRANCY_GUARD, run_outside
 from headwater.errors import StoreClosed
-from headwater.server.node import Node
-from headwater.server.session import Session
+from headwater.server.session.session import Session
+from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.client")
 

@@ -31,7 +31,7 @@ from headwater.client.server_url import (
 from headwater.client.slots import Topology, topology_of
 from headwater.clock import Clock
 from headwater.errors import ConfigError
-from headwater.server.node import Node
+from headwater.server.turn.node import Node
 
 C = TypeVar("C")
 

@@ -23,4 +23,4 @@ class AccessConfig:
     acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Entries that ACL LOG keeps.")
     protected_mode: bool = setting(True, "Without a password, answer local clients only.")
     users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    """The ``user`` lines: of each a name and its rules (`headwater.server.acl.access`)."""
+    """The ``user`` lines: of each a name and its rules (`headwater.server.services.acl.access`)."""

@@ -22,8 +22,8 @@ from headwater.journal.files import DiskFiles, Files
 from headwater.journal.journal import Journal
 from headwater.journal.records import Group
 from headwater.journal.recovery import Recovery
-from headwater.server.acl.access import AccessControl
-from headwater.server.node import Node
+from headwater.server.services.acl.access import AccessControl
+from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.journal")
 

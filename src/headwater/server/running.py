@@ -13,19 +13,19 @@ from pathlib import Path
 from headwater.clock import Clock
 from headwater.config.config import Config
 from headwater.journal.files import Files
-from headwater.server.driver import Driver
-from headwater.server.garbage_collection import GarbageCollection
 from headwater.server.identity import version
-from headwater.server.info import running
-from headwater.server.listener import Listener, bind_all, told
 from headwater.server.log import reopen_log
-from headwater.server.loop import make_loop
-from headwater.server.node import Node
+from headwater.server.net.driver import Driver
+from headwater.server.net.listener import Listener, bind_all, told
+from headwater.server.net.loop import make_loop
 from headwater.server.opening import open_node
 from headwater.server.replacement import remove_unfinished
+from headwater.server.services.garbage_collection import GarbageCollection
+from headwater.server.services.observability.info import running
+from headwater.server.services.observability.traffic import traffic_of
 from headwater.server.signals import Signals, StopRequested
 from headwater.server.supervision import Supervisor
-from headwater.server.traffic import traffic_of
+from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.server")
 
@@ -154,7 +154,7 @@ def _tls_context(config: Config) -> Callable[[Node], None] | None:
     """
     if not config.tls_port:
         return None
-    from headwater.server.tls import install, make_context
+    from headwater.server.services.tls import install, make_context
 
     return partial(install, context=make_context(config))
 

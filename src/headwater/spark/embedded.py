@@ -36,10 +36,10 @@ from headwater.client.embedded_url import SCHEME, parse_embedded
 from headwater.client.reentrancy import REENTRANCY_GUARD
 from headwater.config.config import Config
 from headwater.errors import ConfigError, HeadwaterError
-from headwater.server.driver import Driver
-from headwater.server.listener import bind_all
-from headwater.server.loop import HAS_EPOLL, EpollLoop, ReaderLoop
-from headwater.server.session import Session
+from headwater.server.net.driver import Driver
+from headwater.server.net.listener import bind_all
+from headwater.server.net.loop import HAS_EPOLL, EpollLoop, ReaderLoop
+from headwater.server.session.session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from headwater.commands.call import StreamSettings
 from headwater.config.config import Config
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
-from headwater.server.node import Node
 from headwater.server.opening import recovered_keyspace
+from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.replies import Reply, ReplyReader

@@ -30,8 +30,8 @@ from headwater.clock import Clock
 from headwater.config.config import Config
 from headwater.errors import HeadwaterError
 from headwater.journal.files import Files
-from headwater.server.driver import Driver
-from headwater.server.loop import make_loop
+from headwater.server.net.driver import Driver
+from headwater.server.net.loop import make_loop
 from headwater.server.running import Server
 from headwater.testing.clock import ManualClock
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from headwater.client.slots import Topology
-    from headwater.server.node import Node
+    from headwater.server.turn.node import Node
 
 __all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_run", "moved"]
 

@@ -93,7 +93,7 @@ class AppTest:
 
     async def __aenter__(self) -> Self:
         from headwater.client.sync.connect import connect
-        from headwater.server.node import Node
+        from headwater.server.turn.node import Node
 
         if self.app._running is not None:  # noqa: SLF001  # this is the app's own test
             raise HeadwaterError(f"{self.app!r} works already")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from headwater.commands.table import COMMANDS
 from headwater.commands.table.rows import row
 from headwater.resp.arguments import Arguments
-from headwater.server.acl.log import GROUPING_MS, LOOKED_AT, AccessLog
-from headwater.server.acl.permissions import Denial, denial, sentence
-from headwater.server.acl.rules import apply, merge_selectors
-from headwater.server.acl.users import User
+from headwater.server.services.acl.log import GROUPING_MS, LOOKED_AT, AccessLog
+from headwater.server.services.acl.permissions import Denial, denial, sentence
+from headwater.server.services.acl.rules import apply, merge_selectors
+from headwater.server.session.user import User
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 

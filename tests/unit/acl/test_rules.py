@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.server.acl.rules import (
+from headwater.server.services.acl.rules import (
     CATEGORIES,
     RuleError,
     UnmatchedParenthesis,
@@ -16,7 +16,7 @@ from headwater.server.acl.rules import (
     merge_selectors,
     shown,
 )
-from headwater.server.acl.users import ROWS, User
+from headwater.server.session.user import ROWS, User
 
 BYTES = st.binary(max_size=6).filter(lambda text: not set(text) & set(b" \t\n\v\f\r\0"))
 SELECTOR_WORDS = st.one_of(

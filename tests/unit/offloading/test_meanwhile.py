@@ -10,7 +10,7 @@ import pytest
 
 from headwater.commands import dumping, restoring
 from headwater.engine.check import broken_invariants
-from headwater.server.reloading import reload_from_journal
+from headwater.server.services.reloading import reload_from_journal
 from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil

@@ -16,7 +16,7 @@ from headwater.client.aio.sentinel import to_primary
 from headwater.client.opening import ClientClasses
 from headwater.client.slots import Topology
 from headwater.clock import Clock
-from headwater.server.node import Node
+from headwater.server.turn.node import Node
 
 CLASSES: Final = ClientClasses[AsyncClient](
     client=AsyncClient,

@@ -16,7 +16,7 @@ from headwater.client.sync.embedded import EmbeddedPool
 from headwater.client.sync.guarded import guarded
 from headwater.client.sync.sentinel import to_primary
 from headwater.clock import Clock
-from headwater.server.node import Node
+from headwater.server.turn.node import Node
 
 CLASSES: Final = ClientClasses[Client](
     client=Client,

@@ -34,8 +34,8 @@ from headwater.server.commands import (
 )
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 ServerCommand = Callable[[Call, "Session", "Node"], Wait | None]
 

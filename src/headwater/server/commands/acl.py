@@ -14,17 +14,17 @@ from headwater.commands.help import write_help, wrong_arguments
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
-from headwater.server.acl import living
-from headwater.server.acl.access import SUPERUSER
-from headwater.server.acl.file import FileError
-from headwater.server.acl.log import Refusal
-from headwater.server.acl.permissions import denial, sentence
-from headwater.server.acl.rules import CATEGORIES
-from headwater.server.acl.users import DEFAULT, ROWS, Selector
+from headwater.server.services.acl import changes as living
+from headwater.server.services.acl.access import SUPERUSER
+from headwater.server.services.acl.file import FileError
+from headwater.server.services.acl.log import Refusal
+from headwater.server.services.acl.permissions import denial, sentence
+from headwater.server.services.acl.rules import CATEGORIES
+from headwater.server.session.user import DEFAULT, ROWS, Selector
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 MAX_PASSWORD_BITS = 4096
 SHOWN_REFUSALS = 10

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.errors import CommandError
-from headwater.server.acl.rules import shown
-from headwater.server.info import render
+from headwater.server.services.acl.rules import shown
+from headwater.server.services.observability.info import render
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.server")
 

@@ -11,8 +11,8 @@ from headwater.errors import CommandError
 from headwater.server.commands.connection import check_client_name, is_printable
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 _TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
 """Classes of clients in Redis; ours are normal, or listen to channels."""

@@ -15,8 +15,8 @@ from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 
 def command(call: Call, session: Session, node: Node) -> None:

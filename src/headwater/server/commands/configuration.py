@@ -12,15 +12,15 @@ from headwater.commands.help import write_help
 from headwater.config.config import NAMES, SETTINGS
 from headwater.config.rewriting import rewritten
 from headwater.errors import CommandError, ConfigError, NodePoisoned
-from headwater.server.acl.living import open_or_close
 from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.replacement import replace_file
-from headwater.server.traffic import traffic_of
+from headwater.server.services.acl.changes import open_or_close
+from headwater.server.services.observability.traffic import traffic_of
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 
 def config_get(call: Call, session: Session, node: Node) -> None:
@@ -109,7 +109,7 @@ def _checked_tls(node: Node, changed: Config, names: set[str]) -> Callable[[], N
     related = sorted(name for name in names if name.startswith("tls-"))
     if not related:
         return None
-    from headwater.server.tls import check_files, install, make_context
+    from headwater.server.services.tls import check_files, install, make_context
 
     try:
         if changed.tls_port:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call, Wait, shown
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
-from headwater.server.acl.users import DEFAULT
 from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.identity import COMPATIBLE_VERSION, SERVER_NAME, version
+from headwater.server.session.user import DEFAULT
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 BAD_CREDENTIALS = "WRONGPASS invalid username-password pair or user is disabled."
 NOTHING_TO_AUTHENTICATE = (

@@ -15,11 +15,11 @@ from headwater.commands.call import NO_SUCH_KEY, Call, shown
 from headwater.commands.help import write_lines, wrong_arguments
 from headwater.commands.objects import encoding
 from headwater.errors import CommandError
-from headwater.server.reloading import reload_from_journal
+from headwater.server.services.reloading import reload_from_journal
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.server")
 

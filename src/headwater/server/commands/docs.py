@@ -13,8 +13,8 @@ from headwater.resp.replies import ReplyWriter
 from headwater.server.commands.command import find_named
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 
 def command_docs(call: Call, session: Session, node: Node) -> None:

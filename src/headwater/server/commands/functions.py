@@ -9,8 +9,8 @@ from headwater.commands.help import write_help, wrong_arguments
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 FLUSH_MODES = frozenset({b"SYNC", b"ASYNC"})
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import Call, shown
 from headwater.commands.help import write_help
 from headwater.errors import CommandError
-from headwater.server.latency import (
+from headwater.server.services.observability.latency import (
     COLLECTION,
     COMMAND,
     EXPIRE_CYCLE,
@@ -22,8 +22,8 @@ from headwater.server.latency import (
 )
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 _ROWS = 4
 _WIDTH = 80

@@ -18,11 +18,16 @@ from headwater.commands.help import write_help
 from headwater.engine.codecs import NONE
 from headwater.engine.stream import Stream
 from headwater.errors import CommandError
-from headwater.server.info import STARTUP_BYTES, client_bytes, human, resident_bytes
+from headwater.server.services.observability.info import (
+    STARTUP_BYTES,
+    client_bytes,
+    human,
+    resident_bytes,
+)
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 _LITTLE_BYTES = 128 * 1024 * 1024
 _FRAGMENTED = 1.5

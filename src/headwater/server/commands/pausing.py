@@ -10,8 +10,8 @@ from headwater.commands.timeouts import milliseconds
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 
 def client_pause(call: Call, session: Session, node: Node) -> None:

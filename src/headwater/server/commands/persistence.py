@@ -13,8 +13,8 @@ from headwater.commands.timeouts import milliseconds
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 WAITAOF_RECHECK_MS = 10
 """How often a blocked WAITAOF asks whether the fsync has come; it comes once a second at most."""

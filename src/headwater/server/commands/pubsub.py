@@ -1,4 +1,4 @@
-"""SUBSCRIBE and its kin, PUBLISH, PUBSUB. Who hears what: `headwater.server.pubsub`.
+"""SUBSCRIBE and its kin, PUBLISH, PUBSUB. Who hears what: `headwater.server.services.pubsub`.
 
 A confirmation is a message, one for each name: RESP3 marks it as pushed, and CLIENT REPLY OFF does not
 keep it back.
@@ -12,11 +12,11 @@ from headwater.commands.call import Call
 from headwater.commands.globs import matches
 from headwater.commands.help import write_help, wrong_arguments
 from headwater.resp.replies import ReplyWriter
-from headwater.server.pubsub import CHANNEL, PATTERN, SHARD, Listeners
+from headwater.server.services.pubsub import CHANNEL, PATTERN, SHARD, Listeners
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 
 def subscribe(call: Call, session: Session, node: Node) -> None:

@@ -11,12 +11,12 @@ from headwater.commands.call import Call
 from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.commands.functions import FLUSH_MODES
-from headwater.server.scripting.calls import Run
+from headwater.server.services.scripting.calls import Run
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.scripting.cache import Script
-    from headwater.server.session import Session
+    from headwater.server.services.scripting.cache import Script
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 _LENGTH_OF_SHA = 40
 _UNKNOWN = "NOSCRIPT No matching script. Please use EVAL."

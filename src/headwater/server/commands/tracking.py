@@ -11,8 +11,8 @@ from headwater.commands.call import Call
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 _NOT_TRACKED = -1
 

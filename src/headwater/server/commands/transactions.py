@@ -17,11 +17,11 @@ from headwater.commands.call import Call, Wait
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import MAX_RECORD_GROUP_BYTES
-from headwater.server.transaction_queue import TransactionQueue
+from headwater.server.session.transaction_queue import TransactionQueue
 
 if TYPE_CHECKING:
-    from headwater.server.node import Node
-    from headwater.server.session import Session
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
 
 
 _FACTS: Final = 6
@@ -59,7 +59,7 @@ def exec_(call: Call, session: Session, node: Node) -> Wait | None:
     if broken:
         call.reply.nil_array()
         return None
-    from headwater.server.execution import run_queued  # which imports every command
+    from headwater.server.turn.execution import run_queued  # which imports every command
 
     if queued.writes:
         try:

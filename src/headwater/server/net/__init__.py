@@ -1,0 +1,1 @@
+"""Sockets: bytes in and out of sessions. `headwater.server.running` starts it."""

@@ -1,0 +1,307 @@
+"""Where clients come in: TCP, TLS and unix sockets, and who is turned away at the door.
+
+Sockets are bound before the data is read, so that a port in use is told before anything else, and
+listen only when there is somebody to answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from headwater.config.config import Config
+from headwater.errors import ListenError
+from headwater.server.net.driver import Driver
+from headwater.server.net.sockets import Connection
+from headwater.server.services.client_log import client_log_of
+from headwater.server.services.observability.traffic import traffic_of
+from headwater.server.session.session import Session
+
+log = logging.getLogger("headwater.server")
+
+TOO_MANY = b"-ERR max number of clients reached\r\n"
+DENIED = (
+    b"-DENIED Headwater is running in protected mode: it has no password and answers clients of its "
+    b"own machine only. To let others in, set a password (requirepass) or, where the network itself "
+    b"is trusted, turn protected-mode off.\r\n"
+)
+
+ACCEPTS_PER_EVENT = 64
+"""New connections taken at a time, before the clients that are there are served again."""
+
+PAUSE_SECONDS = 0.5
+"""How long nobody is accepted after the process ran out of descriptors."""
+
+
+class Listener:
+    """One bound socket. Made by `bind_all`."""
+
+    def __init__(self, bound: socket.socket, *, kind: str, name: str) -> None:
+        self.socket = bound
+        self.kind = kind
+        """``tcp``, ``tls`` or ``unix``."""
+        self.name = name
+        """As the ready line shows it: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``,
+        ``unix:/run/headwater.sock``."""
+        self._loop: Driver | None = None
+        self._paused: asyncio.TimerHandle | None = None
+        self._inode = Path(bound.getsockname()).stat().st_ino if kind == "unix" else 0
+
+    def listen(self, loop: Driver, *, backlog: int) -> None:
+        """Begin to accept clients for ``loop``. Raises `ListenError`."""
+        self._loop = loop
+        try:
+            self.socket.listen(backlog)
+        except OSError as error:
+            raise _listen_error(self.name, error) from None
+        asyncio.get_running_loop().add_reader(self.socket.fileno(), self._on_ready)
+
+    def close(self) -> None:
+        """Accept no more, and take the unix socket's name away if it is still ours."""
+        if self._paused is not None:
+            self._paused.cancel()
+        path = Path(self.socket.getsockname()) if self.kind == "unix" else None
+        if self._loop is not None:
+            asyncio.get_running_loop().remove_reader(self.socket.fileno())
+            self._loop = None
+        self.socket.close()
+        if path is not None:
+            try:
+                if path.stat().st_ino == self._inode:
+                    path.unlink()
+            except OSError:
+                pass  # Somebody else took it away.
+
+    def _on_ready(self) -> None:
+        for _ in range(ACCEPTS_PER_EVENT):
+            try:
+                client, peer = self.socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            self._admit(client, peer)
+
+    def _pause(self, error: OSError) -> None:
+        """Without a free descriptor every accept fails at once: wait for clients to leave."""
+        assert self._loop is not None, "accepting before listening"
+        client_log_of(self._loop.node).warning(
+            "no client can be accepted at %s: %s", self.name, error.strerror
+        )
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.socket.fileno())
+        self._paused = loop.call_later(
+            PAUSE_SECONDS, loop.add_reader, self.socket.fileno(), self._on_ready
+        )
+
+    def _admit(self, client: socket.socket, peer: object) -> None:
+        assert self._loop is not None, "accepting before listening"
+        loop, config = self._loop, self._loop.node.config
+        if len(loop.connections) >= config.maxclients:
+            traffic_of(loop.node).rejected_connections += 1
+            # Without a handshake nothing can be said through TLS.
+            _turn_away(client, b"" if self.kind == "tls" else TOO_MANY)
+            return
+        if self.kind == "unix":
+            path = self.socket.getsockname()
+            loop.adopt(client, kind="unix", address=f"{path}:0", local_address=f"{path}:0")
+            return
+        assert isinstance(peer, tuple), peer
+        denied = (
+            config.protected_mode and loop.node.access.default.nopass and not _is_local(peer[0])
+        )
+        if denied and self.kind == "tcp":
+            traffic_of(loop.node).rejected_connections += 1
+            _turn_away(client, DENIED)
+            return
+        try:
+            _tune(client, keepalive=config.tcp_keepalive)
+            local = client.getsockname()
+        except OSError:
+            client.close()  # It left before it was served.
+            return
+        loop.adopt(
+            client,
+            kind=self.kind,
+            address=show(peer),
+            local_address=show(local),
+            make=self._tls_connection(denied=denied) if self.kind == "tls" else Connection,
+        )
+
+    def _tls_connection(self, *, denied: bool) -> Callable[[socket.socket, Session], Connection]:
+        """Makes the connection of a client that speaks TLS."""
+        from headwater.server.net.tls_sockets import TlsConnection
+        from headwater.server.services.tls import context_of
+
+        assert self._loop is not None, "accepting before listening"
+        context = context_of(self._loop.node)
+        assert context is not None, "a TLS listener has its context installed first"
+        return partial(TlsConnection, context=context, denial=DENIED if denied else b"")
+
+
+def bind_all(config: Config) -> list[Listener]:
+    """Bind every address of the configuration; with port 0 the system picks one, the same for all,
+    which is ``config.port`` afterwards, or there is only TLS. Raises `ListenError` with nothing left
+    bound."""
+    listeners: list[Listener] = []
+    try:
+        if config.port or not config.tls_port:
+            _bind_addresses(config, "tcp", listeners)
+        if config.tls_port:
+            _bind_addresses(config, "tls", listeners)
+        if config.unixsocket:
+            listeners.append(_bind_unix(config))
+        if not listeners:
+            raise ListenError("there is nowhere to listen: give --bind an address, or --unixsocket")
+    except BaseException:
+        for listener in listeners:
+            listener.socket.close()
+        raise
+    return listeners
+
+
+def told(listeners: list[Listener]) -> dict[str, str]:
+    """Where is listened, as INFO says it: ``listener0`` is TCP, 1 the unix socket, 2 TLS.
+
+    Source: Redis, connection.c, getListensInfoString.
+    """
+    found: dict[str, str] = {}
+    for number, kind in enumerate(("tcp", "unix", "tls")):
+        places = [one.socket.getsockname() for one in listeners if one.kind == kind]
+        if places:
+            hosts = places if kind == "unix" else [place[0] for place in places]
+            port = [] if kind == "unix" else [f"port={places[0][1]}"]
+            words = [f"name={kind}", *(f"bind={host}" for host in hosts), *port]
+            found[f"listener{number}"] = ",".join(words)
+    return found
+
+
+def show(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
+    """``127.0.0.1:6379``, ``[::1]:6379``."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+_ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
+"""The machine has no such address, or no such protocol."""
+
+
+def _bind_addresses(config: Config, kind: str, listeners: list[Listener]) -> None:
+    for word in config.bind:
+        host = word.removeprefix("-")
+        port = config.tls_port if kind == "tls" else config.port
+        try:
+            bound = _bind_tcp(host, port)
+        except OSError as error:
+            if word.startswith("-") and error.errno in _ABSENT:
+                log.debug("not listening at %s: %s", host, error.strerror)
+                continue
+            raise _listen_error(_name(kind, (host, port)), error) from None
+        if kind == "tcp":
+            config.port = bound.getsockname()[1]
+        listeners.append(Listener(bound, kind=kind, name=_name(kind, bound.getsockname())))
+
+
+def _name(kind: str, address: tuple[str, int]) -> str:
+    return f"tls:{show(address)}" if kind == "tls" else show(address)
+
+
+def _bind_tcp(host: str, port: int) -> socket.socket:
+    wanted = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 (it was asked for)
+    try:
+        found = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise OSError(errno.EADDRNOTAVAIL, error.strerror) from None
+    family, kind, protocol, _, address = found[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setblocking(False)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _bind_unix(config: Config) -> Listener:
+    path = Path(config.unixsocket).absolute()
+    _remove_stale(path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        bound.setblocking(False)
+        bound.bind(str(path))
+        permissions = int(config.unixsocketperm, 8)
+        if permissions:
+            path.chmod(permissions)
+    except OSError as error:
+        bound.close()
+        raise _listen_error(f"unix:{path}", error) from None
+    return Listener(bound, kind="unix", name=f"unix:{path}")
+
+
+def _remove_stale(path: Path) -> None:
+    """Take away a socket that a dead server left. Raises `ListenError` when it is anything else."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ListenError(f"cannot listen at unix:{path}: a file of that name is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink()
+            return
+    raise ListenError(
+        f"cannot listen at unix:{path}: another server answers there; choose another --unixsocket"
+    )
+
+
+def _listen_error(name: str, error: OSError) -> ListenError:
+    remedy: dict[int | None, str] = {
+        errno.EADDRINUSE: "; another server listens there, choose another "
+        + ("--tls-port" if name.startswith("tls:") else "--port (0 picks a free one)"),
+        errno.EACCES: "; the process has no right to, choose another --port or directory",
+        errno.EADDRNOTAVAIL: "; this machine has no such address, choose another --bind",
+    }
+    reason = error.strerror or str(error)
+    return ListenError(f"cannot listen at {name}: {reason}{remedy.get(error.errno, '')}")
+
+
+def _tune(client: socket.socket, *, keepalive: int) -> None:
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if keepalive:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            ("TCP_KEEPIDLE", keepalive),
+            ("TCP_KEEPINTVL", max(1, keepalive // 3)),
+            ("TCP_KEEPCNT", 3),
+        ):
+            if hasattr(socket, option):
+                client.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _is_local(host: str) -> bool:
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+
+
+def _turn_away(client: socket.socket, text: bytes) -> None:
+    """Say why, if the socket takes it at once, and close."""
+    try:
+        client.setblocking(False)
+        if text:
+            client.send(text)
+    except OSError:
+        pass
+    client.close()

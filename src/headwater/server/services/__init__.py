@@ -1,0 +1,1 @@
+"""What the sessions of a node share. Nothing here knows the node or its commands."""

@@ -1,0 +1,230 @@
+"""All users of a node: how they come to be, how they authenticate, who is let in without.
+
+    requirepass ─▶ default ─▶ `user` lines of the configuration, or the users of `aclfile`
+
+Rule 1. There is always a user ``default``: who has just connected is this user. While it is on and
+        needs no password (`AccessControl.open`), nobody has to authenticate.
+Rule 2. Users are told by identity: a session holds its `User`, and changing a user changes that
+        object, so that living connections have the new rights with their next request.
+Rule 3. A change of a user is made whole or not at all.
+
+What a change does to living connections is `headwater.server.services.acl.changes`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.errors import CommandError, ConfigError
+from headwater.server.services.acl import file
+from headwater.server.services.acl.log import AUTH, AccessLog
+from headwater.server.services.acl.login_delays import LoginDelays
+from headwater.server.services.acl.rules import (
+    RuleError,
+    UnmatchedParenthesis,
+    apply,
+    has_spaces,
+    merge_selectors,
+    shown,
+)
+from headwater.server.session.user import DEFAULT, User
+
+if TYPE_CHECKING:
+    from headwater.config.access import AccessConfig
+    from headwater.server.session.session import Session
+
+log = logging.getLogger("headwater.server")
+
+SUPERUSER = User.superuser(b"(superuser)")
+"""Whose embedded connections are: it is in no list, and no rule changes it. The name is what Redis
+shows for a connection that has no user."""
+
+BOTH_KINDS = (
+    "users are defined in the configuration ('user') and in a file ('aclfile'), which is invalid "
+    "because it invites mistakes; define them in one place only"
+)
+
+
+class AccessControl:
+    """The users of a node and the log of what they were refused.
+
+    Raises `ConfigError` when the configuration's users, or those of its ``aclfile``, are wrong.
+
+    >>> from headwater.config.access import AccessConfig
+    >>> access = AccessControl(AccessConfig(requirepass="secret"))
+    >>> access.open, access.user_with(b"default", b"secret") is access.default
+    (False, True)
+    """
+
+    def __init__(self, config: AccessConfig) -> None:
+        self.aclfile = config.aclfile
+        self.default = User.superuser(DEFAULT)
+        self.users: dict[bytes, User] = {DEFAULT: self.default}
+        self.log = AccessLog(config.acllog_max_len)
+        self.logins = LoginDelays()
+        self.all_channels = False
+        self.configure(config)
+        self.set_default_password(config.requirepass)
+        if config.aclfile and config.users:
+            raise ConfigError(BOTH_KINDS)
+        for words in config.users:
+            self._define([word.encode("utf-8", "surrogateescape") for word in words])
+        if config.aclfile:
+            self._read_at_start()
+
+    @property
+    def open(self) -> bool:
+        """Whether who has just connected may run commands."""
+        return self.default.nopass and self.default.enabled
+
+    def configure(self, config: AccessConfig) -> None:
+        """Heed the settings that CONFIG SET can change; the log becomes shorter with its next entry."""
+        self.all_channels = config.acl_pubsub_default == "allchannels"
+        self.log.max_length = config.acllog_max_len
+
+    def set_default_password(self, password: str) -> None:
+        """``requirepass``: the one password of the user ``default``, none if it is empty."""
+        _set_password(self.default, password)
+
+    def sorted(self) -> list[User]:
+        """Every user, by name."""
+        return [self.users[name] for name in sorted(self.users)]
+
+    def lines(self, requirepass: str) -> list[str]:
+        """What CONFIG REWRITE writes of each user; nothing while there is only ``default`` and
+        ``requirepass`` says all of it."""
+        plain = User.superuser(DEFAULT)
+        _set_password(plain, requirepass)
+        if len(self.users) == 1 and self.default.describe() == plain.describe():
+            return []
+        return [user.line().decode("utf-8", "surrogateescape") for user in self.sorted()]
+
+    # --- authenticating -------------------------------------------------------------------------
+
+    def user_with(self, name: bytes, password: bytes) -> User | None:
+        """The user whose credentials these are, None if they are nobody's."""
+        user = self.users.get(name)
+        return user if user is not None and user.accepts(password) else None
+
+    def authenticate(self, session: Session, name: bytes, password: bytes) -> bool:
+        """Let a session be that user; False, and an entry in the log, if the credentials are wrong."""
+        user = self.user_with(name, password)
+        if user is None:
+            about = session.call.arguments.bytes(0)
+            self.refused(session, AUTH, about, user=name)
+            return False
+        session.log_in(user, authenticated=True)
+        return True
+
+    def refused(
+        self,
+        session: Session,
+        kind: str,
+        about: bytes,
+        *,
+        user: bytes | None = None,
+        context: str = "",
+    ) -> None:
+        """Remember that a session was refused something."""
+        from headwater.server.commands.client import describe  # which imports the node's commands
+
+        self.log.add(
+            kind,
+            context=context or ("toplevel" if session.queued is None else "multi"),
+            about=about,
+            user=session.user.name if user is None else user,
+            client=describe(session, session.node),
+            now_ms=session.node.times.now(),
+        )
+
+    # --- changing users -------------------------------------------------------------------------
+
+    def changed(self, name: bytes, words: Sequence[bytes]) -> User:
+        """What ``ACL SETUSER name word …`` would make of that user, with nothing changed yet.
+
+        Raises `CommandError` with Redis's text.
+        """
+        if has_spaces(name):
+            raise CommandError("ERR Usernames can't contain spaces or null characters")
+        made = User(name, all_channels=self.all_channels)
+        if name in self.users:
+            made.assign(self.users[name])
+        try:
+            apply(made, merge_selectors(words), all_channels=self.all_channels)
+        except UnmatchedParenthesis as error:
+            raise CommandError(
+                f"ERR Unmatched parenthesis in acl selector starting at '{shown(error.start)}'."
+            ) from None
+        except RuleError as error:
+            raise CommandError(
+                f"ERR Error in ACL SETUSER modifier '{error.word}': {error.reason}"
+            ) from None
+        return made
+
+    def put(self, made: User) -> User:
+        """Let the user of that name be as ``made`` is; the user that sessions hold."""
+        user = self.users.setdefault(made.name, made)
+        if user is not made:
+            user.assign(made)
+        return user
+
+    def replace_all(self, users: dict[bytes, User]) -> list[User]:
+        """Let these be all users; ``default`` is as it is made when they do not hold it. Gives those
+        that are no more."""
+        users = {DEFAULT: User.superuser(DEFAULT), **users}
+        gone = [user for name, user in self.users.items() if name not in users]
+        for user in gone:
+            del self.users[user.name]
+        for user in users.values():
+            self.put(user)
+        return gone
+
+    def read_file(self) -> dict[bytes, User]:
+        """The users that ``aclfile`` defines. Raises `headwater.server.services.acl.file.FileError`."""
+        return file.read(Path(self.aclfile), all_channels=self.all_channels)
+
+    def save(self) -> bool:
+        """Make ``aclfile`` say what is in force; False, and a line in the log, when it cannot."""
+        try:
+            file.write(Path(self.aclfile), self.sorted())
+        except OSError as error:
+            log.warning("the users cannot be saved in %s: %s", self.aclfile, error.strerror)
+            return False
+        return True
+
+    def _read_at_start(self) -> None:
+        try:
+            self.replace_all(self.read_file())
+        except file.FileError as error:
+            raise ConfigError(f"aclfile: {error}") from None
+
+    def _define(self, words: list[bytes]) -> None:
+        """A ``user`` line of the configuration. Raises `ConfigError`."""
+        name, *rules = words
+        at = f"user {shown(name)!r}"
+        if has_spaces(name):
+            raise ConfigError(f"{at}: a user's name holds no spaces; correct the line")
+        if name in self.users and name != DEFAULT:
+            raise ConfigError(f"{at}: a user is defined once only; make its lines one")
+        made = User(name, all_channels=self.all_channels)
+        try:
+            apply(made, merge_selectors(rules), all_channels=self.all_channels)
+        except UnmatchedParenthesis as error:
+            raise ConfigError(
+                f"{at}: the selector that {shown(error.start)!r} opens is not closed; add ')'"
+            ) from None
+        except RuleError as error:
+            raise ConfigError(
+                f"{at}: {error.word!r}: {error.reason}; correct the line or remove it"
+            ) from None
+        if not made.enabled:
+            log.warning("the user %s is disabled: there is no 'on' in its definition", shown(name))
+        self.put(made)
+
+
+def _set_password(user: User, password: str) -> None:
+    word = b">" + password.encode("utf-8", "surrogateescape") if password else b"nopass"
+    apply(user, [b"resetpass", word], all_channels=False)

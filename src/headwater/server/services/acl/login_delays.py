@@ -1,0 +1,150 @@
+"""Refused logins: how long their replies wait, and what the log says of them.
+
+Rule 1. The reply to a refused AUTH or HELLO AUTH waits 100 ms after the first failure from an address,
+        and twice as long after each further one, 2 s at most. A login that succeeds does not wait, and
+        does not shorten the delay of the next failure: whoever has one password could guess others.
+Rule 2. Meanwhile the client's further requests wait. It does not count as blocked, and CLIENT UNBLOCK
+        does not touch it. An EXEC in which a login was refused waits as a whole, and no further login
+        in it is judged: it would be a guess that costs no time.
+Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one machine usually has all
+        the others), or all clients of unix sockets. An embedded client is not delayed.
+Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES` are
+        known; the one that failed longest ago goes first.
+Rule 5. Refused logins are logged with address and user, never with a password, as often as
+        `headwater.log_limit` lets them.
+
+Time is the node's monotonic clock; nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Wait
+from headwater.limits import MAX_LOGIN_ADDRESSES
+from headwater.server.services.client_log import client_log_of
+
+if TYPE_CHECKING:
+    from headwater.resp.arguments import Arguments
+    from headwater.server.session.session import Session
+
+FIRST_DELAY_MS = 100
+MOST_DELAY_MS = 2_000
+FORGET_SECONDS = 300.0
+_SHOWN_BYTES = 64
+"""How much of a user's name is logged."""
+_IPV6_NETWORK_BITS = 64
+
+
+class LoginDelays:
+    """The refused logins of a node, by address.
+
+    >>> delays = LoginDelays()
+    >>> [delays.failed("192.0.2.1", 0.0) for _ in range(7)]
+    [100, 200, 400, 800, 1600, 2000, 2000]
+    >>> delays.failed("192.0.2.1", FORGET_SECONDS)
+    100
+    """
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        """How many failures an address has, and when the last one was; oldest first."""
+        self._held: dict[Session, bool] = {}
+        """Sessions whose reply waits, and whether the command itself failed."""
+        self._owed_ms = 0
+        """The delay of the login that the EXEC under way was refused."""
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._held
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def failed(self, address: str, now: float) -> int:
+        """Count a failure from an address; the milliseconds that its reply waits."""
+        self._forget(now)
+        count, _ = self._failures.pop(address, (0, 0.0))
+        self._failures[address] = (count + 1, now)
+        if len(self._failures) > MAX_LOGIN_ADDRESSES:
+            self._failures.popitem(last=False)
+        return min(FIRST_DELAY_MS << min(count, 10), MOST_DELAY_MS)
+
+    def refuse(self, session: Session, user: bytes, reply: bytes) -> Wait | None:
+        """A login of ``session`` was refused with ``reply``: what holds it back. None when the command
+        is to answer at once: to an embedded client, or as a part of EXEC."""
+        if session.kind == "embedded":
+            return None
+        now = session.node.clock.monotonic()
+        delay_ms = self.failed(address_of(session), now)
+        client_log_of(session.node).warning(
+            "login refused: user %s from %s", shown_name(user), session.address or session.kind
+        )
+        if not session.call.may_block:
+            self._owed_ms = delay_ms
+            return None
+        return self._hold(session, delay_ms, reply, failed=True)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the EXEC under way had a login refused, so that it has no more."""
+        return self._owed_ms > 0
+
+    def hold_transaction(self, session: Session, start: int) -> Wait | None:
+        """What holds the reply of an EXEC back, which begins at ``start`` of the outbox and is taken out
+        of it; None if no login was refused in it."""
+        delay_ms, self._owed_ms = self._owed_ms, 0
+        if not delay_ms:
+            return None
+        reply = bytes(session.outbox[start:])
+        del session.outbox[start:]
+        return self._hold(session, delay_ms, reply, failed=False)
+
+    def release(self, session: Session) -> bool:
+        """The reply of ``session`` goes out; whether its command failed."""
+        return self._held.pop(session)
+
+    def forget(self, session: Session) -> None:
+        """The client is gone."""
+        self._held.pop(session, None)
+
+    def _hold(self, session: Session, delay_ms: int, reply: bytes, *, failed: bool) -> Wait:
+        arguments: Arguments = session.call.arguments
+        wait = Wait([], delay_ms, arguments.copy())
+        wait.at_timeout = reply if session.reply_mode == "on" else b""
+        self._held[session] = failed
+        return wait
+
+    def _forget(self, now: float) -> None:
+        while self._failures:
+            address, (_, last) = next(iter(self._failures.items()))
+            if now - last < FORGET_SECONDS:
+                return
+            del self._failures[address]
+
+
+def address_of(session: Session) -> str:
+    """The address that failures of ``session`` are counted for (rule 3)."""
+    if session.kind == "unix":
+        return "unix"
+    host = session.address.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, _IPV6_NETWORK_BITS), strict=False))
+
+
+def shown_name(name: bytes) -> str:
+    """A user's name as one line of a log can show it.
+
+    >>> print(shown_name(b"eve" + bytes([10]) + b"root"))
+    'eve\\nroot'
+    """
+    shown = ascii(name[:_SHOWN_BYTES].decode("utf-8", "backslashreplace"))
+    return shown + ("..." if len(name) > _SHOWN_BYTES else "")

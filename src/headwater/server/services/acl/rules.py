@@ -1,0 +1,383 @@
+"""The words of ACL SETUSER, one after the other, onto a user.
+
+    on off nopass resetpass >password <password #hash !hash       the user
+    reset clearselectors sanitize-payload skip-sanitize-payload
+    ( … )                                                         one more selector
+    ~keys %R~keys %W~keys allkeys resetkeys                       its root selector,
+    &channels allchannels resetchannels                           or the one in parentheses
+    +command +command|subcommand +command|argument -… +@category -@category
+    allcommands nocommands
+
+Rule 1. A word is applied at once, in the order given; the caller applies all of them to a copy.
+Rule 2. A category is resolved when it is said: a later ``-get`` takes one command out of it.
+Rule 3. An error repeats the word, as in Redis, unless it may hold a password.
+
+Source: Redis, acl.c, ACLSetUser and ACLSetSelector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from headwater.commands.table import COMMANDS
+from headwater.errors import ProtocolError
+from headwater.resp.inline import split
+from headwater.server.session.user import READ, ROWS, WRITE, KeyPattern, Selector, User, hash_of
+
+CATEGORIES = (
+    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
+    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
+    "connection", "transaction", "scripting",
+)  # fmt: skip
+"""Every category of Redis, in its order; those of types that we have not are empty."""
+
+UNKNOWN = "Unknown command or category name in ACL"
+SYNTAX = "Syntax error"
+AFTER_ALL_KEYS = (
+    "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any "
+    "effect. Try 'resetkeys' to start with an empty list of patterns"
+)
+AFTER_ALL_CHANNELS = (
+    "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have "
+    "any effect. Try 'resetchannels' to start with an empty list of channels"
+)
+NO_SUCH_PASSWORD = "The password you are trying to remove from the user does not exist"  # noqa: S105 - a text
+BAD_HASH = (
+    "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
+    "characters"
+)
+NO_ARGUMENT_OF_SUBCOMMANDS = "Allowing first-arg of a subcommand is not supported"
+
+_SPACES = frozenset(b" \t\n\v\f\r\0")
+_HEXADECIMAL = frozenset(b"0123456789abcdef")
+
+
+class RuleError(Exception):
+    """A word that is no rule; ``reason`` is Redis's text, ``word`` what an error may show of it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.word = ""
+
+
+class UnmatchedParenthesis(Exception):
+    """A selector that is not closed; ``start`` is the word that opens it."""
+
+    def __init__(self, start: bytes) -> None:
+        super().__init__(shown(start))
+        self.start = start
+
+
+def shown(word: bytes) -> str:
+    """A word as an error may repeat it: not what is, or may be meant as, a password (rule 3).
+
+    >>> shown(b"+xadd"), shown(b"<secret"), shown(b"(~a >secret)")
+    ('+xadd', '<(redacted)', '((redacted))')
+    """
+    if word[:1] == b"(" and any(part[:1] in b"><#!" for part in word[1:].split() if part):
+        return "((redacted))"
+    if word[:1] in {b">", b"<", b"#", b"!"}:
+        return word[:1].decode() + "(redacted)"
+    return word.decode("utf-8", "surrogateescape")
+
+
+def has_spaces(text: bytes) -> bool:
+    """Whether ``text`` holds what separates words, or a NUL: a name or pattern cannot."""
+    return not _SPACES.isdisjoint(text)
+
+
+def merge_selectors(words: Sequence[bytes]) -> list[bytes]:
+    """The words with each selector that was given in several made one: ``(+get`` and ``~a)``.
+
+    >>> merge_selectors([b"on", b"(+get", b"~a)"])
+    [b'on', b'(+get ~a)']
+
+    Raises `UnmatchedParenthesis`.
+    """
+    merged: list[bytes] = []
+    parts: list[bytes] = []
+    for word in words:
+        if parts:
+            parts.append(word)
+            if word[-1:] == b")":
+                merged.append(b" ".join(parts))
+                parts = []
+        elif word[:1] == b"(" and word[-1:] != b")":
+            parts = [word]
+        else:
+            merged.append(word)
+    if parts:
+        raise UnmatchedParenthesis(parts[0])
+    return merged
+
+
+def apply(user: User, words: Iterable[bytes], *, all_channels: bool) -> None:
+    """Apply merged words to ``user``. Raises `RuleError` at the first that is wrong; what stood
+    before it is applied."""
+    for word in words:
+        try:
+            apply_one(user, word, all_channels=all_channels)
+        except RuleError as error:
+            error.word = shown(word)
+            raise
+    user.settle()
+
+
+def apply_one(user: User, word: bytes, *, all_channels: bool) -> None:
+    """Apply one word; ``all_channels`` is what a new selector may (``acl-pubsub-default``).
+
+    Raises `RuleError`.
+    """
+    if not word:
+        return
+    simple = _SIMPLE.get(word.lower())
+    if simple is not None:
+        simple(user)
+    elif word[:1] in {b">", b"#"}:
+        user.passwords[_hash(word)] = None
+        user.nopass = False
+    elif word[:1] in {b"<", b"!"}:
+        hashed = _hash(word)
+        if hashed not in user.passwords:
+            raise RuleError(NO_SUCH_PASSWORD)
+        del user.passwords[hashed]
+    elif word[:1] == b"(" and word[-1:] == b")":
+        user.selectors.append(_selector(word[1:-1], all_channels=all_channels))
+    elif word.lower() == b"reset":
+        user.assign(User(user.name, all_channels=all_channels))
+    else:
+        apply_to_selector(user.root, word)
+
+
+def _hash(word: bytes) -> bytes:
+    """The hash that ``>password``, ``<password``, ``#hash`` or ``!hash`` stands for."""
+    if word[:1] in {b">", b"<"}:
+        return hash_of(word[1:])
+    hashed = word[1:]
+    if len(hashed) != 64 or not _HEXADECIMAL.issuperset(hashed):
+        raise RuleError(BAD_HASH)
+    return hashed
+
+
+def _selector(text: bytes, *, all_channels: bool) -> Selector:
+    made = Selector(all_channels=all_channels)
+    try:
+        words = split(text)
+    except ProtocolError:  # quotes that do not balance: Redis finds no word then
+        words = []
+    for word in words:
+        apply_to_selector(made, word)
+    return made
+
+
+# --- what is said of the user itself ------------------------------------------------------------
+
+
+def _enable(user: User) -> None:
+    user.enabled = True
+
+
+def _disable(user: User) -> None:
+    user.enabled = False
+
+
+def _need_no_password(user: User) -> None:
+    user.nopass = True
+    user.passwords.clear()
+
+
+def _reset_passwords(user: User) -> None:
+    user.nopass = False
+    user.passwords.clear()
+
+
+def _sanitize(user: User) -> None:
+    user.sanitize_payload = True
+
+
+def _skip_sanitize(user: User) -> None:
+    user.sanitize_payload = False
+
+
+def _clear_selectors(user: User) -> None:
+    del user.selectors[1:]
+
+
+_SIMPLE: dict[bytes, Callable[[User], None]] = {
+    b"on": _enable,
+    b"off": _disable,
+    b"nopass": _need_no_password,
+    b"resetpass": _reset_passwords,
+    b"sanitize-payload": _sanitize,
+    b"skip-sanitize-payload": _skip_sanitize,
+    b"clearselectors": _clear_selectors,
+}
+
+
+# --- what is said of a selector -----------------------------------------------------------------
+
+
+def apply_to_selector(selector: Selector, word: bytes) -> None:
+    """Apply one word to a selector. Raises `RuleError`."""
+    whole = _WHOLE.get(word.lower())
+    sign = word[:1]
+    if whole is not None:
+        whole(selector)
+    elif sign in {b"~", b"%"}:
+        _add_keys(selector, word)
+    elif sign == b"&":
+        if selector.all_channels:
+            raise RuleError(AFTER_ALL_CHANNELS)
+        if has_spaces(word[1:]):
+            raise RuleError(SYNTAX)
+        selector.channels[word[1:]] = None
+    elif sign in {b"+", b"-"}:
+        name = word[1:].lower().decode("utf-8", "surrogateescape")
+        if name.startswith("@"):
+            _change_category(selector, name, allow=sign == b"+")
+        elif sign == b"+" and "|" in name:
+            _allow_part(selector, name)
+        else:
+            _change_command(selector, name, allow=sign == b"+")
+    else:
+        raise RuleError(SYNTAX)
+
+
+def _all_keys(selector: Selector) -> None:
+    selector.all_keys = True
+    selector.patterns.clear()
+
+
+def _no_keys(selector: Selector) -> None:
+    selector.all_keys = False
+    selector.patterns.clear()
+
+
+def _all_channels(selector: Selector) -> None:
+    selector.all_channels = True
+    selector.channels.clear()
+
+
+def _no_channels(selector: Selector) -> None:
+    selector.all_channels = False
+    selector.channels.clear()
+
+
+def _all_commands(selector: Selector) -> None:
+    selector.all_commands = selector.future = True
+    selector.allowed = set(ROWS)
+    selector.command_rules.clear()
+    selector.first_arguments.clear()
+
+
+def _no_commands(selector: Selector) -> None:
+    selector.all_commands = selector.future = False
+    selector.allowed = set()
+    selector.command_rules.clear()
+    selector.first_arguments.clear()
+
+
+_WHOLE: dict[bytes, Callable[[Selector], None]] = {
+    b"allkeys": _all_keys,
+    b"~*": _all_keys,
+    b"resetkeys": _no_keys,
+    b"allchannels": _all_channels,
+    b"&*": _all_channels,
+    b"resetchannels": _no_channels,
+    b"allcommands": _all_commands,
+    b"+@all": _all_commands,
+    b"nocommands": _no_commands,
+    b"-@all": _no_commands,
+}
+
+
+def _add_keys(selector: Selector, word: bytes) -> None:
+    """``~pattern``, or ``%R~``, ``%W~``, ``%RW~`` and a pattern."""
+    if selector.all_keys:
+        raise RuleError(AFTER_ALL_KEYS)
+    permissions, pattern = READ | WRITE, word[1:]
+    if word[:1] == b"%":
+        letters, _, pattern = word[1:].partition(b"~")
+        permissions = _permissions(letters)
+    if has_spaces(pattern):
+        raise RuleError(SYNTAX)
+    known = selector.patterns.get(pattern)
+    if known is not None:
+        permissions |= known.permissions
+    selector.patterns[pattern] = KeyPattern(pattern, permissions)
+
+
+def _permissions(letters: bytes) -> int:
+    """What ``R``, ``W`` or both of them permit, each once and in any order."""
+    wanted = {b"R": READ, b"W": WRITE, b"RW": READ | WRITE, b"WR": READ | WRITE}
+    found = wanted.get(letters.upper())
+    if found is None:
+        raise RuleError(SYNTAX)
+    return found
+
+
+def _find(name: str) -> str:
+    """The full name of a command or subcommand. Raises `RuleError`."""
+    if name not in ROWS:
+        raise RuleError(UNKNOWN)
+    return name
+
+
+def _change(selector: Selector, name: str, *, allow: bool) -> None:
+    """Allow or forbid a command, with all its subcommands."""
+    names = {name}
+    if "|" not in name:
+        names |= {sub.name for sub in COMMANDS[name.upper().encode()].subcommands.values()}
+    selector.first_arguments.pop(name, None)
+    if allow:
+        selector.allowed |= names
+    else:
+        selector.allowed -= names
+        selector.all_commands = False
+
+
+def _remember(selector: Selector, name: str, *, allow: bool) -> None:
+    """Put a rule at the end of the description, and take away what it makes void."""
+    part = f"{name}|"
+    kept = [
+        rule
+        for rule in selector.command_rules
+        if rule[1:] != name and not rule[1:].startswith(part)
+    ]
+    selector.command_rules = [*kept, ("+" if allow else "-") + name]
+
+
+def _change_command(selector: Selector, name: str, *, allow: bool) -> None:
+    _change(selector, _find(name), allow=allow)
+    _remember(selector, name, allow=allow)
+
+
+def _change_category(selector: Selector, name: str, *, allow: bool) -> None:
+    category = name[1:]
+    if category not in CATEGORIES:
+        raise RuleError(UNKNOWN)
+    _remember(selector, name, allow=allow)
+    for row in ROWS.values():
+        if category in row.categories:
+            _change(selector, row.name, allow=allow)
+
+
+def _allow_part(selector: Selector, name: str) -> None:
+    """``+config|get``, or ``+select|0``: a command with that first argument only."""
+    container, _, part = name.rpartition("|")
+    row = ROWS.get(container)
+    if row is None:
+        raise RuleError(UNKNOWN)
+    if "|" in container:
+        raise RuleError(NO_ARGUMENT_OF_SUBCOMMANDS)
+    if not part:
+        raise RuleError(SYNTAX)
+    if row.subcommands:
+        _change(selector, _find(name), allow=True)
+    else:
+        word = part.encode("utf-8", "surrogateescape")
+        words = selector.first_arguments.setdefault(container, [])
+        if word not in words:
+            words.append(word)
+    _remember(selector, name, allow=True)

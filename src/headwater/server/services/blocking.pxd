@@ -1,0 +1,34 @@
+cimport cython
+from headwater.commands.call cimport Call, Wait
+from headwater.engine.keyspace cimport Keyspace
+from headwater.server.turn cimport execution
+from headwater.server.turn.node cimport Node
+from headwater.server.services.pausing cimport Pause
+from headwater.server.services.records cimport TurnRecords
+from headwater.server.session.session cimport Session
+from headwater.server.services.waiting cimport Waiter, WaitingRoom
+
+
+@cython.final
+cdef class BlockedClients:
+    cdef Node _node
+    cdef WaitingRoom _waiting
+    cdef Pause _pause
+    cdef public list resumed
+    cdef public object offloading
+
+    @cython.locals(deadline=double, waiter=Waiter)
+    cpdef block(self, Session session, wait)
+    cdef _give_up(self, Waiter waiter, bint error)
+    cdef _leave(self, Waiter waiter)
+    @cython.locals(keyspace=Keyspace, signalled=dict, place=tuple, lines=dict)
+    cpdef serve_signalled(self)
+    @cython.locals(line=dict, held=Py_ssize_t, waiter=Waiter)
+    cdef _serve(self, dict lines, value)
+    @cython.locals(wait=Wait)
+    cdef bint _heed(self, value, Waiter waiter) except -1
+    @cython.locals(
+        session=Session, records=TurnRecords, call=Call, facts_mark=Py_ssize_t, mark=Py_ssize_t,
+        again=Wait, refused=bint,
+    )
+    cdef bint _run(self, Waiter waiter) except -1

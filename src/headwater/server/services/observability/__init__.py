@@ -1,0 +1,1 @@
+"""What is measured and shown: counters, INFO, slow log, latency, MONITOR."""

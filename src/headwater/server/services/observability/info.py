@@ -1,0 +1,311 @@
+"""INFO: the state of the server, in Redis's sections and fields.
+
+What this store has not (replicas, eviction, snapshots) is left out, but for the fields that clients
+and exporters look for. What was done, rather than what is, stands in `headwater.server.services.observability.statistics`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from collections.abc import Callable
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING
+
+from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
+from headwater.server.services.observability import statistics as figures
+from headwater.server.services.observability.statistics import Facts
+from headwater.server.services.observability.traffic import traffic_of
+
+if TYPE_CHECKING:
+    from headwater.server.turn.node import Node
+
+
+def render(node: Node, wanted: set[str]) -> bytes:
+    """The text of INFO for these section names, in lower case. ``all`` and ``everything`` stand for
+    all of them, ``default`` and none at all for those that do not grow with use."""
+    every = bool(wanted & {"all", "everything"})
+    default = not wanted or "default" in wanted
+    texts = []
+    for name, facts in SECTIONS.items():
+        if every or name.lower() in wanted or (default and name not in _ON_DEMAND):
+            lines = [f"# {name}", *(f"{key}:{value}" for key, value in facts(node).items())]
+            texts.append("\r\n".join(lines) + "\r\n")
+    return "\r\n".join(texts).encode("utf-8", "surrogateescape")
+
+
+def human(size: int) -> str:
+    """A size as people read it: ``1.50M``."""
+    if size < 1024:
+        return f"{size}B"
+    value = float(size)
+    for unit in "KMGT":
+        value /= 1024
+        if value < 1024:
+            return f"{value:.2f}{unit}"
+    return f"{value / 1024:.2f}P"
+
+
+def running() -> str:
+    """``compiled`` or ``plain``: how the hot files run."""
+    import headwater.engine.entry_log as hot
+
+    return "plain" if (hot.__file__ or "").endswith(".py") else "compiled"
+
+
+def _server(node: Node) -> Facts:
+    times = node.times
+    uptime = (times.now() - node.started_ms) // 1000
+    facts: Facts = {
+        "redis_version": COMPATIBLE_VERSION.decode(),
+        "redis_git_sha1": "0" * 8,
+        "redis_git_dirty": 0,
+        "redis_build_id": "0" * 16,
+        "redis_mode": "standalone",
+        "server_name": "headwater",
+        "headwater_version": version().decode(),
+        "headwater_code": running(),
+        "python_version": platform.python_version(),
+        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "arch_bits": 64 if sys.maxsize > 2**32 else 32,
+        "multiplexing_api": "epoll" if sys.platform == "linux" else "asyncio",
+        "process_id": os.getpid(),
+        "process_supervised": traffic_of(node).supervised,
+        "run_id": RUN_ID,
+        "tcp_port": node.config.port or node.config.tls_port,
+        "server_time_usec": times.wall_now() * 1000,
+        "clock_jumps": times.jumps.count,
+        "clock_last_jump_ms": times.jumps.last_ms,
+        "uptime_in_seconds": uptime,
+        "uptime_in_days": uptime // 86400,
+        "executable": sys.executable,
+        "config_file": node.config.file or "",
+        "io_threads_active": 0,
+    }
+    return facts | traffic_of(node).listeners
+
+
+def _clients(node: Node) -> Facts:
+    sessions = node.sessions.values()
+    waiters = [waiter for one in sessions if (waiter := node.blocked.waiter_of(one)) is not None]
+    waited = {(waiter.db.index, key) for waiter in waiters for key in waiter.wait.keys}
+    waited_without_key = {
+        (waiter.db.index, key)
+        for waiter in waiters
+        if not (waiter.wait.for_streams or waiter.wait.for_lists)
+        for key in waiter.wait.keys
+    }
+    pause = node.pause
+    left = max(0.0, pause.until - node.clock.monotonic()) if pause.active else 0.0
+    return {
+        "connected_clients": len(node.sessions),
+        "cluster_connections": 0,
+        "maxclients": node.config.maxclients,
+        "client_recent_max_input_buffer": max(
+            (one.scanner.unread() for one in sessions), default=0
+        ),
+        "client_recent_max_output_buffer": max((one.unsent for one in sessions), default=0),
+        "blocked_clients": len(waiters),
+        "tracking_clients": 0,
+        "pubsub_clients": sum(1 for one in sessions if one.subscribed),
+        "watching_clients": sum(1 for one in sessions if one.watch.keys),
+        "clients_in_timeout_table": sum(1 for waiter in waiters if waiter.deadline != inf),
+        "total_watched_keys": node.watches.count_keys(),
+        "total_blocking_keys": len(waited),
+        "total_blocking_keys_on_nokey": len(waited_without_key),
+        "paused_reason": "client_pause" if pause.active else "none",
+        "paused_actions": ("all" if pause.everything else "write") if pause.active else "none",
+        "paused_timeout_milliseconds": round(left * 1000),
+    }
+
+
+def _memory(node: Node) -> Facts:
+    rss, peak = resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sealing = node.keyspace.sealing
+    buffers = client_bytes(node) + len(node.records.facts.data)
+    lua, scripts = node.scripts.vm_bytes(), node.scripts.table_bytes()
+    dataset = max(0, rss - STARTUP_BYTES - buffers)
+    return {
+        "used_memory": rss,
+        "used_memory_human": human(rss),
+        "used_memory_rss": rss,
+        "used_memory_rss_human": human(rss),
+        "used_memory_peak": max(peak, rss),
+        "used_memory_peak_human": human(max(peak, rss)),
+        "used_memory_peak_perc": f"{100 * rss / max(peak, rss):.2f}%",
+        "used_memory_overhead": rss - dataset,
+        "used_memory_startup": STARTUP_BYTES,
+        "used_memory_dataset": dataset,
+        "used_memory_dataset_perc": f"{100 * dataset / max(1, rss - STARTUP_BYTES):.2f}%",
+        "stream_hot_bytes": sealing.hot_bytes + sealing.kept_bytes,
+        "stream_sealed_bytes": sealing.sealed_bytes,
+        "stream_sealed_entries_bytes": sealing.sealed_size,
+        "stream_sealed_blocks": sealing.sealed_count,
+        "stream_opened_blocks": sealing.opened_count,
+        "stream_compression": sealing.codec,
+        "used_memory_vm_eval": lua,
+        "used_memory_lua": lua,
+        "used_memory_lua_human": human(lua),
+        "used_memory_scripts_eval": scripts,
+        "number_of_cached_scripts": len(node.scripts),
+        "number_of_functions": 0,
+        "number_of_libraries": 0,
+        "used_memory_vm_functions": 0,
+        "used_memory_vm_total": lua,
+        "used_memory_vm_total_human": human(lua),
+        "used_memory_functions": 0,
+        "used_memory_scripts": scripts,
+        "used_memory_scripts_human": human(scripts),
+        "total_system_memory": total,
+        "total_system_memory_human": human(total),
+        "maxmemory": node.config.get("maxmemory"),
+        "maxmemory_human": "0B",
+        "maxmemory_policy": node.config.get("maxmemory-policy"),
+        "mem_fragmentation_ratio": "1.00",
+        "mem_clients_normal": client_bytes(node),
+        "mem_aof_buffer": len(node.records.facts.data),
+        "mem_allocator": "python",
+        "active_defrag_running": 0,
+        "lazyfree_pending_objects": len(node.keyspace.garbage),
+    }
+
+
+JOURNAL_OK, JOURNAL_REFUSING, JOURNAL_FAILED = 0, 1, 2
+"""``journal_state``: writes are taken; writes are refused (MISCONF) until there is room again; the
+journal or a turn failed, and every command is refused until the store is opened again."""
+
+
+def _persistence(node: Node) -> Facts:
+    facts: Facts = {
+        "loading": 0,
+        "async_loading": 0,
+        "rdb_changes_since_last_save": node.keyspace.dirty,
+        "rdb_bgsave_in_progress": 0,
+        "rdb_last_save_time": node.times.wall.wall_ms(node.started_ms) // 1000,
+        "rdb_last_bgsave_status": "ok",
+        "rdb_last_bgsave_time_sec": -1,
+        "rdb_current_bgsave_time_sec": -1,
+        "rdb_saves": 0,
+        "aof_enabled": int(node.journal is not None),
+        "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0,
+        "aof_last_rewrite_time_sec": -1,
+        "aof_current_rewrite_time_sec": -1,
+        "aof_last_bgrewrite_status": "ok",
+        "aof_rewrites": 0,
+        "aof_last_write_status": "ok",
+        "journal_state": JOURNAL_OK if node.poisoned is None else JOURNAL_FAILED,
+    }
+    if node.journal is not None:
+        journal, recovered = node.journal.statistics(), node.journal.recovery.report()
+        state = JOURNAL_REFUSING if journal.refusal else JOURNAL_OK
+        facts |= {
+            "journal_state": JOURNAL_FAILED if node.poisoned or journal.failure else state,
+            "aof_last_write_status": "err" if journal.failure or journal.refusal else "ok",
+            "aof_current_size": journal.current_bytes,
+            "aof_base_size": journal.base_bytes,
+            "aof_delayed_fsync": journal.delayed_fsyncs,
+            "journal_files": journal.files,
+            "journal_fsyncs": journal.fsyncs,
+            "journal_failure": journal.failure or "",
+            "journal_refusal": journal.refusal or "",
+            "journal_recovered_groups": recovered.groups,
+            "journal_recovery_cuts": len(recovered.cuts),
+            "journal_recovery_cut_bytes": recovered.cut_bytes,
+            "journal_recovery_notes": len(recovered.notes),
+        }
+    return facts
+
+
+def _replication(_node: Node) -> Facts:
+    return {
+        "role": "master",
+        "connected_slaves": 0,
+        "master_failover_state": "no-failover",
+        "master_replid": RUN_ID,
+        "master_replid2": "0" * 40,
+        "master_repl_offset": 0,
+        "second_repl_offset": -1,
+        "repl_backlog_active": 0,
+        "repl_backlog_size": 0,
+        "repl_backlog_first_byte_offset": 0,
+        "repl_backlog_histlen": 0,
+    }
+
+
+def _cpu(_node: Node) -> Facts:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "used_cpu_sys": f"{own.ru_stime:.6f}",
+        "used_cpu_user": f"{own.ru_utime:.6f}",
+        "used_cpu_sys_children": f"{children.ru_stime:.6f}",
+        "used_cpu_user_children": f"{children.ru_utime:.6f}",
+    }
+
+
+def _nothing(_node: Node) -> Facts:
+    return {}
+
+
+def _cluster(_node: Node) -> Facts:
+    return {"cluster_enabled": 0}
+
+
+_KEYS_SAMPLED = 1000
+"""Of how many keys avg_ttl is the average; looking at all would hold everyone up."""
+
+
+def _keyspace(node: Node) -> Facts:
+    now_ms = node.times.now()
+    facts: Facts = {}
+    for db in node.keyspace.databases:
+        if db.values:
+            ends = list(islice(db.expiries.values(), _KEYS_SAMPLED))
+            average = sum(max(0, at - now_ms) for at in ends) // len(ends) if ends else 0
+            facts[f"db{db.index}"] = (
+                f"keys={len(db.values)},expires={len(db.expiries)},avg_ttl={average},subexpiry=0"
+            )
+    return facts
+
+
+SECTIONS: dict[str, Callable[[Node], Facts]] = {
+    "Server": _server,
+    "Clients": _clients,
+    "Memory": _memory,
+    "Persistence": _persistence,
+    "Stats": figures.stats,
+    "Replication": _replication,
+    "CPU": _cpu,
+    "Modules": _nothing,
+    "Commandstats": figures.commandstats,
+    "Errorstats": figures.errorstats,
+    "Latencystats": figures.latencystats,
+    "Cluster": _cluster,
+    "Keyspace": _keyspace,
+}
+
+_ON_DEMAND = frozenset({"Commandstats", "Latencystats"})
+"""Sections that are as long as there are commands in use."""
+
+
+def resident_bytes() -> int:
+    """What the process holds in memory now, as Linux tells it; elsewhere the most it ever held."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (a call a scrape, kept cheap)
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def client_bytes(node: Node) -> int:
+    """What the buffers of all clients take, and what they have not taken of their answers."""
+    return sum(one.memory_bytes() for one in node.sessions.values())
+
+
+STARTUP_BYTES = resident_bytes()
+"""What the process held before it had a store; embedded, that is the program around it."""

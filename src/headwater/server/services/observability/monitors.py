@@ -1,0 +1,85 @@
+"""MONITOR: clients that are shown every command as it runs.
+
+A line is ``+<seconds>.<microseconds> [<db> <client>] "SET" "k" "v"``, as Redis writes it. Commands
+that administer the server are not shown, nor those that were refused before they ran.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.table import CommandRow
+
+if TYPE_CHECKING:
+    from headwater.server.session.session import Session
+
+_SHOWN: dict[int, bytes] = {
+    0x07: b"\\a", 0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r",
+    0x22: b'\\"', 0x5C: b"\\\\",
+}  # fmt: skip
+_QUOTED = [
+    _SHOWN.get(byte, bytes((byte,)) if 0x20 <= byte < 0x7F else b"\\x%02x" % byte)
+    for byte in range(256)
+]
+
+
+def quoted(value: bytes) -> bytes:
+    """``value`` in double quotes, every byte that is not plain escaped (sds.c, sdscatrepr).
+
+    >>> print(quoted(b'a "b"\\n').decode())
+    "a \\"b\\"\\n"
+    """
+    return b'"' + b"".join([_QUOTED[byte] for byte in value]) + b'"'
+
+
+class Monitors:
+    """The sessions that look on, in the order in which they began to; true if there are any."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[Session, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._sessions
+
+    def add(self, session: Session) -> None:
+        self._sessions[session] = None
+
+    def discard(self, session: Session) -> None:
+        self._sessions.pop(session, None)
+
+    def feed(
+        self,
+        session: Session,
+        row: CommandRow,
+        values: list[bytes],
+        wall_ms: int,
+        *,
+        source: bytes | None = None,
+    ) -> None:
+        """Show a command of ``session`` to everyone; ``source`` stands for the client's address
+        where it is none (``lua``)."""
+        if "admin" in row.flags or "skip_monitor" in row.flags:
+            return
+        if source is None:
+            source = _source(session)
+        line = b"+%d.%06d [%d %b] %b\r\n" % (
+            wall_ms // 1000,
+            wall_ms % 1000 * 1000,
+            session.db_index,
+            source,
+            b" ".join([quoted(value) for value in values]),
+        )
+        for monitor in self._sessions:
+            # What a client does itself it is shown behind the reply to it.
+            out = monitor.pushes if monitor is session else monitor.outbox
+            out += line
+            session.node.wrote_to(monitor)
+
+
+def _source(session: Session) -> bytes:
+    if session.kind == "unix":
+        return b"unix:" + session.address.removesuffix(":0").encode()
+    return session.address.encode() or session.kind.encode()

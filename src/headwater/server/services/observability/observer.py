@@ -1,0 +1,210 @@
+"""What is known of the commands that ran: how many, how long, which failed; and who looks on.
+
+    invoke ─▶ figures of the command (INFO commandstats)
+           ─▶ `Observer.look`, for what took long or when somebody looks on:
+                  slow log · latency events · histogram · MONITOR
+
+Rule 1. An ordinary command pays two readings of the clock and one comparison; with the slow log,
+        latency-tracking and latency-monitor-threshold off it pays one comparison and is counted.
+Rule 2. Nobody who looks on sees a password (`headwater.server.services.observability.redaction`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
+from headwater.commands.table import COMMANDS, CommandRow
+from headwater.errors import CommandError
+from headwater.limits import MAX_ERROR_CODES
+from headwater.resp.arguments import Arguments
+from headwater.server.services.observability.latency import (
+    COMMAND,
+    FAST_COMMAND,
+    Collections,
+    Histogram,
+    LatencyMonitor,
+)
+from headwater.server.services.observability.monitors import Monitors
+from headwater.server.services.observability.redaction import shown_values
+from headwater.server.services.observability.slowlog import OFF, SlowLog, cut_values, first_values
+
+if TYPE_CHECKING:
+    from headwater.config.execution import ExecutionConfig
+    from headwater.server.session.session import Session
+
+_NEVER_NS = 2**63 - 1
+
+
+class CommandFigures:
+    """What INFO commandstats says of one command."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.nanoseconds = 0
+        self.rejected = 0
+        """Refused before it ran: arity, ACL, no transaction allowed and the like."""
+        self.failed = 0
+        self.histogram: Histogram | None = None
+
+
+class Observer:
+    """The figures of a node and everyone who looks on; one for each node."""
+
+    def __init__(self, config: ExecutionConfig) -> None:
+        self.commands: defaultdict[bytes, CommandFigures] = defaultdict(CommandFigures)
+        """By full upper-case name, ``CONFIG|SET``."""
+        self._numbered: list[CommandFigures | None] = [None] * KNOWN_COUNT
+        """The same by the numbers of the commands, of those that were asked for."""
+        self.errors: dict[str, int] = {}
+        """Error replies by their first word."""
+        self.slowlog = SlowLog(config.slowlog_max_len)
+        self.latency = LatencyMonitor()
+        self.collections = Collections()
+        self.monitors = Monitors()
+        self.timing = False
+        """Whether commands are timed at all."""
+        self.look_ns = _NEVER_NS
+        """`look` is called for what took longer than this."""
+        self.times_commits = False
+        """Whether commits of the journal are timed (latency-monitor-threshold)."""
+        self.tracks = False
+        """Whether durations are kept (latency-tracking)."""
+        self.expired_before = 0
+        self.configure(config)
+
+    def configure(self, config: ExecutionConfig) -> None:
+        """Let new settings take effect."""
+        self.slowlog.threshold_us = config.slowlog_log_slower_than
+        self.slowlog.max_entries = config.slowlog_max_len
+        self.slowlog.trim()
+        self.latency.threshold_ms = config.latency_monitor_threshold
+        self.tracks = config.latency_tracking
+        self.times_commits = self.latency.threshold_ms > 0
+        self.choose()
+
+    def choose(self) -> None:
+        """Decide anew what has to be looked at; after a change of settings or of monitors."""
+        bounds = [_NEVER_NS]
+        if self.slowlog.threshold_us != OFF:
+            bounds.append(self.slowlog.threshold_us * 1000 - 1)
+        if self.latency.threshold_ms:
+            bounds.append(self.latency.threshold_ms * 1_000_000 - 1)
+        if self.tracks or self.monitors:
+            bounds.append(-1)
+        self.look_ns = min(bounds)
+        self.timing = len(bounds) > 1
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def figures_of(self, known: KnownCommand) -> CommandFigures:
+        """The figures of a command, made when they are first asked for."""
+        figures = self._numbered[known.number]
+        if figures is None:
+            figures = self._numbered[known.number] = self.commands[known.name]
+        return figures
+
+    def look(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
+        """A command of ``session`` has ended; tell everyone whom it concerns."""
+        row, wall_ms = row_of(name), session.call.wall_ms()
+        if self.tracks:
+            figures = self.commands[name]
+            if figures.histogram is None:
+                figures.histogram = Histogram()
+            figures.histogram.add(nanoseconds)
+        if self.latency.threshold_ms:
+            event = FAST_COMMAND if "fast" in row.flags else COMMAND
+            self.latency.add(event, time=wall_ms // 1000, ms=nanoseconds // 1_000_000)
+        slowlog = self.slowlog
+        microseconds = nanoseconds // 1000
+        if microseconds >= slowlog.threshold_us != OFF and "skip_slowlog" not in row.flags:
+            address, client_name = session.address.encode(), session.name
+            values = cut_values(shown_values(name, first_values(arguments)), arguments.count)
+            slowlog.add(wall_ms // 1000, microseconds, values, address, client_name)
+        if self.monitors and session.blocked is None:
+            self.monitors.feed(session, row, shown_values(name, arguments.values()), wall_ms)
+
+    def failed(
+        self,
+        session: Session,
+        name: bytes,
+        arguments: Arguments,
+        nanoseconds: int,
+        error: CommandError,
+    ) -> None:
+        """A command ran and ended with an error."""
+        self.count_error(error)
+        figures = self.commands[name]
+        figures.calls += 1
+        figures.failed += 1
+        figures.nanoseconds += nanoseconds
+        if nanoseconds > self.look_ns:
+            self.look(session, name, arguments, nanoseconds)
+
+    def blocks(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
+        """A command waits: it is counted when it ends, and shown when it begins."""
+        session.spent_ns = nanoseconds
+        if self.monitors and session.blocked is None:
+            values = shown_values(name, arguments.values())
+            self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
+
+    def rejected(self, arguments: Arguments, error: CommandError) -> None:
+        """A command was refused before it ran; an unknown one has no figures."""
+        self.count_error(error)
+        name = full_name(arguments)
+        if name is not None:
+            self.commands[name].rejected += 1
+
+    def stopped_waiting(self, session: Session, arguments: Arguments, *, failed: bool) -> None:
+        """A blocked command ends without being run again."""
+        name = full_name(arguments)
+        assert name is not None, "only known commands wait"
+        figures = self.commands[name]
+        figures.calls += 1
+        figures.failed += failed
+        figures.nanoseconds += session.spent_ns
+        if session.spent_ns > self.look_ns:
+            self.look(session, name, arguments, session.spent_ns)
+
+    def count_error(self, error: CommandError) -> None:
+        """Count an error reply by its first word."""
+        code = str(error).partition(" ")[0]
+        if code in self.errors or len(self.errors) < MAX_ERROR_CODES:
+            self.errors[code] = self.errors.get(code, 0) + 1
+
+    # --- figures --------------------------------------------------------------------------------
+
+    def reset(self, *, expired: int) -> None:
+        """CONFIG RESETSTAT; ``expired`` keys were counted so far."""
+        self.expired_before = expired
+        self.commands.clear()
+        self._numbered = [None] * KNOWN_COUNT
+        self.errors.clear()
+        self.collections.reset()
+
+    def commands_processed(self) -> int:
+        """How many commands have run, those within EXEC included."""
+        return sum(figures.calls for figures in self.commands.values())
+
+
+def row_of(name: bytes) -> CommandRow:
+    """The row of ``XADD`` or ``XGROUP|CREATE``."""
+    container, bar, word = name.partition(b"|")
+    row = COMMANDS[container]
+    return row.subcommands[word] if bar else row
+
+
+def full_name(arguments: Arguments) -> bytes | None:
+    """The name of the command that a request asks for, its subcommand included; None if there is
+    no such command."""
+    if not arguments.count:
+        return None
+    name = arguments.token(0)
+    row = COMMANDS.get(name)
+    if row is None:
+        return None
+    if row.subcommands and arguments.count > 1:
+        word = arguments.token(1)
+        return name + b"|" + word if word in row.subcommands else name
+    return name

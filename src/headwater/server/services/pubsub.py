@@ -1,0 +1,250 @@
+"""Who listens to what, and what each of them hears.
+
+    PUBLISH, keyspace events ──▶ PubSub.publish ──▶ outboxes of the listeners ──▶ released by the commit
+
+Rule 1. A message changes no state: it is no fact and stands in no journal. It stands in the outboxes
+        of the turn that caused it, so nobody hears of a write that is not durable yet (law 4).
+Rule 2. What a command publishes reaches its own client behind the command's reply, with EXEC behind
+        all of them: until then it stands in ``Session.pushes``.
+Rule 3. A listener that leaves more unread than ``client-output-buffer-limit pubsub`` allows gets
+        nothing more and is disconnected.
+Rule 4. Publishing costs what is heard: the listeners of the channel, and those patterns whose literal
+        beginning is the channel's.
+
+Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headwater.commands.globs import matches
+from headwater.engine.events import KEYEVENT, KEYSPACE
+from headwater.errors import CommandError
+from headwater.server.services.client_log import client_log_of
+from headwater.server.services.observability.traffic import traffic_of
+
+if TYPE_CHECKING:
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
+
+CHANNEL, PATTERN, SHARD = b"", b"p", b"s"
+"""The kinds of subscriptions, by what their words begin with: subscribe, psubscribe, ssubscribe."""
+
+NOT_WHILE_SUBSCRIBED = (
+    "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+    "allowed in this context"
+)
+
+_WHILE_SUBSCRIBED = frozenset(
+    {
+        *("subscribe", "psubscribe", "ssubscribe"),
+        *("unsubscribe", "punsubscribe", "sunsubscribe"),
+        *("ping", "quit", "reset"),
+    }
+)
+
+Listeners = dict["Session", None]
+
+
+class Subscriptions:
+    """What one session listens to; kept by `PubSub`."""
+
+    __slots__ = ("channels", "cut_off", "patterns", "shard_channels")
+
+    def __init__(self) -> None:
+        self.channels: dict[bytes, None] = {}
+        self.patterns: dict[bytes, None] = {}
+        self.shard_channels: dict[bytes, None] = {}
+        self.cut_off = False
+        """Rule 3 has struck; nothing more is sent."""
+
+    def of(self, kind: bytes) -> dict[bytes, None]:
+        """The names of one kind."""
+        if kind == PATTERN:
+            return self.patterns
+        return self.shard_channels if kind == SHARD else self.channels
+
+    def told(self, kind: bytes) -> int:
+        """The number in the confirmation of a subscription: channels and patterns count together."""
+        if kind == SHARD:
+            return len(self.shard_channels)
+        return len(self.channels) + len(self.patterns)
+
+
+class PatternIndex:
+    """Who listens to which pattern, found by the beginning that has no wildcard in it.
+
+    >>> index = PatternIndex()
+    >>> index.listeners(b"orders:*").update({})
+    >>> [pattern for pattern, _ in index.matching(b"orders:7")]
+    [b'orders:*']
+    """
+
+    def __init__(self) -> None:
+        self.by_pattern: dict[bytes, Listeners] = {}
+        self._by_beginning: dict[int, dict[bytes, dict[bytes, Listeners]]] = {}
+        """Length of the beginning → beginning → patterns."""
+
+    def listeners(self, pattern: bytes) -> Listeners:
+        """Those of one pattern, which is entered when it is new."""
+        found = self.by_pattern.get(pattern)
+        if found is None:
+            found = self.by_pattern[pattern] = {}
+            beginning = _beginning(pattern)
+            same_length = self._by_beginning.setdefault(len(beginning), {})
+            same_length.setdefault(beginning, {})[pattern] = found
+        return found
+
+    def drop(self, pattern: bytes) -> None:
+        """Nobody listens to that pattern any more."""
+        del self.by_pattern[pattern]
+        beginning = _beginning(pattern)
+        same_length = self._by_beginning[len(beginning)]
+        del same_length[beginning][pattern]
+        if not same_length[beginning]:
+            del same_length[beginning]
+        if not same_length:
+            del self._by_beginning[len(beginning)]
+
+    def matching(self, channel: bytes) -> Iterator[tuple[bytes, Listeners]]:
+        """The patterns that fit ``channel``. One that takes too long to compare fits nothing: what
+        is published may be the consequence of a write, which cannot be refused any more."""
+        for length, same_length in self._by_beginning.items():
+            for pattern, listeners in same_length.get(channel[:length], {}).items():
+                try:
+                    fits = matches(pattern, channel)
+                except CommandError:
+                    continue
+                if fits:
+                    yield pattern, listeners
+
+
+class PubSub:
+    """The subscriptions of all sessions of a node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.channels: dict[bytes, Listeners] = {}
+        self.shard_channels: dict[bytes, Listeners] = {}
+        self.patterns = PatternIndex()
+
+    # --- who listens ----------------------------------------------------------------------------
+
+    def subscribe(self, session: Session, kind: bytes, name: bytes) -> None:
+        """``session`` listens to ``name`` from now on; once more changes nothing."""
+        if kind == PATTERN:
+            self.patterns.listeners(name)[session] = None
+        else:
+            self._of(kind).setdefault(name, {})[session] = None
+        session.subscriptions.of(kind)[name] = None
+        session.subscribed = True
+
+    def unsubscribe(self, session: Session, kind: bytes, name: bytes) -> None:
+        """``session`` listens to ``name`` no longer, if it did."""
+        own = session.subscriptions
+        if name not in own.of(kind):
+            return
+        del own.of(kind)[name]
+        session.subscribed = bool(own.channels or own.patterns or own.shard_channels)
+        index = self._of(kind)
+        del index[name][session]
+        if not index[name]:
+            if kind == PATTERN:
+                self.patterns.drop(name)
+            else:
+                del index[name]
+
+    def leave(self, session: Session) -> None:
+        """``session`` listens to nothing any more (RESET, or it is gone)."""
+        if session.subscribed:
+            for kind in (CHANNEL, PATTERN, SHARD):
+                for name in list(session.subscriptions.of(kind)):
+                    self.unsubscribe(session, kind, name)
+
+    def _of(self, kind: bytes) -> dict[bytes, Listeners]:
+        if kind == PATTERN:
+            return self.patterns.by_pattern
+        return self.shard_channels if kind == SHARD else self.channels
+
+    # --- what they hear -------------------------------------------------------------------------
+
+    def publish(
+        self,
+        channel: bytes,
+        message: bytes,
+        *,
+        sharded: bool = False,
+        executing: Session | None = None,
+    ) -> int:
+        """Give ``message`` to whoever listens, and count them; ``executing`` is the session whose
+        command this is, if it is one's (rule 2)."""
+        count = 0
+        listeners = (self.shard_channels if sharded else self.channels).get(channel)
+        if listeners:
+            count = len(listeners)
+            word = b"smessage" if sharded else b"message"
+            self._send(listeners, (word, channel, message), executing)
+        if not sharded and self.patterns.by_pattern:
+            for pattern, fitting in self.patterns.matching(channel):
+                count += len(fitting)
+                self._send(fitting, (b"pmessage", pattern, channel, message), executing)
+        return count
+
+    def publish_events(self, executing: Session | None) -> None:
+        """Publish what happened to keys since the last time, in that order."""
+        keyspace = self._node.keyspace
+        events = keyspace.events.copy()
+        keyspace.events.clear()
+        if not self.channels and not self.patterns.by_pattern:
+            return
+        wanted = keyspace.notified
+        for db, event, key in events:
+            if wanted & KEYSPACE:
+                self.publish(b"__keyspace@%d__:%b" % (db, key), event, executing=executing)
+            if wanted & KEYEVENT:
+                self.publish(b"__keyevent@%d__:%b" % (db, event), key, executing=executing)
+
+    def _send(
+        self, listeners: Listeners, items: tuple[bytes, ...], executing: Session | None
+    ) -> None:
+        body = b"%d\r\n" % len(items)
+        body += b"".join(b"$%d\r\n%b\r\n" % (len(item), item) for item in items)
+        hard = self._node.config.client_output_buffer_limit.pubsub.hard
+        for session in listeners:
+            if session.closing:
+                continue
+            out = session.pushes if session is executing else session.outbox
+            out += b"*" if session.resp == 2 else b">"
+            out += body
+            self._node.wrote_to(session)
+            if hard and session.unsent + len(session.outbox) + len(session.pushes) > hard:
+                self._cut_off(session)
+
+    def _cut_off(self, session: Session) -> None:
+        """Rule 3: what it has by now is all that it gets."""
+        session.closing = session.subscriptions.cut_off = True
+        traffic_of(self._node).output_limit_disconnections += 1
+        client_log_of(self._node).warning(
+            "client %s (%s) is disconnected: it listens and has not read %d bytes "
+            "(client-output-buffer-limit)",
+            session.id,
+            session.address,
+            session.unsent + len(session.outbox) + len(session.pushes),
+        )
+
+
+def check_context(session: Session, name: str) -> None:
+    """Refuse the command ``name`` (as its row has it) to a RESP2 client that listens: its replies
+    could not be told from messages. Raises `CommandError`."""
+    if session.resp == 2 and name not in _WHILE_SUBSCRIBED:
+        raise CommandError(NOT_WHILE_SUBSCRIBED.format(name=name))
+
+
+def _beginning(pattern: bytes) -> bytes:
+    """What every channel that fits begins with: all before the first wildcard."""
+    for position, byte in enumerate(pattern):
+        if byte in b"*?[\\":
+            return pattern[:position]
+    return pattern

@@ -1,0 +1,117 @@
+"""Scripts by the SHA-1 of their text, compiled once.
+
+Rule 1. What SCRIPT LOAD brought stays until SCRIPT FLUSH. Of what EVAL brought, the latest 500 stay:
+        a client that writes values into its scripts would fill the memory otherwise.
+Rule 2. No script is state: the journal holds what scripts did, and a restart forgets the scripts.
+
+Source: redis.io, EVAL; Redis 7.4 for rule 1 (eval.c, LRU_LIST_LENGTH).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import Any
+
+from headwater.errors import CommandError
+from headwater.server.services.scripting.interpreter import Interpreter
+
+MOST_FROM_EVAL = 500
+
+_SCRIPT_BYTES = 400
+"""A `Script`, its SHA-1, its place in a dictionary and lupa's object for its function."""
+
+_FLAGS = {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
+
+
+class Script:
+    """One script. ``read_only`` by its shebang's ``no-writes``."""
+
+    def __init__(self, sha: bytes, function: Any, *, read_only: bool) -> None:
+        self.sha = sha
+        self.function = function
+        self.read_only = read_only
+
+
+class Scripts:
+    """The scripts of a node, and the interpreter that runs them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[bytes, Script] = {}
+        self._evaluated: OrderedDict[bytes, Script] = OrderedDict()
+        self._interpreter: Interpreter | None = None
+
+    @property
+    def interpreter(self) -> Interpreter:
+        """Made when the first script comes."""
+        if self._interpreter is None:
+            self._interpreter = Interpreter()
+        return self._interpreter
+
+    def vm_bytes(self) -> int:
+        """What Lua holds; 0 before the first script."""
+        return self._interpreter.memory_bytes() if self._interpreter is not None else 0
+
+    def table_bytes(self) -> int:
+        """What the tables of scripts take besides, estimated."""
+        return len(self) * _SCRIPT_BYTES
+
+    def __len__(self) -> int:
+        return len(self._loaded) + len(self._evaluated)
+
+    def find(self, sha: bytes) -> Script | None:
+        """A script by its SHA-1 in hexadecimal, in either case."""
+        name = sha.lower()
+        found = self._loaded.get(name)
+        if found is None:
+            found = self._evaluated.get(name)
+            if found is not None:
+                self._evaluated.move_to_end(name)
+        return found
+
+    def take(self, text: bytes, *, loaded: bool) -> Script:
+        """The script of a text, compiled if it is new. Raises `CommandError`."""
+        sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+        script = self.find(sha)
+        if script is None:
+            body, read_only = _shebang(text)
+            script = Script(sha, self.interpreter.compile(body), read_only=read_only)
+            self._evaluated[sha] = script
+        if loaded:
+            self._evaluated.pop(sha, None)
+            self._loaded[sha] = script
+        elif len(self._evaluated) > MOST_FROM_EVAL:
+            self._evaluated.popitem(last=False)
+        return script
+
+    def flush(self) -> None:
+        """Forget every script and all that the interpreter holds."""
+        self._loaded.clear()
+        self._evaluated.clear()
+        self._interpreter = None
+
+
+def _shebang(text: bytes) -> tuple[bytes, bool]:
+    """What is to be compiled, and whether it may write: ``#!lua flags=no-writes,allow-stale``."""
+    if not text.startswith(b"#!"):
+        return text, False
+    line, newline, rest = text.partition(b"\n")
+    if not newline:
+        raise CommandError("ERR Invalid script shebang")
+    engine, *options = line.split()
+    if engine != b"#!lua":
+        raise CommandError(f"ERR Unexpected engine in script shebang: {_shown(engine)}")
+    read_only = False
+    for option in options:
+        name, _, value = option.partition(b"=")
+        if name != b"flags":
+            raise CommandError(f"ERR Unknown lua shebang option: {_shown(option)}")
+        for flag in filter(None, value.split(b",")):
+            if flag not in _FLAGS:
+                raise CommandError(f"ERR Unexpected flag in script shebang: {_shown(flag)}")
+            read_only |= flag == b"no-writes"
+    return b"\n" + rest, read_only
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")

@@ -1,0 +1,171 @@
+"""What redis.call does: the gates of a command, the command, its reply as a Lua value.
+
+Rule 1. A script is one command: its inner commands run at once, in one record group, at one time.
+Rule 2. They run as the client's user, in a database that the script may choose for itself.
+Rule 3. An inner command that fails changes nothing; what the script wrote before it stands, as in
+        Redis. That holds for one that the journal had no room for and for a script that is ended.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from headwater.commands.dispatch import KnownCommand, find_command
+from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
+from headwater.server.services.acl import permissions
+from headwater.server.services.scripting.cache import Script
+from headwater.server.services.scripting.interpreter import Interpreter, Problem
+from headwater.server.services.scripting.values import (
+    ScriptFailed,
+    reply_words,
+    write_word,
+    write_words,
+)
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+    from headwater.server.session.session import Session
+    from headwater.server.turn.node import Node
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # clock.pxd asks the system
+    from time import monotonic_ns as passed_ns
+
+_VALUE_BYTES = 64
+"""What each line of a reply takes in Lua besides its text."""
+
+_NOTHING = bytearray()
+"""Of what no command writes: what one has written is not kept."""
+
+_SMALL_BYTES = 512
+"""A reply for which there is always room: what Python does with it is not bounded (interpreter.py)."""
+
+
+class Run:
+    """One run of one script for one session."""
+
+    def __init__(self, node: Node, session: Session, script: Script, read_only: bool) -> None:
+        self._node = node
+        self._session = session
+        self._script = script
+        self._read_only = read_only or script.read_only
+        self._resp = 2
+        self._interpreter: Interpreter = node.scripts.interpreter
+        self._arguments = self._interpreter.arguments
+        self._invoke = _invoke()
+
+    def answer(self, words: tuple[bytes, ...], key_count: int) -> None:
+        """Run the script for its keys and the arguments behind them, and write its reply. Raises
+        `CommandError` with what ended it."""
+        call, interpreter = self._session.call, self._interpreter
+        arguments, db, may_block = call.arguments, call.db, call.may_block
+        call.may_block = False
+        interpreter.current = self
+        try:
+            seconds = self._node.config.lua_time_limit / 1000
+            value = interpreter.run(self._script.function, words, key_count, seconds)
+        finally:
+            interpreter.current = None
+            call.arguments, call.db, call.may_block = arguments, db, may_block
+        if isinstance(value, Problem):
+            raise CommandError(self._told(value))
+        if isinstance(value, list | tuple):
+            write_words(call.reply, value, says_false=self._resp == 3)
+        else:
+            write_word(call.reply, value, says_false=self._resp == 3)
+
+    def _told(self, problem: Problem) -> str:
+        where = f", on @user_script:{problem.line}" if problem.line is not None else ""
+        text = problem.text.decode("utf-8", "surrogateescape")
+        return f"{text} script: {self._script.sha.decode()}{where}."
+
+    def set_resp(self, version: int) -> None:
+        """redis.setresp."""
+        self._resp = version
+
+    def call(self, values: tuple[Any, ...]) -> Any:
+        """One redis.call. Raises `ScriptFailed` with the text of its error."""
+        arguments = self._arguments
+        arguments.encode(_words(values))
+        call, answer = self._session.call, bytearray()
+        reply, inner = call.reply, self._interpreter.reply
+        inner.out, inner.resp = answer, self._resp
+        call.reply = inner
+        try:
+            known = _found(arguments)
+            self._check(known, arguments)
+            if self._invoke(self._node, self._session, known, arguments, passed_ns()) is not None:
+                inner.nil_array()
+        except CommandError as error:
+            raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
+        finally:
+            call.reply, inner.out = reply, _NOTHING
+        if len(answer) > _SMALL_BYTES:
+            self._interpreter.make_room(len(answer) + _VALUE_BYTES * answer.count(b"\n"))
+        return reply_words(answer)
+
+    def _check(self, known: KnownCommand, arguments: Arguments) -> None:
+        """Refuse what a script may not have. Raises `CommandError`."""
+        row = known.row
+        if "noscript" in row.flags:
+            raise CommandError("ERR This Redis command is not allowed from script")
+        if self._read_only and row.writes:
+            raise CommandError("ERR Write commands are not allowed from read-only scripts.")
+        if not self._session.user.unrestricted:
+            try:
+                permissions.check(self._session, row, arguments, context="lua")
+            except CommandError as error:
+                reason = str(error).partition(" ")[2]
+                raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
+
+    def may_run(self, values: tuple[Any, ...]) -> bool:
+        """redis.acl_check_cmd."""
+        arguments = Arguments.of(*_words(values))
+        try:
+            row = find_command(arguments).row
+        except CommandError:
+            raise ScriptFailed(b"ERR Invalid command passed to redis.acl_check_cmd()") from None
+        user = self._session.user
+        return user.unrestricted or permissions.denial(user, row, arguments) is None
+
+
+@cache
+def _invoke() -> Any:
+    """What runs a command; its module imports every command, and so this one."""
+    from headwater.server.turn.execution import run
+
+    return run
+
+
+def _found(arguments: Arguments) -> KnownCommand:
+    """The command that a script asks for. Raises `CommandError` with the text for scripts."""
+    try:
+        return find_command(arguments)
+    except CommandError as error:
+        if "wrong number of arguments" in str(error):
+            text = "ERR Wrong number of args calling Redis command from script"
+        else:
+            text = "ERR Unknown Redis command called from script"
+        raise CommandError(text) from None
+
+
+def _words(values: tuple[Any, ...]) -> list[bytes]:
+    """The arguments of a command, of Lua values."""
+    if not values:
+        raise ScriptFailed(b"ERR Please specify at least one argument for this redis lib call")
+    words = []
+    for value in values:
+        if isinstance(value, bytes):
+            words.append(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            whole = isinstance(value, int) or (abs(value) < 2**63 and value == int(value))
+            words.append(b"%d" % int(value) if whole else b"%.17g" % value)
+        else:
+            raise ScriptFailed(b"ERR Lua redis lib command arguments must be strings or integers")
+    return words

@@ -1,0 +1,79 @@
+"""What time alone asks of a node: delays end, keys expire, seen times become facts.
+
+Each is a record group of its own. What the journal has no room for stays as it is until it has:
+a delayed entry goes on waiting, an expired key stays invisible (database.py, rule 1).
+"""
+
+from __future__ import annotations
+
+from headwater.engine.events import EXPIRED
+from headwater.engine.facts import HEADROOM
+from headwater.engine.keyspace import Keyspace
+from headwater.limits import IID_SWEEP_MS, MAX_IIDS_A_SWEEP, MAX_KEYS_EXPIRED_AT_ONCE
+from headwater.server.services.records import TurnRecords
+
+_SEEN_BYTES = 32
+
+
+def end_delays(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
+    """Move delayed entries whose time has come to the released zone of their group."""
+    while (at := keyspace.next_due()) is not None and at <= now_ms:
+        group = keyspace.next_due_group()
+        due = group.due(now_ms)
+        if not records.admits(HEADROOM + len(due) * due.itemsize):
+            return
+        mark = records.begin()
+        group.end_delay(due)
+        records.seal(mark, now_ms)
+
+
+def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
+    """Delete keys whose time has come, in order of their times, so many at once at most."""
+    for _ in range(MAX_KEYS_EXPIRED_AT_ONCE):
+        first = keyspace.first_expiry()
+        if first is None or first[0] > now_ms or not records.admits(HEADROOM + len(first[2])):
+            return
+        _, database, key = first
+        mark = records.begin()
+        database.delete(key)
+        records.seal(mark, now_ms)
+        keyspace.expired_count += 1
+        if keyspace.notified & EXPIRED:
+            keyspace.events.append((database.index, b"expired", key))
+
+
+def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
+    """Forget the idempotent ids that had run out at the last whole second; nobody waits for that.
+
+    What one sweep does not manage it leaves to the next; a full disk is asked again a second later.
+    """
+    deadlines = keyspace.iid_deadlines
+    at = deadlines.next_sweep_ms()
+    if at is None or at > now_ms:
+        return
+    second = now_ms - now_ms % IID_SWEEP_MS
+    left = MAX_IIDS_A_SWEEP
+    mark = records.begin()
+    while left > 0 and (first := deadlines.first()) is not None and first[0] <= second:
+        _, idempotency, pid = first
+        if not records.admits(HEADROOM + len(pid)):
+            deadlines.postponed_ms = now_ms + IID_SWEEP_MS
+            break
+        count = idempotency.run_out(pid, second)
+        assert count, f"the oldest iid of {pid!r} has run out and has not"
+        idempotency.expire(pid, count)
+        left -= count
+    records.seal_unawaited(mark, now_ms)
+
+
+def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
+    """Write down the times of consumers that were only seen; nobody waits for that (law 3)."""
+    unseen = keyspace.unseen
+    if unseen and records.admits(_SEEN_BYTES * sum(map(len, unseen.values()))):
+        mark = records.begin()
+        for gid, cids in unseen.items():
+            group = keyspace.groups[gid]
+            for consumer in map(group.by_cid.__getitem__, cids):
+                group.record_seen(consumer, consumer.seen_time, consumer.active_time)
+        records.seal_unawaited(mark, now_ms)
+    unseen.clear()

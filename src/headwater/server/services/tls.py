@@ -1,0 +1,233 @@
+"""What TLS needs before a client comes: certificate, key and rules, read and judged at once.
+
+A context is made at the start, and again by CONFIG SET of any of its settings: a renewed
+certificate needs no restart. Whatever is wrong is one sentence, said before anybody is served.
+
+Sources: redis.conf (TLS/SSL), https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from headwater.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwater.config.tls import TlsConfig
+    from headwater.server.turn.node import Node
+
+log = logging.getLogger("headwater.server")
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+_VERIFY = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "yes": ssl.CERT_REQUIRED}
+
+_CERTIFICATE, _KEY = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"
+
+_UNDATED = {9: "is not valid yet", 10: "has expired"}
+"""OpenSSL's numbers of what verification finds wrong with a date (X509_V_ERR_CERT_…)."""
+
+_contexts: WeakKeyDictionary[Node, ssl.SSLContext] = WeakKeyDictionary()
+
+
+def install(node: Node, context: ssl.SSLContext) -> None:
+    """Let who connects from now on be met with this context."""
+    _contexts[node] = context
+
+
+def context_of(node: Node) -> ssl.SSLContext | None:
+    """The context in force; None for a node that has no TLS listener."""
+    return _contexts.get(node)
+
+
+def make_context(config: TlsConfig) -> ssl.SSLContext:
+    """The context that the ``tls-…`` settings describe.
+
+    Raises `ConfigError`, which names the setting, the file, what is wrong and the remedy.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = sorted(VERSIONS[name] for name in config.tls_protocols)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    # A client could ask for one handshake after another, each dearer for the server than for it.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if config.tls_prefer_server_ciphers:
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    else:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    if config.tls_ciphers:
+        _set_ciphers(context, config)
+    _load_own_certificate(context, config)
+    _load_authorities(context, config)
+    context.verify_mode = _VERIFY[config.tls_auth_clients]
+    return context
+
+
+def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
+    try:
+        context.set_ciphers(config.tls_ciphers)
+    except ssl.SSLError:
+        raise ConfigError(
+            f"tls-ciphers {config.tls_ciphers!r} names no cipher of OpenSSL; write its names, "
+            "separated by colons (`openssl ciphers` lists them), or leave it empty"
+        ) from None
+
+
+def check_files(config: TlsConfig) -> None:
+    """Check what the ``tls-…`` settings name where no TLS is spoken: files may still be missing from
+    the settings, but none that is named may be wrong.
+
+    Raises `ConfigError`, as `make_context` does.
+    """
+    certificate, key = config.tls_cert_file, config.tls_key_file
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if certificate and (key or _holds(certificate, _KEY)):
+        _load_own_certificate(context, config)
+    elif certificate:
+        _refuse_without("tls-cert-file", certificate, _CERTIFICATE, "certificate")
+    elif key:
+        _refuse_without("tls-key-file", key, _KEY, "private key")
+    if config.tls_ciphers:
+        _set_ciphers(context, config)
+    if config.tls_ca_cert_file or config.tls_ca_cert_dir:
+        _load_authorities(context, config)
+
+
+# --- our own certificate ----------------------------------------------------------------------------
+
+
+def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
+    certificate, key = config.tls_cert_file, config.tls_key_file or config.tls_cert_file
+    if not certificate:
+        raise ConfigError(
+            "tls-port needs a certificate; give --tls-cert-file and --tls-key-file, both PEM"
+        )
+    _refuse_without("tls-cert-file", certificate, _CERTIFICATE, "certificate")
+    _refuse_without("tls-key-file", key, _KEY, "private key")
+
+    def password() -> str:
+        if not config.tls_key_file_pass:
+            raise ConfigError(
+                f"tls-key-file {key!r} is encrypted; give its password as tls-key-file-pass, best "
+                "by the environment (HEADWATER_TLS_KEY_FILE_PASS)"
+            )
+        return config.tls_key_file_pass
+
+    try:
+        context.load_cert_chain(certificate, key, password)
+    except (ssl.SSLError, ValueError) as error:
+        reason = error.reason if isinstance(error, ssl.SSLError) else str(error)
+        if reason == "KEY_VALUES_MISMATCH":
+            raise ConfigError(
+                f"tls-key-file {key!r} is not the key of the certificate in {certificate!r}; give "
+                "the two that were made together"
+            ) from None
+        if config.tls_key_file_pass:
+            raise ConfigError(
+                f"tls-key-file {key!r} cannot be read with tls-key-file-pass ({reason}); correct "
+                "the password or the file"
+            ) from None
+        raise ConfigError(
+            f"tls-cert-file {certificate!r} and tls-key-file {key!r} cannot be used ({reason}); "
+            "make them anew as PEM, the key with at least 2,048 bits of RSA or 256 of ECDSA"
+        ) from None
+    _warn_of_dates(context, certificate)
+
+
+def _warn_of_dates(context: ssl.SSLContext, certificate: str) -> None:
+    """A certificate that is out of date is served, for not every client looks at it, and told.
+
+    What clients will find is found the same way: by a handshake, in memory, with one that takes
+    this very certificate for its authority.
+    """
+    looking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    looking.check_hostname = False
+    looking.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    looking.load_verify_locations(certificate)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = looking.wrap_bio(to_client, to_server)
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            if error.verify_code in _UNDATED:
+                log.warning(
+                    "the certificate in tls-cert-file %r %s: clients that verify it will not "
+                    "connect; renew it, then CONFIG SET tls-cert-file reads it without a restart",
+                    certificate,
+                    _UNDATED[error.verify_code],
+                )
+            return
+        except ssl.SSLError:
+            return  # Ciphers that only fit another kind of key, say: clients will be told.
+
+
+# --- those who sign clients' ------------------------------------------------------------------------
+
+
+def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
+    file, directory = config.tls_ca_cert_file, config.tls_ca_cert_dir
+    if not file and not directory:
+        if config.tls_auth_clients == "no":
+            return
+        raise ConfigError(
+            f"tls-auth-clients {config.tls_auth_clients} needs the authority that signs clients' "
+            "certificates; give --tls-ca-cert-file or --tls-ca-cert-dir, or --tls-auth-clients no"
+        )
+    if directory and not Path(directory).is_dir():
+        raise ConfigError(f"tls-ca-cert-dir {directory!r} is no directory; correct the path")
+    if directory:
+        context.load_verify_locations(capath=directory)
+    if not file:
+        return
+    _refuse_without("tls-ca-cert-file", file, _CERTIFICATE, "certificate")
+    try:
+        context.load_verify_locations(cafile=file)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"tls-ca-cert-file {file!r} cannot be read ({error.reason}); make it anew as PEM"
+        ) from None
+    if config.tls_auth_clients != "no":
+        _refuse_expired(context, file)
+
+
+def _refuse_expired(context: ssl.SSLContext, file: str) -> None:
+    """With no authority that is valid now, no client's certificate could be."""
+    now = time.time()
+    found = context.get_ca_certs()
+    expired = [one for one in found if ssl.cert_time_to_seconds(str(one["notAfter"])) < now]
+    if expired and len(expired) == len(found):
+        raise ConfigError(
+            f"every authority in tls-ca-cert-file {file!r} has expired, the last on "
+            f"{max((str(one['notAfter']) for one in expired), key=ssl.cert_time_to_seconds)}, so "
+            "that no client's certificate can be valid; renew it"
+        )
+    for one in expired:
+        log.warning("an authority in tls-ca-cert-file %r expired on %s", file, one["notAfter"])
+
+
+def _holds(path: str, mark: str) -> bool:
+    try:
+        return mark in Path(path).read_text("latin-1")
+    except OSError:
+        return False
+
+
+def _refuse_without(setting: str, path: str, mark: str, what: str) -> None:
+    """Raises `ConfigError` for a file that cannot be read or holds nothing of the kind."""
+    try:
+        text = Path(path).read_text("latin-1")
+    except OSError as error:
+        raise ConfigError(
+            f"{setting} {path!r} cannot be read: {error.strerror}; correct the path or its "
+            "permissions"
+        ) from None
+    if mark not in text:
+        raise ConfigError(f"{setting} {path!r} holds no {what} in PEM; give the file that does")

@@ -1,0 +1,1 @@
+"""One turn: `node` serves sessions and commits, `execution` runs one request."""

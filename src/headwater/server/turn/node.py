@@ -1,0 +1,399 @@
+"""The node: a store as a whole, without a socket and without a thread.
+
+    driver (server loop, embedded client)
+       │ session.feed(bytes)          ▲ on_output(session), after the commit
+       ▼                              │
+    Node.turn ── for each whole request: choose, admit, mutate, reply into the outbox
+              ── who waited for what happened is run again, after each command
+              ── Journal.commit: the turn's groups, fsynced as the policy says
+              ── outboxes are released
+
+Rule 1. No reply leaves before the commit of the turn that wrote it (law 4).
+Rule 2. One command, with EXEC all of its commands, is one record group; so is each waiter that is
+        served, each end of a delay and each expiry (law 5).
+Rule 3. A commit that fails, or a turn that is broken off, poisons the node: what the turn wrote is
+        never released, and nothing is read from its state again; every later request is answered
+        with that error.
+Rule 4. Everything here is called under ``lock``; what begins or ends something takes it itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from headwater.clock import Clock, SystemClock
+from headwater.commands.call import StreamSettings
+from headwater.config.config import Config
+from headwater.engine.garbage import FREED_AT_ONCE, free
+from headwater.engine.keyspace import Keyspace
+from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
+from headwater.forks import FAMILY
+from headwater.journal.journal import Journal
+from headwater.resp.arguments import Arguments
+from headwater.server.services.acl.access import AccessControl
+from headwater.server.services.blocking import BlockedClients
+from headwater.server.services.observability.latency import FSYNC_ALWAYS, WRITE
+from headwater.server.services.observability.observer import Observer
+from headwater.server.services.pausing import Pause
+from headwater.server.services.pubsub import PubSub
+from headwater.server.services.records import TurnRecords
+from headwater.server.services.scripting.cache import Scripts
+from headwater.server.services.sealer import Sealer
+from headwater.server.services.timers import end_delays, expire_keys, forget_iids, record_seen
+from headwater.server.services.turn_clock import TurnClock
+from headwater.server.services.waiting import WaitingRoom
+from headwater.server.services.watching import Watches
+from headwater.server.session.session import LARGE_ROOM_BYTES, Session
+from headwater.server.turn import execution
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # clock.pxd asks the system
+    from time import monotonic_ns as passed_ns
+
+SEEN_INTERVAL_S = 1.0
+"""How often times of consumers that were only seen become facts (law 3)."""
+
+
+class Node:
+    """A store that commands run in; see the rules above.
+
+    ``journal`` None keeps nothing. `headwater.server.opening.open_node` makes one from a directory.
+    """
+
+    def __init__(
+        self,
+        *,
+        keyspace: Keyspace | None = None,
+        journal: Journal | None = None,
+        config: Config | None = None,
+        clock: Clock | None = None,
+        access: AccessControl | None = None,
+    ) -> None:
+        self.keyspace = keyspace if keyspace is not None else Keyspace()
+        self.journal = journal
+        self.config = config if config is not None else Config()
+        self.access = access if access is not None else AccessControl(self.config)
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.lock = threading.RLock()
+        self.settings = StreamSettings(self.config)
+        self.records = TurnRecords(self.keyspace.facts, journal)
+        written_ms = 0 if journal is None else journal.recovery.last_now_ms
+        self.times = TurnClock(self.clock, not_before_ms=written_ms)
+        self.started_ms = self.keyspace.opened_ms = self.times.now()
+        self.sessions: dict[int, Session] = {}
+        self.waiting = WaitingRoom()
+        self.watches = Watches(self.keyspace)
+        self.scripts = Scripts()
+        self.pubsub = PubSub(self)
+        self.keyspace.notified = self.config.notified_events
+        self.pause = Pause()
+        self.blocked = BlockedClients(self, self.waiting, self.pause)
+        self._resumed = self.blocked.resumed
+        self.observer = Observer(self.config)
+        self.expires_by_itself = True
+        """Whether keys whose time has come are deleted (DEBUG SET-ACTIVE-EXPIRE)."""
+        self.after_commit: list[Callable[[Node], None]] = []
+        """Called once this turn is in the journal, before its answers leave."""
+        self.connections_seen = 0
+        self.poisoned: NodePoisoned | None = None
+        self.stopping = False
+        """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
+        self._arguments = Arguments()
+        """Those of the request that runs; what outlives it is a copy."""
+        self._session_ids = itertools.count(1)
+        self.output_ahead_bytes = self.query_buffer_limit = 0
+        self.output_room = LARGE_ROOM_BYTES  # that clients may still keep for large answers
+        self.sealer = Sealer(self)
+        self.adopt_limits()
+        self._changed: list[Session] = []  # that this turn wrote to
+        self._seen_deadline = inf
+        self._generation = FAMILY.generation
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def connect(
+        self,
+        *,
+        kind: str,
+        address: str,
+        on_output: Callable[[Session], None] | None = None,
+        local_address: str = "",
+    ) -> Session:
+        """A new session. ``on_output`` is called under the lock, after a commit, when the session has
+        output to take or is to be closed; without it somebody looks after each turn."""
+        self._check_process()
+        with self.lock:
+            session = Session(
+                self,
+                next(self._session_ids),
+                kind=kind,
+                address=address,
+                local_address=local_address,
+                on_output=on_output,
+            )
+            session.log_in_at_first()
+            session.scanner.max_bulk_bytes = self.config.proto_max_bulk_len
+            self.sessions[session.id] = session
+            self.connections_seen += 1
+            return session
+
+    def close_session(self, session: Session) -> None:
+        """Forget a session: it waits for nothing and watches nothing any more."""
+        with self.lock:
+            if session.closed:
+                return
+            session.closed = True
+            self.sessions.pop(session.id, None)
+            session.leave()
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    def turn(self, ready: Iterable[Session] | None) -> None:
+        """Run every whole request of ``ready``, commit, release; for None, do as `tick`."""
+        self._check_process()
+        with self.lock:
+            self.turn_locked(ready)
+
+    def exchange(self, session: Session, requests: bytes) -> bytes:
+        """A turn of a session without ``on_output``: run ``requests``, give all that it was answered."""
+        self._check_process()
+        with self.lock:
+            session.scanner.feed(requests)
+            self.turn_locked([session])
+            return session.take_bytes()
+
+    def tick(self) -> None:
+        """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
+        self.turn(None)
+
+    def turn_locked(self, ready: Iterable[Session] | None) -> None:
+        """`turn` for whoever holds the lock."""
+        self._check_process()
+        self._check_journal()
+        self.records.turn += 1
+        self.times.begin_turn()
+        try:
+            if ready is not None:
+                self._serve(ready)
+            elif self.blocked.settle() and self.poisoned is None:
+                self._do_what_is_due()
+            self._finish()
+        except BaseException as error:
+            self._break_off(error)
+            raise
+
+    def next_deadline(self) -> float | None:
+        """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
+        if self.keyspace.garbage:
+            return self.clock.monotonic()
+        deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
+        at_ms = self.keyspace.next_event_ms(self.expires_by_itself)
+        recheck = self.waiting.next_recheck() if self.waiting.count else None
+        if recheck is not None and (at_ms is None or recheck < at_ms):
+            at_ms = recheck
+        if at_ms is not None:
+            deadline = min(deadline, self.times.monotonic_at(at_ms))
+        return None if deadline == inf else deadline
+
+    def wrote_to(self, session: Session) -> None:
+        """A session was given output, or is to be closed."""
+        if not session.changed:
+            session.changed = True
+            self._changed.append(session)
+
+    def close(self) -> None:
+        """A clean stop: the last seen times and the journal's end are written and synced."""
+        self.blocked.offloading.stop()
+        self.sealer.stop()
+        if self.journal is None or self._generation != FAMILY.generation:
+            return
+        with self.lock:
+            if self.poisoned is None:
+                self._seen_deadline = 0.0
+                self.records.turn += 1
+                self._record_seen()
+                self._finish()
+            self.journal.close()
+
+    def adopt_limits(self) -> None:
+        """Let those limits of the configuration be in force that are looked at all the time."""
+        self.output_ahead_bytes = self.config.output_ahead_bytes
+        self.query_buffer_limit = self.config.client_query_buffer_limit
+        self.keyspace.sealing.configure(
+            self.config.stream_hot_bytes, self.config.stream_compression
+        )
+
+    # --- parts of a turn ------------------------------------------------------------------------
+
+    def _serve(self, ready: Iterable[Session]) -> None:
+        if self.keyspace.iid_deadlines.notes and self.poisoned is None:
+            # An embedded store has nobody who ticks while it is idle.
+            forget_iids(self.keyspace, self.records, self.times.now())
+            self.times.ended_ns = 0
+        if self.times.turn_began >= self.pause.until:
+            self.blocked.end_pause()
+            self.times.ended_ns = 0
+        for session in ready:
+            self._drain(session)
+        self._drain_resumed()
+
+    def _do_what_is_due(self) -> None:
+        end_delays(self.keyspace, self.records, self.times.now())
+        if self.expires_by_itself:
+            expire_keys(self.keyspace, self.records, self.times.now())
+        forget_iids(self.keyspace, self.records, self.times.now())
+        self.pubsub.publish_events(None)
+        if self.clock.monotonic() >= self.pause.until:
+            self.blocked.end_pause()
+        self.blocked.run_due()
+        self.blocked.serve_signalled()
+        self.blocked.end_timed_out()
+        self.times.ended_ns = 0
+        self._drain_resumed()
+        self._record_seen()
+
+    def _check_journal(self) -> None:
+        """An fsync in the background may have failed since the last turn (rule 3)."""
+        if self.journal is not None and self.poisoned is None and self.journal.failure is not None:
+            self.poisoned = NodePoisoned(self.journal.failure)
+
+    def _check_process(self) -> None:
+        if self._generation != FAMILY.generation:
+            raise ForkedStore(
+                "this store was opened by another process (before a fork); open it in this one"
+            )
+
+    def _break_off(self, error: BaseException) -> None:
+        """A turn ended in its middle, by Ctrl-C or our own fault: half of a change may stand (rule 3)."""
+        if self.poisoned is None:
+            self.poisoned = NodePoisoned(
+                f"a turn was broken off by {error!r}, and what is in memory may be half of a change. "
+                "Open the store again: what was answered is in its journal"
+            )
+        self.records.drop()
+        self._changed = []
+        for session in self.sessions.values():
+            session.changed = False
+            session.outbox.clear()
+            session.pushes.clear()
+            session.closing = True
+
+    def _drain(self, session: Session) -> None:
+        """Run a session's whole requests until it waits, closes or has more answers in line than it may."""
+        session.last_interaction = self.times.turn_began
+        room = self.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
+        session.stalled = False
+        facts_mark = len(self.records.facts.data)
+        if session.postponed is not None:
+            postponed, session.postponed = session.postponed, None
+            self.run(session, postponed)
+        while session.blocked is None and not session.closing:
+            if len(session.outbox) > room and session.kind != "embedded":
+                session.stalled = True
+                break
+            try:
+                if not session.scanner.next(self._arguments):
+                    break
+            except ProtocolError as error:
+                session.refuse_input(error)
+                break
+            self.run(session, self._arguments)
+        if len(self.records.facts.data) > facts_mark:
+            session.wrote_turn = self.records.turn
+        self.wrote_to(session)
+
+    def _drain_resumed(self) -> None:
+        """Sessions that were unblocked go on with what they had sent meanwhile; they are sent to first."""
+        if self._resumed:
+            others, self._changed = self._changed, []
+            while self._resumed:
+                self._drain(self._resumed.pop(0))
+            self._changed += others
+
+    def run(self, session: Session, arguments: Arguments) -> None:
+        """One request: its record group, its reply, and whoever it wakes."""
+        if self.poisoned is not None:
+            session.reply.error(f"MISCONF {self.poisoned}")
+            return
+        call, keyspace = session.call, self.keyspace
+        self.times.begin_command()
+        call.now_ms = self.times.now_ms
+        if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
+            self._do_before(call.now_ms)
+        reply_mark = len(session.outbox)
+        silent = session.reply_mode != "on"
+        facts_mark = self.records.begin()
+        wait = execution.execute(self, session, arguments)
+        self.records.seal(facts_mark, call.now_ms)
+        if wait is not None:
+            self.blocked.block(session, wait)
+        if silent and session.reply_mode != "on":
+            del session.outbox[reply_mark:]
+            if session.reply_mode == "skip":
+                session.reply_mode = "on"
+        if session.pushes:
+            session.deliver_pushes()
+        if self.keyspace.signalled:  # DEBUG RELOAD has put another keyspace in place
+            self.blocked.serve_signalled()
+        if self.keyspace.unseen and self._seen_deadline == inf:
+            self._seen_deadline = self.times.turn_began + SEEN_INTERVAL_S
+
+    def _do_before(self, now_ms: int) -> None:
+        """What stands before a command: what is over by now, and who waited for that."""
+        keyspace = self.keyspace
+        if keyspace.expiring and self.expires_by_itself:
+            expire_keys(keyspace, self.records, now_ms)
+        if keyspace.due_notes:
+            end_delays(keyspace, self.records, now_ms)
+        if keyspace.events:  # of what came before this command
+            self.pubsub.publish_events(None)
+        if keyspace.signalled:  # who waited for what is due goes before who asks now
+            self.blocked.serve_signalled()
+        self.times.begin_again()
+
+    def _finish(self) -> None:
+        """Commit the turn and release what it wrote."""
+        changed, self._changed = self._changed, []
+        try:
+            if self.poisoned is None:
+                self._commit()
+        except NodePoisoned as error:
+            self.poisoned = error
+            for session in changed:
+                session.outbox.clear()
+                session.closing = True
+        for session in changed:
+            session.changed = False
+            if not session.closed and (session.release() or session.closing):
+                session.tell()
+        if self.keyspace.garbage:
+            free(self.keyspace.garbage, FREED_AT_ONCE)
+        if self.keyspace.sealing.due():
+            self.sealer.step()
+
+    def _commit(self) -> None:
+        began = passed_ns() if self.observer.times_commits else 0
+        self.records.commit()
+        if began and self.journal is not None:
+            event = FSYNC_ALWAYS if self.journal.policy == "always" else WRITE
+            ms = (passed_ns() - began) // 1_000_000
+            self.observer.latency.add(event, time=self.times.wall_now() // 1000, ms=ms)
+        while self.after_commit:
+            self.after_commit.pop()(self)
+
+    def _record_seen(self) -> None:
+        """Once a second, while there is something to record."""
+        if self.clock.monotonic() >= self._seen_deadline:
+            self._seen_deadline = inf
+            record_seen(self.keyspace, self.records, self.times.now())
