@@ -81,7 +81,7 @@ class Place:
 
     async def blocked(self, count: int) -> None:
         """Wait until so many clients are blocked."""
-        await until(lambda: self.node.waiting.count == count)
+        await until(lambda: self.node.blocked.waiting.count == count)
 
     async def close(self) -> None:
         for face in self.faces:
@@ -97,7 +97,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def blocked(client: Any, count: int = 1) -> None:
     """Wait until so many clients of the store in this process are blocked."""
-    await until(lambda: node_of(client).waiting.count == count)
+    await until(lambda: node_of(client).blocked.waiting.count == count)
 
 
 def entries(reply: Any) -> list[tuple[str, list[Any]]]:

@@ -58,7 +58,7 @@ def test_a_store_opened_again_holds_everything(url: str, appendfsync: str) -> No
         client.xgroup_create("orders", "ops", id="0")
         client.xreadgroup("ops", "bill", {"orders": ">"}, count=3)
         client.set("word", "tea")
-        assert node_of(client).config.appendfsync == appendfsync
+        assert node_of(client).services.config.appendfsync == appendfsync
     # When the store is closed and opened again
     with headwater.connect(url, decode_responses=True) as client:
         # Then everything is there
@@ -126,7 +126,7 @@ client.xadd("orders", {"item": "tea"})
 reader = threading.Thread(target=client.xread, args=({"orders": "$"},), kwargs={"block": 0})
 reader.daemon = True
 reader.start()
-while not node_of(client).waiting.count: pass
+while not node_of(client).blocked.waiting.count: pass
 """
     done = in_a_process(program, url)
     assert done.returncode == 0

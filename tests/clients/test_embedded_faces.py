@@ -79,7 +79,7 @@ async def test_block_ends_when_its_time_is_over(place: Place) -> None:
     await place.blocked(1)
     # When they are not quite over, it waits
     place.advance(4.999)
-    assert place.node.waiting.count == 1
+    assert place.node.blocked.waiting.count == 1
     # When they are, it is answered
     place.advance(0.001)
     assert not await reading
@@ -176,7 +176,7 @@ async def test_an_error_reply_leaves_the_connection_in_use(place: Place) -> None
     with pytest.raises(redis.ResponseError, match="wrong number of arguments"):
         await face("execute_command", "XADD", "orders")
     assert await face("ping") is True
-    assert place.node.connections_seen == 1
+    assert place.node.clients.connections_seen == 1
 
 
 async def test_a_database_is_chosen_for_every_connection(place: Place) -> None:

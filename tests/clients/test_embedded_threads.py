@@ -169,7 +169,7 @@ async def test_a_thread_that_waits_is_told_when_its_client_is_closed(
     other.close()
     with pytest.raises(redis.ConnectionError, match="XREADGROUP had been sent"):
         waiting.result(10)
-    assert node_of(client).waiting.count == 0
+    assert node_of(client).blocked.waiting.count == 0
 
 
 async def test_a_cancelled_call_leaves_no_answer_behind(url: str) -> None:
@@ -182,7 +182,7 @@ async def test_a_cancelled_call_leaves_no_answer_behind(url: str) -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         # Then the store does not wait for it any more
-        assert node_of(client).waiting.count == 0
+        assert node_of(client).blocked.waiting.count == 0
         # Then what it would have been answered reaches no other call of that connection
         await client.xadd("orders", {"n": 1})
         assert await client.xlen("orders") == 2

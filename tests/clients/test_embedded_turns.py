@@ -118,7 +118,7 @@ def test_a_store_whose_turn_is_broken_off_is_given_up() -> None:
         # Then the store says that it cannot be read any more
         with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off"):
             client.xlen("orders")
-        assert isinstance(node_of(client).poisoned, NodePoisoned)
+        assert isinstance(node_of(client).state.poisoned, NodePoisoned)
 
 
 def test_a_disk_that_fails_is_told_as_a_server_would() -> None:
@@ -151,7 +151,7 @@ async def test_whoever_waits_is_told_when_the_store_is_given_up(
     with pytest.raises(MemoryError):
         client.ping()
     monkeypatch.undo()
-    assert node.poisoned
+    assert node.state.poisoned
     with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off by MemoryError"):
         waiting.result(10)
 
@@ -164,7 +164,7 @@ def test_a_client_that_is_forgotten_within_a_turn_is_closed_after_it(
     session = node_of(forgotten[0]).connect(kind="tcp", address="", on_output=lambda _: None)
     forgotten[0].ping()
     during: list[int] = []
-    sessions = node_of(forgotten[0]).sessions
+    sessions = node_of(forgotten[0]).clients.sessions
 
     def forget(call: Call, _session: Session, _node: Node) -> None:
         forgotten.clear()

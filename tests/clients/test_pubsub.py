@@ -77,7 +77,7 @@ async def test_a_listener_is_forgotten_when_it_goes(place: Place) -> None:
     listener = await listening(face, "news", "more", patterns=("n*",))
     assert await publisher("pubsub_channels") == ["news", "more"]
     await close(face, listener)
-    await until(lambda: not place.node.pubsub.channels)
+    await until(lambda: not place.node.services.pubsub.channels)
     assert await publisher("publish", "news", "x") == 0
     assert await publisher("pubsub_numpat") == 0
 
@@ -292,7 +292,7 @@ async def test_one_who_reads_in_asyncio_may_hear_any_amount(url: str) -> None:
 
 def test_a_store_remembers_no_listener_that_is_gone(url: str) -> None:
     with headwater.connect(url) as client:
-        hub: PubSub = node_of(client).pubsub
+        hub: PubSub = node_of(client).services.pubsub
         listener = client.pubsub()
         listener.subscribe("news")
         listener.psubscribe("n*")

@@ -98,7 +98,7 @@ class Fuzz:
             self.requests += 1
             try:
                 client.send(*words)
-                if client.session.blocked is not None:
+                if client.session.blocked:
                     store.node.blocked.unblock(client.session, error=False)
                     store.node.tick()
                 read_all(client)

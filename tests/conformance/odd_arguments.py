@@ -76,7 +76,7 @@ class Sweep:
         self.requests += 1
         try:
             client.send(*words)
-            if client.session.blocked is not None:
+            if client.session.blocked:
                 store.node.blocked.unblock(client.session, error=False)
                 store.node.tick()
             read_all(client)
@@ -105,7 +105,7 @@ def _as_new(session: Session) -> bool:
     return not (
         session.closing
         or session.closed
-        or session.blocked is not None
+        or session.blocked
         or session.queued is not None
         or session.subscribed
         or session.reply_mode != "on"

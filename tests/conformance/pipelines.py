@@ -75,7 +75,7 @@ class NodeDoor:
         while not found.endswith(MARK_REPLY):
             if self.session.closing or self.session.closed:
                 raise NeverAnswered(f"the connection was closed after {bytes(found[-200:])!r}")
-            if self.session.blocked is not None:
+            if self.session.blocked:
                 self.store.advance(self.store.seconds_ahead())
             else:
                 before = len(found)

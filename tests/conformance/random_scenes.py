@@ -52,7 +52,7 @@ class RandomScene:
 
     def _waits(self, name: str) -> bool:
         client = self.stage.clients.get(name)
-        return client is not None and client.session.blocked is not None
+        return client is not None and client.session.blocked
 
     def _key(self) -> str:
         return self.random.choice(KEYS)

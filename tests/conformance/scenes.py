@@ -114,11 +114,13 @@ class LocalStage:
     def send(self, client: str, words: tuple[bytes, ...]) -> None:
         sender = self._client(client)
         sender.send(*words)
-        while sender.session in self.store.node.access.logins:  # no peer lets a refused login wait
+        while (
+            sender.session in self.store.node.services.authorization.logins
+        ):  # no peer lets a refused login wait
             self.store.advance(self.store.seconds_ahead())
 
     def wait(self, client: str) -> None:
-        assert self.clients[client].session.blocked is not None, f"{client} does not wait"
+        assert self.clients[client].session.blocked, f"{client} does not wait"
         self.store.advance(self.store.seconds_ahead())
 
     def events(self) -> Events:

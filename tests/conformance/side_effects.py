@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headwater.config.config import Config
-from headwater.engine import events
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
@@ -51,13 +50,13 @@ def together(history: Sequence[Command]) -> Iterator[list[Command]]:
 def take_events(node: Node) -> list[bytes]:
     """From now on the events of a node, as they are published, are added to what this gives."""
     taken: list[bytes] = []
-    publish = node.pubsub.publish_events
+    publish = node.services.pubsub.publish_events
 
     def take(executing: Session | None) -> None:
         taken.extend(key + b": " + event for _db, event, key in node.keyspace.events)
         publish(executing)
 
-    node.pubsub.publish_events = take  # type: ignore[method-assign]
+    node.services.pubsub.publish_events = take  # type: ignore[method-assign]
     return taken
 
 
@@ -65,11 +64,9 @@ def of_headwater(
     history: Sequence[Command], now_ms: int, *, letters: str = STREAMS
 ) -> list[Effects]:
     """The effects on a fresh store whose clock stands still."""
-    store = LocalStore(
-        clock=ManualClock(now_ms), config=Config(port=0, appendonly=False), journaled=False
-    )
+    config = Config(port=0, appendonly=False, notify_keyspace_events="K" + letters)
+    store = LocalStore(clock=ManualClock(now_ms), config=config, journaled=False)
     keyspace, client, taken = store.node.keyspace, store.client(), take_events(store.node)
-    keyspace.notified = sum(events.LETTERS[letter] for letter in letters)
     found = []
     for commands in together(history):
         before = keyspace.dirty

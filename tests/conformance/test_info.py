@@ -174,7 +174,7 @@ def test_keys_that_are_waited_for_are_counted_as_redis_counts_them(
 
 def test_the_state_of_the_journal_is_a_number() -> None:
     def state(store: LocalStore) -> tuple[str, str]:
-        text = render(store.node, {"persistence"}).decode()
+        text = render(store.node.services, {"persistence"}).decode()
         found = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
         return found["journal_state"], found["aof_last_write_status"]
 

@@ -15,7 +15,7 @@ from headwater.limits import (
     MAX_LOGIN_ADDRESSES,
 )
 from headwater.server.running import Server
-from headwater.server.services.acl.login_delays import FORGET_SECONDS, LoginDelays
+from headwater.server.services.acl.login_delays import FORGET_SECONDS, LoginFailures
 from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request
@@ -114,7 +114,7 @@ def test_an_embedded_client_is_not_delayed(store: LocalStore) -> None:
 
 
 def test_no_attacker_fills_memory_with_addresses() -> None:
-    delays = LoginDelays()
+    delays = LoginFailures()
     for number in range(2 * MAX_LOGIN_ADDRESSES):
         delays.failed(f"{number}", 0.0)
     assert len(delays) == MAX_LOGIN_ADDRESSES
@@ -215,10 +215,10 @@ def test_a_client_that_leaves_meanwhile_leaves_nothing_behind(start: Start) -> N
         for _ in range(5):
             with connected(server.port) as client:
                 client.socket.sendall(encode("AUTH", "wrong") + encode("PING"))
-                until(server, lambda one: one.node.waiting.count > 0)
+                until(server, lambda one: one.node.blocked.waiting.count > 0)
         # When they leave, then nothing of them is left
-        until(server, lambda one: len(one.node.sessions) == 1)
-        until(server, lambda one: one.node.waiting.count == 0)
+        until(server, lambda one: len(one.node.clients.sessions) == 1)
+        until(server, lambda one: one.node.blocked.waiting.count == 0)
         server.advance(10)
         assert admin.ask("PING") == b"+PONG\r\n"
 
@@ -228,7 +228,7 @@ def test_a_reply_over_a_socket_comes_when_its_time_has_come(start: Start) -> Non
     server = start(clock=clock, requirepass="secret")
     with connected(server.port) as client, connected(server.port) as other:
         client.socket.sendall(encode("AUTH", "wrong") + encode("AUTH", "secret"))
-        until(server, lambda one: one.node.waiting.count > 0)
+        until(server, lambda one: one.node.blocked.waiting.count > 0)
         assert other.ask("AUTH", "secret") == b"+OK\r\n"
         server.advance(0.1)
         assert [client.reply(), client.reply()] == [REFUSED, b"+OK\r\n"]
@@ -239,7 +239,7 @@ def test_what_a_stranger_sends_meanwhile_is_bounded(start: Start) -> None:
     server = start(clock=ManualClock(), requirepass="secret")
     with connected(server.port) as client:
         client.socket.sendall(encode("AUTH", "wrong"))
-        until(server, lambda one: one.node.waiting.count > 0)
+        until(server, lambda one: one.node.blocked.waiting.count > 0)
         # When it sends more than it may, then it is disconnected
         ping = encode("PING")
         try:
@@ -247,7 +247,7 @@ def test_what_a_stranger_sends_meanwhile_is_bounded(start: Start) -> None:
             assert client.reply() == b""
         except ConnectionError:
             pass
-        until(server, lambda one: not one.node.sessions)
+        until(server, lambda one: not one.node.clients.sessions)
 
 
 def test_a_refused_login_is_logged_without_its_password(

@@ -57,7 +57,7 @@ def test_a_client_that_goes_away_is_forgotten() -> None:
     client.close()
     store.advance(1)
     assert reader("EXISTS", "k") == 0
-    assert store.node.waiting.count == 0
+    assert store.node.blocked.waiting.count == 0
 
 
 def test_info_tells_of_the_pause_and_of_who_waits() -> None:

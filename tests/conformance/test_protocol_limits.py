@@ -153,7 +153,7 @@ def test_the_longest_argument_can_be_set_and_holds_for_clients_that_are_in(start
 @pytest.mark.parametrize("entry_id", ["*", "5-*", "5-5"])
 def test_an_entry_has_a_greatest_size(start: Start, entry_id: str) -> None:
     server = start()
-    server.run(lambda running: setattr(running.node.settings, "max_entry_bytes", 1000))
+    server.run(lambda running: setattr(running.node.services.settings, "max_entry_bytes", 1000))
     with connected(server.port) as wire:
         refused = wire.ask("XADD", "s", entry_id, "a", "x" * 1000)
         assert refused == b"-ERR Elements are too large to be stored\r\n"

@@ -43,7 +43,7 @@ def answers(case: Case, way: str, resp: int) -> bytes:
     for piece in pieces(b"".join(requests), requests, way):
         client.session.feed(piece)
         store.node.turn([client.session])
-        while client.session.blocked is not None:
+        while client.session.blocked:
             store.advance(store.seconds_ahead())
         found += client.session.take_output()
     return bytes(found)

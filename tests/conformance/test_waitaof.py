@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.config.config import Config
 from headwater.journal.journal import Journal
-from headwater.server.opening import recovered_keyspace
+from headwater.server.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request

@@ -23,7 +23,7 @@ from unittest.mock import patch
 from headwater.config.config import Config
 from headwater.engine import replay
 from headwater.journal.journal import Journal
-from headwater.server.opening import recovered_keyspace
+from headwater.server.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore, Word

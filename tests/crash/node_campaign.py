@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from headwater.journal.journal import Journal
-from headwater.server.opening import recovered_keyspace
+from headwater.server.replaying import recovered_keyspace
 from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles

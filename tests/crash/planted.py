@@ -39,8 +39,8 @@ class Fault(NamedTuple):
 FAULTS: dict[str, Fault] = {
     "reply before commit": Fault(
         "server/turn/node.py",
-        "        changed, self._changed = self._changed, []\n        try:\n",
-        "        changed, self._changed = self._changed, []\n"
+        "        changed, self.clients.changed = self.clients.changed, []\n        try:\n",
+        "        changed, self.clients.changed = self.clients.changed, []\n"
         "        for session in changed:\n"
         "            if session.release():\n"
         "                session.tell()\n"

@@ -17,7 +17,7 @@ import headwater
 from headwater.collector import collector_off
 from headwater.config.config import Config
 from headwater.engine.replay import apply
-from headwater.server import opening
+from headwater.server import opening, replaying
 from headwater.server.net.sockets import Connection
 from headwater.server.running import Server
 from headwater.server.services.garbage_collection import (
@@ -53,7 +53,7 @@ def serving(*, short_seconds: float = SHORT_SECONDS) -> Iterator[GarbageCollecti
 
     async def begin() -> None:
         collection.begin()
-        collection.serve(Node(config=Config(appendonly=False)))
+        collection.serve(Node(config=Config(appendonly=False)).services)
 
     loop = asyncio.new_event_loop()
     try:
@@ -215,7 +215,7 @@ def test_an_embedded_store_leaves_the_collector_as_it_found_it(
             raise ValueError("damaged")
         apply(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(opening, "apply", applying)
+    monkeypatch.setattr(replaying, "apply", applying)
     thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     if not enabled:
         gc.disable()

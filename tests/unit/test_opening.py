@@ -69,7 +69,7 @@ def test_what_says_nothing_of_the_record_is_not_called_damage(
     def fail(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
         raise error()
 
-    monkeypatch.setattr("headwater.server.opening.apply", fail)
+    monkeypatch.setattr("headwater.server.replaying.apply", fail)
     with pytest.raises(type(error())):
         open_node(Config(), files=files)
     monkeypatch.undo()

@@ -264,7 +264,7 @@ def test_a_session_that_is_closed_is_forgotten() -> None:
     listener("PSUBSCRIBE", "a*")
     listener("SSUBSCRIBE", "s")
     listener.close()
-    hub = store.node.pubsub
+    hub = store.node.services.pubsub
     assert (hub.channels, hub.shard_channels, hub.patterns.by_pattern) == ({}, {}, {})
     assert list(hub.patterns.matching(b"a")) == []
 

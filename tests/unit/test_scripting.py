@@ -307,7 +307,7 @@ def test_scripts_that_differ_by_their_values_do_not_pile_up(
     for number in range(cache.MOST_FROM_EVAL + 20):
         assert client("EVAL", f"return {number}", 0) == number
     # Then only the latest are known, and the one that was loaded
-    assert len(store.node.scripts) == cache.MOST_FROM_EVAL + 1
+    assert len(store.node.services.scripts) == cache.MOST_FROM_EVAL + 1
     assert client("EVALSHA", sha, 0) == b"kept"
     first = hashlib.sha1(b"return 0").hexdigest()
     assert client("SCRIPT", "EXISTS", first) == [0]

@@ -11,7 +11,7 @@ import pytest
 from headwater.config.config import SETTINGS, Config
 from headwater.config.loading import load
 from headwater.errors import ConfigError
-from headwater.server.services.tls import context_of, install, make_context
+from headwater.server.services.tls import make_context
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests import certificates
@@ -196,7 +196,7 @@ def store(request: pytest.FixtureRequest, made: Certificates) -> LocalStore:
 
 
 def settings_of(store: LocalStore) -> list[str]:
-    return [store.node.config.get(name) for name in SETTINGS if name.startswith("tls-")]
+    return [store.node.services.config.get(name) for name in SETTINGS if name.startswith("tls-")]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def settings_of(store: LocalStore) -> list[str]:
 def test_config_set_refuses_a_path_that_leads_nowhere_and_changes_nothing(
     store: LocalStore, name: str
 ) -> None:
-    before, context = settings_of(store), context_of(store.node)
+    before, context = settings_of(store), store.node.services.tls
     answer = store.client()("CONFIG", "SET", "appendfsync", "no", name, "/nowhere/file.pem")
     assert isinstance(answer, Failure)
     said = answer.text.decode()
@@ -213,8 +213,8 @@ def test_config_set_refuses_a_path_that_leads_nowhere_and_changes_nothing(
         f"ERR CONFIG SET failed (possibly related to argument '{name}') - {name} '/nowhere/file.pem' "
     )
     assert settings_of(store) == before
-    assert store.node.config.appendfsync == "everysec"
-    assert context_of(store.node) is context
+    assert store.node.services.config.appendfsync == "everysec"
+    assert store.node.services.tls is context
 
 
 def test_config_set_refuses_a_file_of_the_wrong_kind(store: LocalStore, made: Certificates) -> None:
@@ -250,8 +250,8 @@ def test_a_disk_that_fails_in_the_same_command_leaves_the_context_in_force(
     # Given a server with TLS, and a disk whose next fsync fails
     flags = made.settings(tls_port=1)
     store = LocalStore(config=load(flags=flags.items(), environ={}))
-    client, in_force = store.client(), make_context(store.node.config)
-    install(store.node, in_force)
+    client, in_force = store.client(), make_context(store.node.services.config)
+    store.node.services.tls = in_force
     assert client("CONFIG", "SET", "appendfsync", "no") == Simple(b"OK")
     for _ in range(2):  # the first is still owed its fsync
         client("SET", "k", "v")
@@ -263,7 +263,7 @@ def test_a_disk_that_fails_in_the_same_command_leaves_the_context_in_force(
     # Then it fails, and neither is changed
     assert isinstance(answer, Failure)
     assert b"appendfsync" in answer.text
-    assert context_of(store.node) is in_force
+    assert store.node.services.tls is in_force
 
 
 def test_config_set_builds_settings_step_by_step_where_no_tls_is_spoken(made: Certificates) -> None:

@@ -44,4 +44,4 @@ def test_a_time_that_a_reader_comes_back_to_serves_it_once() -> None:
     assert reader.reply() is None
     assert admin("XPENDING", "s", "g") == [2, b"2-0", b"3-0", [[b"ann", b"1"], [b"bob", b"1"]]]
     assert reader("PING")
-    assert store.node.waiting.count == 0
+    assert store.node.blocked.waiting.count == 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headwater.engine.keyspace import Keyspace
-from headwater.server.services.watching import Watch, Watches
+from headwater.server.services.watching import Watches
+from headwater.server.session.watch import Watch
 
 
 @pytest.fixture

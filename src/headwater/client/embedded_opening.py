@@ -86,7 +86,7 @@ def _refuse_other_settings(
     """A store that is open has its settings. Raises `ConfigError`."""
     wanted = address.config()
     for name in address.settings:
-        there, here = store.node.config.get(name), wanted.get(name)
+        there, here = store.node.services.config.get(name), wanted.get(name)
         if there != here:
             raise ConfigError(
                 f"{address.shown} is open in this process with {name} {there}, and {address.url!r} "

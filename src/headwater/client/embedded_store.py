@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
 from typing import Any, Protocol
 from weakref import ref
@@ -97,7 +98,7 @@ class EmbeddedStore:
         with REENTRANCY_GUARD, self.node.lock:
             self._check_open()
             session = self.node.connect(
-                kind="embedded", address=f"{self.address}:0", on_output=_deliver
+                kind="embedded", address=f"{self.address}:0", on_output=partial(_deliver, self.node)
             )
             session.driver = ref(transport)  # the node keeps no client alive
             return session
@@ -206,9 +207,9 @@ class EmbeddedStore:
 
     def _after_turn(self) -> None:
         """Tell the sleepers about an earlier deadline; end all sessions if the node has ended."""
-        if self.node.poisoned is not None:
+        if self.node.state.poisoned is not None:
             self._end_sessions()
-        elif self.node.stopping:
+        elif self.node.state.stopping:
             self.close("it was ended by SHUTDOWN")
         elif not self._real_time:
             self._set_timer(self._next_deadline())
@@ -250,7 +251,7 @@ class EmbeddedStore:
                 self.node.close()
 
     def _end_sessions(self) -> None:
-        for session in list(self.node.sessions.values()):
+        for session in list(self.node.clients.sessions.values()):
             if session.kind == "embedded":
                 self._end_session(session)
 
@@ -285,12 +286,12 @@ def _transport_of(session: Session) -> Transport | None:
     return transport
 
 
-def _deliver(session: Session) -> None:
+def _deliver(node: Node, session: Session) -> None:
     transport = _transport_of(session)
     if transport is None:
-        session.node.close_session(session)
+        node.close_session(session)
         return
     transport.deliver(session)
     if session.closing:
-        session.node.close_session(session)
+        node.close_session(session)
         transport.end()

@@ -9,6 +9,7 @@ import resource
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headwater.clock import Clock
 from headwater.config.config import Config
@@ -22,10 +23,12 @@ from headwater.server.opening import open_node
 from headwater.server.replacement import remove_unfinished
 from headwater.server.services.garbage_collection import GarbageCollection
 from headwater.server.services.observability.info import running
-from headwater.server.services.observability.traffic import traffic_of
 from headwater.server.signals import Signals, StopRequested
 from headwater.server.supervision import Supervisor
 from headwater.server.turn.node import Node
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger("headwater.server")
 
@@ -87,9 +90,8 @@ class Server:
         try:
             self._node = open_node(self.config, clock=self._clock, files=self._files)
             self._loop = self._make(self._node, on_stop=self._end.set)
-            traffic_of(self._node).listeners = told(self._listeners)
-            if tls is not None:
-                tls(self._node)
+            self._node.services.traffic.listeners = told(self._listeners)
+            self._node.services.tls = tls
             for listener in self._listeners:
                 listener.listen(self._loop, backlog=self.config.tcp_backlog)
         except BaseException:
@@ -119,7 +121,7 @@ class Server:
             self._loop.stop()
             failure = failure or self._loop.failure
         if self._node is not None:
-            failure = failure or self._node.poisoned
+            failure = failure or self._node.state.poisoned
         return 0 if failure is None else 1
 
     def _close_node(self) -> BaseException | None:
@@ -147,16 +149,16 @@ class Server:
         return f"headwater {version().decode()} ready at {where}, {kept}, {running()}"
 
 
-def _tls_context(config: Config) -> Callable[[Node], None] | None:
-    """What gives a node the context of TLS; None where TLS is not asked for, and not imported.
+def _tls_context(config: Config) -> ssl.SSLContext | None:
+    """The certificate and the rules of TLS; None where TLS is not asked for, and not imported.
 
     Raises `ConfigError`.
     """
     if not config.tls_port:
         return None
-    from headwater.server.services.tls import install, make_context
+    from headwater.server.services.tls import make_context
 
-    return partial(install, context=make_context(config))
+    return make_context(config)
 
 
 def run(config: Config, *, on_ready: Callable[[str], None]) -> int:
@@ -189,14 +191,14 @@ async def _serve(
         signals.install()
         with supervisor.starting():
             server.start()
-        collection.serve(server.node)
+        collection.serve(server.node.services)
         signals.serve(loop, stop=partial(_stop_for, server))
     except StopRequested as stop:
         signals.ignore()
         log.info("%s: the server stops before it was ready", stop.name)
         supervisor.close()
         return server.stop()
-    traffic_of(server.node).supervised = supervisor.name
+    server.node.services.traffic.supervised = supervisor.name
     ready = server.ready_line()
     log.info("started as process %d: %s", os.getpid(), ready)
     try:

@@ -11,7 +11,7 @@ from headwater.commands.call import StreamSettings
 from headwater.config.config import Config
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
-from headwater.server.opening import recovered_keyspace
+from headwater.server.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
@@ -59,7 +59,7 @@ class LocalStore:
     @property
     def settings(self) -> StreamSettings:
         """Node bounds and the like; change them in place."""
-        return self.node.settings
+        return self.node.services.settings
 
     def client(self, *, resp: int = 2, kind: str = "embedded") -> LocalClient:
         """A new connection; of ``kind`` ``tcp`` it is the user ``default``, whom ACL rules bind."""

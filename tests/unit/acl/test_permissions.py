@@ -198,5 +198,5 @@ def test_a_refused_request_leaves_nothing_but_an_entry() -> None:
         answer = client(*words)
         assert answer == Failure(b"NOPERM No permissions to access a key")
     assert admin("DBSIZE") == 0
-    assert store.node.access.log.counts["key"] == 3
-    assert len(store.node.access.log.entries) == 1
+    assert store.node.services.access.log.counts["key"] == 3
+    assert len(store.node.services.access.log.entries) == 1

@@ -193,7 +193,7 @@ def test_a_killed_client_gets_no_reply_and_its_restore_is_dropped(
     # Then nothing is there
     assert client.reply() is None
     assert other("EXISTS", "t") == 0
-    assert client.session.blocked is None
+    assert not client.session.blocked
 
 
 @pytest.mark.parametrize("mode", ["OFF", "SKIP"])
@@ -261,7 +261,7 @@ def test_a_poisoned_node_answers_who_waits_for_a_job(
         client.send("RESTORE", "t", 0, payload)
 
         # When the journal fails
-        store.node.poisoned = NodePoisoned("planted")
+        store.node.state.poisoned = NodePoisoned("planted")
 
     # Then its client hears of it
     refused = settled(store, client)

@@ -10,7 +10,6 @@ import pytest
 
 from headwater.commands import dumping, restoring
 from headwater.engine.check import broken_invariants
-from headwater.server.services.reloading import reload_from_journal
 from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil
@@ -226,7 +225,7 @@ def test_a_reload_meanwhile_loses_no_job(
         reach_build(store)
 
         # When the journal is replayed into another keyspace, where other streams are made
-        reload_from_journal(store.node)
+        store.node.reload()
         other("XGROUP", "CREATE", "v", "mine", "0", "MKSTREAM")
         other("XGROUP", "CREATE", "w", "mine", "0", "MKSTREAM")
 

@@ -1,6 +1,6 @@
-"""What acts on sessions and on the node: connection, clients, transactions, configuration, admin.
+"""What acts on sessions and services: connection, clients, transactions, configuration, admin.
 
-A function is ``def hello(call: Call, session: Session, node: Node) -> Wait | None``; it keeps the
+A function is ``def hello(call: Call, session: Session, services: Services) -> Wait | None``; it keeps the
 rules of `headwater.commands.call`. A subcommand's function stands under its container's name and its own.
 """
 
@@ -34,10 +34,10 @@ from headwater.server.commands import (
 )
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
-ServerCommand = Callable[[Call, "Session", "Node"], Wait | None]
+ServerCommand = Callable[[Call, "Session", "Services"], Wait | None]
 
 SERVER_FUNCTIONS: dict[bytes, ServerCommand] = {
     b"MULTI": transactions.multi,

@@ -14,8 +14,8 @@ from headwater.commands.help import write_help, wrong_arguments
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
-from headwater.server.services.acl import changes as living
 from headwater.server.services.acl.access import SUPERUSER
+from headwater.server.services.acl.changes import AccessChanges
 from headwater.server.services.acl.file import FileError
 from headwater.server.services.acl.log import Refusal
 from headwater.server.services.acl.permissions import denial, sentence
@@ -23,8 +23,8 @@ from headwater.server.services.acl.rules import CATEGORIES
 from headwater.server.session.user import DEFAULT, ROWS, Selector
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 MAX_PASSWORD_BITS = 4096
 SHOWN_REFUSALS = 10
@@ -38,7 +38,7 @@ NO_FILE = (
 NOT_SAVED = "ERR There was an error trying to save the ACLs. Please check the server logs for more information"
 
 
-def acl_cat(call: Call, session: Session, node: Node) -> None:
+def acl_cat(call: Call, session: Session, services: Services) -> None:
     """ACL CAT [category]: the categories, or the commands and subcommands of one."""
     arguments = call.arguments
     _at_most(arguments, 3)
@@ -51,24 +51,24 @@ def acl_cat(call: Call, session: Session, node: Node) -> None:
     call.reply.bulks([row.name.encode() for row in ROWS.values() if category in row.categories])
 
 
-def acl_deluser(call: Call, session: Session, node: Node) -> None:
+def acl_deluser(call: Call, session: Session, services: Services) -> None:
     """ACL DELUSER name …: how many there were; their connections end."""
     names = call.arguments.values(2)
     if DEFAULT in names:
         raise CommandError("ERR The 'default' user cannot be removed")
     deleted = 0
     for name in names:
-        user = node.access.users.get(name)
+        user = services.access.users.get(name)
         if user is not None:
-            living.delete_user(node, user, session)
+            _changes(session, services).delete_user(user)
             deleted += 1
     call.reply.integer(deleted)
 
 
-def acl_dryrun(call: Call, session: Session, node: Node) -> None:
+def acl_dryrun(call: Call, session: Session, services: Services) -> None:
     """ACL DRYRUN user command [argument …]: OK, or in words why that user may not run it."""
     name, request = call.arguments.bytes(2), Arguments.of(*call.arguments.values(3))
-    user = node.access.users.get(name)
+    user = services.access.users.get(name)
     if user is None:
         raise CommandError(f"ERR User '{shown(name)}' not found")
     try:
@@ -86,7 +86,7 @@ def acl_dryrun(call: Call, session: Session, node: Node) -> None:
         call.reply.bulk(text.encode("utf-8", "surrogateescape"))
 
 
-def acl_genpass(call: Call, session: Session, node: Node) -> None:
+def acl_genpass(call: Call, session: Session, services: Services) -> None:
     """ACL GENPASS [bits]: hexadecimal digits from the system's source of chance, 256 bits."""
     arguments = call.arguments
     _at_most(arguments, 3)
@@ -100,10 +100,10 @@ def acl_genpass(call: Call, session: Session, node: Node) -> None:
     call.reply.bulk(secrets.token_hex((digits + 1) // 2)[:digits].encode())
 
 
-def acl_getuser(call: Call, session: Session, node: Node) -> None:
+def acl_getuser(call: Call, session: Session, services: Services) -> None:
     """ACL GETUSER name: flags, hashes of passwords and rules; nil when there is none."""
     reply = call.reply
-    user = node.access.users.get(call.arguments.bytes(2))
+    user = services.access.users.get(call.arguments.bytes(2))
     if user is None:
         reply.nil()
         return
@@ -123,40 +123,40 @@ def acl_getuser(call: Call, session: Session, node: Node) -> None:
         _write_selector(reply, selector)
 
 
-def acl_list(call: Call, session: Session, node: Node) -> None:
+def acl_list(call: Call, session: Session, services: Services) -> None:
     """ACL LIST: each user as a line of an ACL file."""
-    call.reply.bulks([user.line() for user in node.access.sorted()])
+    call.reply.bulks([user.line() for user in services.access.sorted()])
 
 
-def acl_users(call: Call, session: Session, node: Node) -> None:
+def acl_users(call: Call, session: Session, services: Services) -> None:
     """ACL USERS: the names of all users."""
-    call.reply.bulks([user.name for user in node.access.sorted()])
+    call.reply.bulks([user.name for user in services.access.sorted()])
 
 
-def acl_load(call: Call, session: Session, node: Node) -> None:
+def acl_load(call: Call, session: Session, services: Services) -> None:
     """ACL LOAD: let the users be those of ``aclfile``, all of them or no change at all."""
-    if not node.access.aclfile:
+    if not services.access.aclfile:
         raise CommandError(NO_FILE)
     try:
-        users = node.access.read_file()
+        users = services.access.read_file()
     except FileError as error:
         raise CommandError(f"ERR {error}") from None
-    living.replace_users(node, users, session)
+    _changes(session, services).replace_users(users)
     call.reply.ok()
 
 
-def acl_save(call: Call, session: Session, node: Node) -> None:
+def acl_save(call: Call, session: Session, services: Services) -> None:
     """ACL SAVE: let ``aclfile`` say what is in force."""
-    if not node.access.aclfile:
+    if not services.access.aclfile:
         raise CommandError(NO_FILE)
-    if not node.access.save():
+    if not services.access.save():
         raise CommandError(NOT_SAVED)
     call.reply.ok()
 
 
-def acl_log(call: Call, session: Session, node: Node) -> None:
+def acl_log(call: Call, session: Session, services: Services) -> None:
     """ACL LOG [count | RESET]: what was refused, newest first."""
-    arguments, log = call.arguments, node.access.log
+    arguments, log = call.arguments, services.access.log
     _at_most(arguments, 3)
     count = SHOWN_REFUSALS
     if arguments.count == 3:
@@ -171,14 +171,14 @@ def acl_log(call: Call, session: Session, node: Node) -> None:
         _write_refusal(call, entry)
 
 
-def acl_setuser(call: Call, session: Session, node: Node) -> None:
+def acl_setuser(call: Call, session: Session, services: Services) -> None:
     """ACL SETUSER name [rule …]: make a user or change it, all rules or none of them."""
-    made = node.access.changed(call.arguments.bytes(2), call.arguments.values(3))
-    living.set_user(node, made, session)
+    made = services.access.changed(call.arguments.bytes(2), call.arguments.values(3))
+    _changes(session, services).set_user(made)
     call.reply.ok()
 
 
-def acl_whoami(call: Call, session: Session, node: Node) -> None:
+def acl_whoami(call: Call, session: Session, services: Services) -> None:
     """ACL WHOAMI: the user's name; nil for an embedded connection, which has none."""
     if session.user is SUPERUSER:
         call.reply.nil()
@@ -186,7 +186,7 @@ def acl_whoami(call: Call, session: Session, node: Node) -> None:
         call.reply.bulk(session.user.name)
 
 
-def acl_help(call: Call, session: Session, node: Node) -> None:
+def acl_help(call: Call, session: Session, services: Services) -> None:
     """ACL HELP."""
     write_help(
         call,
@@ -201,6 +201,10 @@ def acl_help(call: Call, session: Session, node: Node) -> None:
             b"SETUSER": "<username> <attribute> [<attribute> ...]",
         },
     )
+
+
+def _changes(session: Session, services: Services) -> AccessChanges:
+    return AccessChanges(services.access, services.clients, session)
 
 
 def _at_most(arguments: Arguments, count: int) -> None:

@@ -11,28 +11,28 @@ from headwater.server.services.acl.rules import shown
 from headwater.server.services.observability.info import render
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.server")
 
 
-def info(call: Call, session: Session, node: Node) -> None:
+def info(call: Call, session: Session, services: Services) -> None:
     """INFO [section …]."""
     wanted = {
         call.arguments.bytes(index).decode("utf-8", "surrogateescape").lower()
         for index in range(1, call.arguments.count)
     }
-    call.reply.verbatim(render(node, wanted))
+    call.reply.verbatim(render(services, wanted))
 
 
-def time(call: Call, session: Session, node: Node) -> None:
+def time(call: Call, session: Session, services: Services) -> None:
     """TIME: Unix seconds, and microseconds within the second."""
-    seconds, milliseconds = divmod(node.times.wall_now(), 1000)
+    seconds, milliseconds = divmod(services.times.wall_now(), 1000)
     call.reply.bulks([b"%d" % seconds, b"%d" % (milliseconds * 1000)])
 
 
-def shutdown(call: Call, session: Session, node: Node) -> None:
+def shutdown(call: Call, session: Session, services: Services) -> None:
     """SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] | ABORT: a clean stop, without an answer.
 
     SAVE and NOSAVE make no difference: what was acknowledged is in the journal, or there is none.
@@ -57,5 +57,5 @@ def shutdown(call: Call, session: Session, node: Node) -> None:
         session.address,
         shown(session.user.name),
     )
-    node.stopping = True
+    services.state.stopping = True
     session.closing = True

@@ -9,10 +9,11 @@ from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.commands.connection import check_client_name, is_printable
+from headwater.server.services.client_list import describe
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 _TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
 """Classes of clients in Redis; ours are normal, or listen to channels."""
@@ -20,12 +21,12 @@ _TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
 Filter = Callable[["Session"], bool]
 
 
-def client_id(call: Call, session: Session, node: Node) -> None:
+def client_id(call: Call, session: Session, services: Services) -> None:
     """CLIENT ID: a number that is never given to another connection."""
     call.reply.integer(session.id)
 
 
-def client_getname(call: Call, session: Session, node: Node) -> None:
+def client_getname(call: Call, session: Session, services: Services) -> None:
     """CLIENT GETNAME."""
     if session.name:
         call.reply.bulk(session.name)
@@ -33,7 +34,7 @@ def client_getname(call: Call, session: Session, node: Node) -> None:
         call.reply.nil()
 
 
-def client_setname(call: Call, session: Session, node: Node) -> None:
+def client_setname(call: Call, session: Session, services: Services) -> None:
     """CLIENT SETNAME name; an empty one takes the name away."""
     name = call.arguments.bytes(2)
     check_client_name(name)
@@ -41,7 +42,7 @@ def client_setname(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def client_setinfo(call: Call, session: Session, node: Node) -> None:
+def client_setinfo(call: Call, session: Session, services: Services) -> None:
     """CLIENT SETINFO LIB-NAME|LIB-VER text."""
     option, value = call.arguments.token(2), call.arguments.bytes(3)
     if option not in {b"LIB-NAME", b"LIB-VER"}:
@@ -58,40 +59,40 @@ def client_setinfo(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def client_info(call: Call, session: Session, node: Node) -> None:
+def client_info(call: Call, session: Session, services: Services) -> None:
     """CLIENT INFO: this connection's line of CLIENT LIST."""
-    call.reply.verbatim(describe(session, node) + b"\n")
+    call.reply.verbatim(_line(session, services))
 
 
-def client_list(call: Call, session: Session, node: Node) -> None:
+def client_list(call: Call, session: Session, services: Services) -> None:
     """CLIENT LIST [TYPE type | ID id …]: a line for each connection."""
     arguments = call.arguments
-    chosen: Iterable[Session] = node.sessions.values()
+    chosen: Iterable[Session] = services.clients.sessions.values()
     if arguments.count == 4 and arguments.token(2) == b"TYPE":
         wanted = _type_at(call, 3)
-        chosen = [one for one in node.sessions.values() if _type_of(one) == wanted]
+        chosen = [one for one in services.clients.sessions.values() if _type_of(one) == wanted]
     elif arguments.count > 3 and arguments.token(2) == b"ID":
         ids = [
             arguments.integer(index, error="ERR Invalid client ID")
             for index in range(3, arguments.count)
         ]
-        chosen = [node.sessions[id_] for id_ in ids if id_ in node.sessions]
+        chosen = [services.clients.sessions[id_] for id_ in ids if id_ in services.clients.sessions]
     elif arguments.count > 2:
         raise CommandError(SYNTAX)
-    call.reply.verbatim(b"".join(describe(one, node) + b"\n" for one in chosen))
+    call.reply.verbatim(b"".join(_line(one, services) for one in chosen))
 
 
-def client_kill(call: Call, session: Session, node: Node) -> None:
+def client_kill(call: Call, session: Session, services: Services) -> None:
     """CLIENT KILL address, or CLIENT KILL filter value …: end connections."""
     arguments = call.arguments
     if arguments.count == 3:
         address = arguments.bytes(2).decode("utf-8", "surrogateescape")
-        found = [one for one in node.sessions.values() if one.address == address]
+        found = [one for one in services.clients.sessions.values() if one.address == address]
         if not found:
             raise CommandError("ERR No such client")
         call.reply.ok()
     else:
-        found = _chosen(call, session, node)
+        found = _chosen(call, session, services)
         call.reply.integer(len(found))
     for victim in found:
         victim.closing = True
@@ -99,7 +100,7 @@ def client_kill(call: Call, session: Session, node: Node) -> None:
             victim.tell()
 
 
-def client_unblock(call: Call, session: Session, node: Node) -> None:
+def client_unblock(call: Call, session: Session, services: Services) -> None:
     """CLIENT UNBLOCK id [TIMEOUT|ERROR]: 1 if that client was waiting."""
     arguments = call.arguments
     if arguments.count > 4:
@@ -110,11 +111,11 @@ def client_unblock(call: Call, session: Session, node: Node) -> None:
         if reason not in {b"TIMEOUT", b"ERROR"}:
             raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
         error = reason == b"ERROR"
-    target = node.sessions.get(arguments.integer(2))
-    call.reply.integer(int(target is not None and node.blocked.unblock(target, error=error)))
+    target = services.clients.sessions.get(arguments.integer(2))
+    call.reply.integer(int(target is not None and services.blocked.unblock(target, error=error)))
 
 
-def client_reply(call: Call, session: Session, node: Node) -> None:
+def client_reply(call: Call, session: Session, services: Services) -> None:
     """CLIENT REPLY ON|OFF|SKIP: only ON is answered."""
     mode = call.arguments.token(2)
     if mode == b"ON":
@@ -129,7 +130,7 @@ def client_reply(call: Call, session: Session, node: Node) -> None:
         raise CommandError(SYNTAX)
 
 
-def client_switch(call: Call, session: Session, node: Node) -> None:
+def client_switch(call: Call, session: Session, services: Services) -> None:
     """CLIENT NO-TOUCH ON|OFF: whether what this client does counts as use of keys (OBJECT IDLETIME).
     CLIENT NO-EVICT ON|OFF: accepted, and true already, because no client is evicted."""
     word = call.arguments.token(2)
@@ -140,7 +141,7 @@ def client_switch(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def client_help(call: Call, session: Session, node: Node) -> None:
+def client_help(call: Call, session: Session, services: Services) -> None:
     """CLIENT HELP."""
     write_help(
         call,
@@ -159,66 +160,12 @@ def client_help(call: Call, session: Session, node: Node) -> None:
     )
 
 
-def describe(session: Session, node: Node) -> bytes:
-    """A line of CLIENT LIST, in Redis's fields and order; what this store has not is 0."""
-    now = node.clock.monotonic()
-    queued = session.queued
-    unsent = getattr(session.driver, "unsent", 0)
-    values: dict[str, object] = {
-        "id": session.id,
-        "addr": session.address,
-        "laddr": session.local_address,
-        "fd": getattr(session.driver, "descriptor", -1),
-        "name": session.name.decode("ascii"),
-        "age": int(now - session.created),
-        "idle": int(now - session.last_interaction),
-        "flags": _flags(session),
-        "db": session.db_index,
-        "sub": len(session.subscriptions.channels),
-        "psub": len(session.subscriptions.patterns),
-        "ssub": len(session.subscriptions.shard_channels),
-        "multi": -1 if queued is None else len(queued),
-        "watch": len(session.watch.keys),
-        "qbuf": session.scanner.unread(),
-        "qbuf-free": 0,
-        "argv-mem": 0,
-        "multi-mem": session.queued_bytes(),
-        "rbs": 0,
-        "rbp": 0,
-        "obl": len(session.released),
-        "oll": int(unsent > 0),
-        "omem": unsent,
-        "tot-mem": session.memory_bytes(),
-        "events": "rw" if unsent else "r",
-        "cmd": session.last_command or "NULL",
-        "user": session.user.name.decode("utf-8", "surrogateescape"),
-        "redir": -1,
-        "resp": session.resp,
-        "lib-name": session.lib_name.decode("ascii"),
-        "lib-ver": session.lib_version.decode("ascii"),
-        "io-thread": 0,
-        "tot-net-in": getattr(session.driver, "received", 0),
-        "tot-net-out": getattr(session.driver, "sent", 0),
-    }
-    line = " ".join(f"{name}={value}" for name, value in values.items())
-    return line.encode("utf-8", "surrogateescape")
-
-
-def _flags(session: Session) -> str:
-    flags = "O" if session.monitoring else ""
-    if session.subscribed:
-        flags += "P"
-    if session.queued is not None:
-        flags += "x"
-    if session.node.blocked.waiter_of(session) is not None:
-        flags += "b"
-    if session.node.watches.broken(session.watch):
-        flags += "d"
-    if session.closing:
-        flags += "c"
-    if session.kind == "unix":
-        flags += "U"
-    return flags or "N"
+def _line(session: Session, services: Services) -> bytes:
+    """The line of a client, with its end."""
+    shown = describe(
+        session, times=services.times, blocked=services.blocked, watches=services.watches
+    )
+    return shown + b"\n"
 
 
 def _type_of(session: Session) -> bytes:
@@ -234,7 +181,7 @@ def _type_at(call: Call, index: int) -> bytes:
     return word
 
 
-def _chosen(call: Call, session: Session, node: Node) -> list[Session]:
+def _chosen(call: Call, session: Session, services: Services) -> list[Session]:
     """The sessions that fit every filter of CLIENT KILL."""
     arguments = call.arguments
     if arguments.count % 2:
@@ -248,15 +195,15 @@ def _chosen(call: Call, session: Session, node: Node) -> list[Session]:
                 raise CommandError(SYNTAX)
             skip_self = answer == b"YES"
         else:
-            filters.append(_filter(call, node, index))
+            filters.append(_filter(call, services, index))
     return [
         one
-        for one in list(node.sessions.values())
+        for one in list(services.clients.sessions.values())
         if all(fits(one) for fits in filters) and not (skip_self and one is session)
     ]
 
 
-def _filter(call: Call, node: Node, index: int) -> Filter:
+def _filter(call: Call, services: Services, index: int) -> Filter:
     """One filter of CLIENT KILL, its name at ``index`` and its value behind."""
     arguments = call.arguments
     name, value = arguments.token(index), arguments.bytes(index + 1)
@@ -274,7 +221,7 @@ def _filter(call: Call, node: Node, index: int) -> Filter:
         kind = _type_at(call, index + 1)
         return lambda one: _type_of(one) == kind
     if name == b"USER":
-        user = node.access.users.get(value)
+        user = services.access.users.get(value)
         if user is None:
             raise CommandError(f"ERR No such user '{text}'")
         return lambda one: one.user is user
@@ -282,6 +229,6 @@ def _filter(call: Call, node: Node, index: int) -> Filter:
         age = arguments.integer(index + 1, error="ERR maxage is not an integer or out of range")
         if age < 1:
             raise CommandError("ERR maxage should be greater than 0")
-        now = node.clock.monotonic()
+        now = services.times.monotonic()
         return lambda one: now - one.created >= age
     raise CommandError(SYNTAX)

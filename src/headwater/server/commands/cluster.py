@@ -10,11 +10,11 @@ from headwater.commands.table import COMMANDS
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def no_cluster(call: Call, session: Session, node: Node) -> NoReturn:
+def no_cluster(call: Call, session: Session, services: Services) -> NoReturn:
     """Every command of Redis Cluster, CLUSTER HELP included, as in a Redis that runs alone."""
     raise CommandError("ERR This instance has cluster support disabled")
 
@@ -27,11 +27,11 @@ CLUSTER_NAMES = (
 )
 
 
-def module_list(call: Call, session: Session, node: Node) -> None:
+def module_list(call: Call, session: Session, services: Services) -> None:
     """MODULE LIST: nothing can be loaded into this server."""
     call.reply.array(0)
 
 
-def module_help(call: Call, session: Session, node: Node) -> None:
+def module_help(call: Call, session: Session, services: Services) -> None:
     """MODULE HELP."""
     write_help(call, b"MODULE", {})

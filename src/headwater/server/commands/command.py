@@ -15,26 +15,26 @@ from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def command(call: Call, session: Session, node: Node) -> None:
+def command(call: Call, session: Session, services: Services) -> None:
     """COMMAND: every row."""
     call.reply.array(len(COMMANDS))
     for row in COMMANDS.values():
         _write_row(call.reply, row)
 
 
-def command_count(call: Call, session: Session, node: Node) -> None:
+def command_count(call: Call, session: Session, services: Services) -> None:
     """COMMAND COUNT: how many there are, subcommands not counted."""
     call.reply.integer(len(COMMANDS))
 
 
-def command_info(call: Call, session: Session, node: Node) -> None:
+def command_info(call: Call, session: Session, services: Services) -> None:
     """COMMAND INFO [name …]: the rows of these, nil for a name that there is not."""
     if call.arguments.count == 2:
-        command(call, session, node)
+        command(call, session, services)
         return
     names = call.arguments.values(2)
     call.reply.array(len(names))
@@ -46,7 +46,7 @@ def command_info(call: Call, session: Session, node: Node) -> None:
             _write_row(call.reply, row)
 
 
-def command_list(call: Call, session: Session, node: Node) -> None:
+def command_list(call: Call, session: Session, services: Services) -> None:
     """COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]: names."""
     arguments = call.arguments
     if arguments.count == 2:
@@ -67,13 +67,13 @@ def command_list(call: Call, session: Session, node: Node) -> None:
     call.reply.bulks(names)
 
 
-def command_getkeys(call: Call, session: Session, node: Node) -> None:
+def command_getkeys(call: Call, session: Session, services: Services) -> None:
     """COMMAND GETKEYS command [argument …]: the keys of that request."""
     request, found = _keys_of(call)
     call.reply.bulks([request.bytes(key.position) for key in found])
 
 
-def command_getkeysandflags(call: Call, session: Session, node: Node) -> None:
+def command_getkeysandflags(call: Call, session: Session, services: Services) -> None:
     """COMMAND GETKEYSANDFLAGS command [argument …]: its keys, and how each is used."""
     request, found = _keys_of(call)
     call.reply.array(len(found))
@@ -83,7 +83,7 @@ def command_getkeysandflags(call: Call, session: Session, node: Node) -> None:
         _write_flags(call.reply, key.flags)
 
 
-def command_help(call: Call, session: Session, node: Node) -> None:
+def command_help(call: Call, session: Session, services: Services) -> None:
     """COMMAND HELP."""
     write_help(
         call,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
@@ -15,15 +13,16 @@ from headwater.errors import CommandError, ConfigError, NodePoisoned
 from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.replacement import replace_file
 from headwater.server.services.acl.changes import open_or_close
-from headwater.server.services.observability.traffic import traffic_of
 
 if TYPE_CHECKING:
+    import ssl
+
     from headwater.config.config import Config
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def config_get(call: Call, session: Session, node: Node) -> None:
+def config_get(call: Call, session: Session, services: Services) -> None:
     """CONFIG GET pattern …: names and values; a name without wildcards is given back as typed."""
     found: dict[str, str] = {}
     for typed in call.arguments.values(2):
@@ -31,18 +30,18 @@ def config_get(call: Call, session: Session, node: Node) -> None:
         if any(byte in b"*?[" for byte in pattern):
             for name in NAMES:
                 if matches(pattern, name.encode()):
-                    found[name] = node.config.shown(name)
+                    found[name] = services.config.shown(name)
             continue
         name = pattern.decode("utf-8", "surrogateescape")
         if name in NAMES:
-            found[typed.decode()] = node.config.shown(name)
+            found[typed.decode()] = services.config.shown(name)
     call.reply.map(len(found))
     for name, value in found.items():
         call.reply.bulk(name.encode())
         call.reply.bulk(value.encode("utf-8", "surrogateescape"))
 
 
-def config_set(call: Call, session: Session, node: Node) -> None:
+def config_set(call: Call, session: Session, services: Services) -> None:
     """CONFIG SET name value …: all of them or none."""
     words = [word.decode("utf-8", "surrogateescape") for word in call.arguments.values(2)]
     if len(words) % 2:
@@ -57,7 +56,7 @@ def config_set(call: Call, session: Session, node: Node) -> None:
         if name in wanted:
             raise _failed(name, "duplicate parameter")
         wanted[name] = value
-    changed = node.config.copy()
+    changed = services.config.copy()
     for name, value in wanted.items():
         if name in SETTINGS and SETTINGS[name].fixed_after_start:
             raise _failed(name, SETTINGS[name].fixed_after_start)
@@ -65,25 +64,27 @@ def config_set(call: Call, session: Session, node: Node) -> None:
             changed.set(name, value)
         except ValueError as error:
             raise _failed(name, str(error)) from None
-    _put_in_force(node, changed, set(wanted))
+    _put_in_force(services, changed, set(wanted))
     call.reply.ok()
 
 
-def config_resetstat(call: Call, session: Session, node: Node) -> None:
+def config_resetstat(call: Call, session: Session, services: Services) -> None:
     """CONFIG RESETSTAT: the counters of INFO begin anew."""
-    traffic_of(node).reset(connections_seen=node.connections_seen)
-    node.observer.reset(expired=node.keyspace.expired_count)
-    node.keyspace.hits = node.keyspace.misses = 0
+    services.traffic.reset(connections_seen=services.clients.connections_seen)
+    services.observer.reset(expired=services.keyspace.expired_count)
+    services.keyspace.hits = services.keyspace.misses = 0
     call.reply.ok()
 
 
-def config_rewrite(call: Call, session: Session, node: Node) -> None:
+def config_rewrite(call: Call, session: Session, services: Services) -> None:
     """CONFIG REWRITE: the configuration file says what is in force."""
-    if node.config.file is None:
+    if services.config.file is None:
         raise CommandError("ERR The server is running without a config file")
     try:
-        users = () if node.config.aclfile else node.access.lines(node.config.requirepass)
-        replace_file(node.config.file, rewritten(node.config, users=users))
+        users = (
+            () if services.config.aclfile else services.access.lines(services.config.requirepass)
+        )
+        replace_file(services.config.file, rewritten(services.config, users=users))
     except OSError as error:
         raise CommandError(f"ERR Rewriting config file: {error.strerror}") from None
     except ConfigError as error:
@@ -91,7 +92,7 @@ def config_rewrite(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def config_help(call: Call, session: Session, node: Node) -> None:
+def config_help(call: Call, session: Session, services: Services) -> None:
     """CONFIG HELP."""
     write_help(call, b"CONFIG", {b"GET": "<pattern> ...", b"SET": "<directive> <value> ..."})
 
@@ -100,8 +101,9 @@ def _failed(name: str, reason: str) -> CommandError:
     return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
 
 
-def _checked_tls(node: Node, changed: Config, names: set[str]) -> Callable[[], None] | None:
-    """What renews certificates and rules for those who connect from now on; None without TLS.
+def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
+    """Certificates and rules for those who connect from now on; None where nothing changes or there is
+    no TLS listener.
 
     All files are read and checked together, before anything changes; without a TLS listener too,
     because CONFIG REWRITE would keep a mistake for the next start.
@@ -109,11 +111,11 @@ def _checked_tls(node: Node, changed: Config, names: set[str]) -> Callable[[], N
     related = sorted(name for name in names if name.startswith("tls-"))
     if not related:
         return None
-    from headwater.server.services.tls import check_files, install, make_context
+    from headwater.server.services.tls import check_files, make_context
 
     try:
         if changed.tls_port:
-            return partial(install, node, make_context(changed))
+            return make_context(changed)
         check_files(changed)
     except ConfigError as error:
         text = str(error)
@@ -122,30 +124,21 @@ def _checked_tls(node: Node, changed: Config, names: set[str]) -> Callable[[], N
     return None
 
 
-def _put_in_force(node: Node, changed: Config, names: set[str]) -> None:
+def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
     """Let what depends on these settings know. What can fail comes first."""
-    renew_tls = _checked_tls(node, changed, names)
-    if "appendfsync" in names and node.journal is not None:
+    tls = _checked_tls(changed, names)
+    if "appendfsync" in names and services.journal is not None:
         try:
-            node.journal.set_policy(changed.appendfsync)
+            services.journal.set_policy(changed.appendfsync)
         except NodePoisoned as error:
             raise _failed("appendfsync", str(error)) from None
-    if renew_tls is not None:
-        renew_tls()
-    node.config = changed
-    node.adopt_limits()
-    node.access.configure(changed)
+    if tls is not None:
+        services.tls = tls
+    services.adopt(changed)
     if "requirepass" in names:
-        node.access.set_default_password(changed.requirepass)
-        open_or_close(node)
-    node.settings.adopt(changed)
-    node.observer.configure(changed)
-    if "notify-keyspace-events" in names:
-        node.keyspace.notified = changed.notified_events
+        services.access.set_default_password(changed.requirepass)
+        open_or_close(services.access, services.clients)
     if "loglevel" in names:
         apply_loglevel(changed)
     if "log-format" in names:
         apply_log_format(changed)
-    if "proto-max-bulk-len" in names:
-        for session in node.sessions.values():
-            session.scanner.max_bulk_bytes = changed.proto_max_bulk_len

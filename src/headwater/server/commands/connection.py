@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call, Wait, shown
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
-from headwater.server.commands.monitor import stop_monitoring
 from headwater.server.identity import COMPATIBLE_VERSION, SERVER_NAME, version
 from headwater.server.session.user import DEFAULT
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 BAD_CREDENTIALS = "WRONGPASS invalid username-password pair or user is disabled."
 NOTHING_TO_AUTHENTICATE = (
@@ -43,7 +42,7 @@ def check_client_name(name: bytes) -> None:
         )
 
 
-def hello(call: Call, session: Session, node: Node) -> Wait | None:
+def hello(call: Call, session: Session, services: Services) -> Wait | None:
     """HELLO [2|3 [AUTH user password] [SETNAME name]]: choose the version, tell who we are."""
     arguments, reply = call.arguments, call.reply
     resp = session.resp
@@ -67,7 +66,7 @@ def hello(call: Call, session: Session, node: Node) -> Wait | None:
             typed = shown(arguments.bytes(index))
             raise CommandError(f"ERR Syntax error in HELLO option '{typed}'")
     if credentials is not None:
-        refused = _authenticate(session, node, *credentials)
+        refused = _authenticate(session, services, *credentials)
         if refused is not None:
             return refused
     if not session.authenticated:
@@ -99,39 +98,43 @@ def hello(call: Call, session: Session, node: Node) -> Wait | None:
     return None
 
 
-def auth(call: Call, session: Session, node: Node) -> Wait | None:
+def auth(call: Call, session: Session, services: Services) -> Wait | None:
     """AUTH [user] password."""
     arguments = call.arguments
     if arguments.count > 3:
         raise CommandError(SYNTAX)
     if arguments.count == 2:
-        if node.access.default.nopass:
+        if services.access.default.nopass:
             raise CommandError(NOTHING_TO_AUTHENTICATE)
         credentials = (DEFAULT, arguments.bytes(1))
     else:
         credentials = (arguments.bytes(1), arguments.bytes(2))
-    refused = _authenticate(session, node, *credentials)
+    refused = _authenticate(session, services, *credentials)
     if refused is None:
         call.reply.ok()
     return refused
 
 
-def _authenticate(session: Session, node: Node, user: bytes, password: bytes) -> Wait | None:
+def _authenticate(
+    session: Session, services: Services, user: bytes, password: bytes
+) -> Wait | None:
     """Log the session in. When these are nobody's credentials: what holds the reply WRONGPASS back, or
     `CommandError` where it cannot be held back."""
     error = CommandError(BAD_CREDENTIALS)
-    if not session.call.may_block and node.access.logins.closed:
+    if not session.call.may_block and services.authorization.logins.closed:
         raise error
-    if node.access.authenticate(session, user, password):
+    if services.authorization.authenticate(session, user, password):
         return None
-    held = node.access.logins.refuse(session, user, b"-%b\r\n" % BAD_CREDENTIALS.encode())
+    held = services.authorization.logins.refuse(
+        session, user, b"-%b\r\n" % BAD_CREDENTIALS.encode()
+    )
     if held is None:
         raise error
-    node.observer.count_error(error)
+    services.observer.count_error(error)
     return held
 
 
-def select(call: Call, session: Session, node: Node) -> None:
+def select(call: Call, session: Session, services: Services) -> None:
     """SELECT index, 0 to 15."""
     index = call.arguments.integer(1)
     if not 0 <= index < DATABASES:
@@ -140,7 +143,7 @@ def select(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def ping(call: Call, session: Session, node: Node) -> None:
+def ping(call: Call, session: Session, services: Services) -> None:
     """PING [text]; to a RESP2 client that listens the answer looks like a message."""
     if call.arguments.count > 2:
         raise CommandError("ERR wrong number of arguments for 'ping' command")
@@ -153,26 +156,26 @@ def ping(call: Call, session: Session, node: Node) -> None:
         call.reply.simple(b"PONG")
 
 
-def echo(call: Call, session: Session, node: Node) -> None:
+def echo(call: Call, session: Session, services: Services) -> None:
     """ECHO text."""
     call.reply.bulk(call.arguments.bytes(1))
 
 
-def quit_(call: Call, session: Session, node: Node) -> None:
+def quit_(call: Call, session: Session, services: Services) -> None:
     """QUIT: the answer is the last that this connection gets."""
     call.reply.ok()
     session.closing = True
 
 
-def reset(call: Call, session: Session, node: Node) -> None:
+def reset(call: Call, session: Session, services: Services) -> None:
     """RESET: as just connected, but for what the client library said of itself."""
-    session.leave_transaction()
-    stop_monitoring(session, node)
-    node.pubsub.leave(session)
+    services.leave_transaction(session)
+    services.observer.stop_monitoring(session)
+    services.pubsub.leave(session)
     session.db_index = 0
     session.resp = 2
     session.name = b""
     session.reply_mode = "on"
     session.call.touches = True
-    session.log_in_at_first()
+    services.authorization.log_in_at_first(session)
     call.reply.simple(b"RESET")

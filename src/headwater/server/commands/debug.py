@@ -15,11 +15,10 @@ from headwater.commands.call import NO_SUCH_KEY, Call, shown
 from headwater.commands.help import write_lines, wrong_arguments
 from headwater.commands.objects import encoding
 from headwater.errors import CommandError
-from headwater.server.services.reloading import reload_from_journal
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.server")
 
@@ -52,20 +51,20 @@ _HELP = (
 )
 
 
-def check_debug_allowed(session: Session, node: Node) -> None:
+def check_debug_allowed(session: Session, services: Services) -> None:
     """Raises `CommandError` unless ``enable-debug-command`` lets this client in."""
-    allowed = node.config.enable_debug_command
+    allowed = services.config.enable_debug_command
     if allowed == "no" or (allowed == "local" and not _is_local(session)):
         raise CommandError(_NOT_ALLOWED)
 
 
-def debug(call: Call, session: Session, node: Node) -> None:
+def debug(call: Call, session: Session, services: Services) -> None:
     """DEBUG subcommand [argument …]."""
-    check_debug_allowed(session, node)
+    check_debug_allowed(session, services)
     function = _SUBCOMMANDS.get((call.arguments.token(1), call.arguments.count))
     if function is None:
         raise wrong_arguments(call.arguments)
-    function(call, session, node)
+    function(call, session, services)
 
 
 def _is_local(session: Session) -> bool:
@@ -78,7 +77,7 @@ def _is_local(session: Session) -> bool:
         return False
 
 
-def _sleep(call: Call, session: Session, node: Node) -> None:
+def _sleep(call: Call, session: Session, services: Services) -> None:
     """DEBUG SLEEP seconds; what is no number is 0, as in Redis."""
     try:
         seconds = float(call.arguments.bytes(2))
@@ -88,18 +87,18 @@ def _sleep(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def _log(call: Call, session: Session, node: Node) -> None:
+def _log(call: Call, session: Session, services: Services) -> None:
     """DEBUG LOG message."""
     log.warning("DEBUG LOG: %s", call.arguments.bytes(2).decode(errors="backslashreplace"))
     call.reply.ok()
 
 
-def _error(call: Call, session: Session, node: Node) -> None:
+def _error(call: Call, session: Session, services: Services) -> None:
     """DEBUG ERROR text."""
     raise CommandError(shown(call.arguments.bytes(2)))
 
 
-def _object(call: Call, session: Session, node: Node) -> None:
+def _object(call: Call, session: Session, services: Services) -> None:
     """DEBUG OBJECT key: what can be told of Redis's line."""
     value = call.db.lookup(call.arguments.bytes(2), call.now_ms)
     if value is None:
@@ -107,13 +106,13 @@ def _object(call: Call, session: Session, node: Node) -> None:
     call.reply.simple(b"Value at:0x%x refcount:1 encoding:%b" % (id(value), encoding(value)))
 
 
-def _set_active_expire(call: Call, session: Session, node: Node) -> None:
+def _set_active_expire(call: Call, session: Session, services: Services) -> None:
     """DEBUG SET-ACTIVE-EXPIRE 0|1; what is no number is 0."""
-    node.expires_by_itself = call.arguments.integer(2, default=0) != 0
+    services.state.expires_by_itself = call.arguments.integer(2, default=0) != 0
     call.reply.ok()
 
 
-def _reload(call: Call, session: Session, node: Node) -> None:
+def _reload(call: Call, session: Session, services: Services) -> None:
     """DEBUG RELOAD [NOSAVE], DEBUG LOADAOF: done when the turn is in the journal, before its
     answers leave."""
     for index in range(2, call.arguments.count):
@@ -121,20 +120,20 @@ def _reload(call: Call, session: Session, node: Node) -> None:
             raise CommandError(
                 "ERR DEBUG RELOAD replays the journal, which holds everything: it takes NOSAVE only"
             )
-    if node.journal is None:
+    if services.journal is None:
         raise CommandError("ERR there is no journal to reload from: this server runs appendonly no")
     if not call.may_block:
         raise CommandError("ERR DEBUG RELOAD is not allowed in a transaction or a script")
-    node.after_commit.append(reload_from_journal)
+    services.state.reload_wanted = True
     call.reply.ok()
 
 
-def _help(call: Call, session: Session, node: Node) -> None:
+def _help(call: Call, session: Session, services: Services) -> None:
     """DEBUG HELP."""
     write_lines(call, _HELP)
 
 
-_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Call, Session, Node], None]] = {
+_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Call, Session, Services], None]] = {
     (b"ERROR", 3): _error,
     (b"HELP", 2): _help,
     (b"LOADAOF", 2): _reload,

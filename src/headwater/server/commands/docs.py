@@ -13,11 +13,11 @@ from headwater.resp.replies import ReplyWriter
 from headwater.server.commands.command import find_named
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def command_docs(call: Call, session: Session, node: Node) -> None:
+def command_docs(call: Call, session: Session, services: Services) -> None:
     """COMMAND DOCS [name …]: names that there are not are left out."""
     rows: Iterable[CommandRow] = COMMANDS.values()
     if call.arguments.count > 2:

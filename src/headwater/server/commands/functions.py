@@ -9,13 +9,13 @@ from headwater.commands.help import write_help, wrong_arguments
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 FLUSH_MODES = frozenset({b"SYNC", b"ASYNC"})
 
 
-def function_flush(call: Call, session: Session, node: Node) -> None:
+def function_flush(call: Call, session: Session, services: Services) -> None:
     """FUNCTION FLUSH [ASYNC|SYNC]."""
     arguments = call.arguments
     if arguments.count > 3:
@@ -25,7 +25,7 @@ def function_flush(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def function_list(call: Call, session: Session, node: Node) -> None:
+def function_list(call: Call, session: Session, services: Services) -> None:
     """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]: there is none."""
     arguments = call.arguments
     index, named, with_code = 2, False, False
@@ -44,7 +44,7 @@ def function_list(call: Call, session: Session, node: Node) -> None:
     call.reply.array(0)
 
 
-def function_help(call: Call, session: Session, node: Node) -> None:
+def function_help(call: Call, session: Session, services: Services) -> None:
     """FUNCTION HELP."""
     write_help(
         call,

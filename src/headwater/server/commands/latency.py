@@ -22,8 +22,8 @@ from headwater.server.services.observability.latency import (
 )
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 _ROWS = 4
 _WIDTH = 80
@@ -42,9 +42,9 @@ _ADVICE = {
 }
 
 
-def latency_latest(call: Call, session: Session, node: Node) -> None:
+def latency_latest(call: Call, session: Session, services: Services) -> None:
     """LATENCY LATEST: each event with the time and length of the latest delay, and the longest."""
-    events = node.observer.latency.events
+    events = services.observer.latency.events
     call.reply.array(len(events))
     for name, series in events.items():
         time, ms = series.samples[-1]
@@ -55,9 +55,9 @@ def latency_latest(call: Call, session: Session, node: Node) -> None:
         call.reply.integer(series.max_ms)
 
 
-def latency_history(call: Call, session: Session, node: Node) -> None:
+def latency_history(call: Call, session: Session, services: Services) -> None:
     """LATENCY HISTORY event: (Unix seconds, ms) of each delay that is kept."""
-    series = node.observer.latency.events.get(shown(call.arguments.bytes(2)))
+    series = services.observer.latency.events.get(shown(call.arguments.bytes(2)))
     samples = series.samples if series is not None else ()
     call.reply.array(len(samples))
     for time, ms in samples:
@@ -66,25 +66,25 @@ def latency_history(call: Call, session: Session, node: Node) -> None:
         call.reply.integer(ms)
 
 
-def latency_reset(call: Call, session: Session, node: Node) -> None:
+def latency_reset(call: Call, session: Session, services: Services) -> None:
     """LATENCY RESET [event …]: how many events were forgotten."""
     names = [shown(name) for name in call.arguments.values(2)]
-    call.reply.integer(node.observer.latency.reset(names))
+    call.reply.integer(services.observer.latency.reset(names))
 
 
-def latency_graph(call: Call, session: Session, node: Node) -> None:
+def latency_graph(call: Call, session: Session, services: Services) -> None:
     """LATENCY GRAPH event: its delays as a drawing, oldest first, how long ago below each."""
     typed = shown(call.arguments.bytes(2))
-    series = node.observer.latency.events.get(typed)
+    series = services.observer.latency.events.get(typed)
     if series is None:
         raise CommandError(f"ERR No samples available for event '{typed}'")
-    text = draw(typed, series, node.times.wall_now() // 1000)
+    text = draw(typed, series, services.times.wall_now() // 1000)
     call.reply.verbatim(text.encode("utf-8", "surrogateescape"))
 
 
-def latency_doctor(call: Call, session: Session, node: Node) -> None:
+def latency_doctor(call: Call, session: Session, services: Services) -> None:
     """LATENCY DOCTOR: what there was, and what can be done."""
-    monitor = node.observer.latency
+    monitor = services.observer.latency
     if not monitor.threshold_ms and not monitor.events:
         text = (
             "Nothing is watched: latency-monitor-threshold is 0. CONFIG SET "
@@ -102,7 +102,7 @@ def latency_doctor(call: Call, session: Session, node: Node) -> None:
     call.reply.verbatim(text.encode())
 
 
-def latency_histogram(call: Call, session: Session, node: Node) -> None:
+def latency_histogram(call: Call, session: Session, services: Services) -> None:
     """LATENCY HISTOGRAM [command …]: how many calls took at most 1, 2, 4 … microseconds.
 
     A container stands for all of its subcommands. What has not run is left out.
@@ -110,7 +110,7 @@ def latency_histogram(call: Call, session: Session, node: Node) -> None:
     wanted = [name.upper() for name in call.arguments.values(2)]
     found = [
         (name, figures.histogram)
-        for name, figures in node.observer.commands.items()
+        for name, figures in services.observer.commands.items()
         if figures.histogram is not None
         and (not wanted or name in wanted or name.partition(b"|")[0] in wanted)
     ]
@@ -128,7 +128,7 @@ def latency_histogram(call: Call, session: Session, node: Node) -> None:
             call.reply.integer(passed)
 
 
-def latency_help(call: Call, session: Session, node: Node) -> None:
+def latency_help(call: Call, session: Session, services: Services) -> None:
     """LATENCY HELP."""
     write_help(
         call,

@@ -26,8 +26,8 @@ from headwater.server.services.observability.info import (
 )
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 _LITTLE_BYTES = 128 * 1024 * 1024
 _FRAGMENTED = 1.5
@@ -35,7 +35,7 @@ _FRAGMENTED = 1.5
 Figure = int | float | dict[str, int]
 
 
-def memory_usage(call: Call, session: Session, node: Node) -> None:
+def memory_usage(call: Call, session: Session, services: Services) -> None:
     """MEMORY USAGE key [SAMPLES count]: bytes of the key and its value; nil without one.
 
     Of containers with many parts ``count`` are measured (0: all) and the rest is reckoned.
@@ -57,9 +57,9 @@ def memory_usage(call: Call, session: Session, node: Node) -> None:
         call.reply.integer(footprint(value, samples=samples) + own + SLOT_BYTES)
 
 
-def memory_stats(call: Call, session: Session, node: Node) -> None:
+def memory_stats(call: Call, session: Session, services: Services) -> None:
     """MEMORY STATS: Redis's figures, as far as there is something behind them."""
-    figures = _figures(node)
+    figures = _figures(services)
     call.reply.map(len(figures))
     for name, value in figures.items():
         call.reply.bulk(name.encode())
@@ -74,10 +74,10 @@ def memory_stats(call: Call, session: Session, node: Node) -> None:
             call.reply.integer(value)
 
 
-def _figures(node: Node) -> dict[str, Figure]:
+def _figures(services: Services) -> dict[str, Figure]:
     total = resident_bytes()
     peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-    clients, facts = client_bytes(node), len(node.records.facts.data)
+    clients, facts = client_bytes(services.clients), len(services.records.facts.data)
     dataset = max(0, total - STARTUP_BYTES - clients - facts)
     figures: dict[str, Figure] = {
         "peak.allocated": peak,
@@ -90,14 +90,14 @@ def _figures(node: Node) -> dict[str, Figure]:
         "aof.buffer": facts,
     }
     keys = 0
-    for db in node.keyspace.databases:
+    for db in services.keyspace.databases:
         if db.values:
             keys += len(db.values)
             figures[f"db.{db.index}"] = {
                 "overhead.hashtable.main": sys.getsizeof(db.values) + SLOT_BYTES * len(db.values),
                 "overhead.hashtable.expires": sys.getsizeof(db.expiries),
             }
-    sealing = node.keyspace.sealing
+    sealing = services.keyspace.sealing
     figures["streams"] = {
         "hot": sealing.hot_bytes + sealing.kept_bytes,
         "sealed": sealing.sealed_bytes,
@@ -112,7 +112,7 @@ def _figures(node: Node) -> dict[str, Figure]:
     return figures
 
 
-def memory_doctor(call: Call, session: Session, node: Node) -> None:
+def memory_doctor(call: Call, session: Session, services: Services) -> None:
     """MEMORY DOCTOR: whether there is a problem, in words."""
     total = resident_bytes()
     peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
@@ -126,14 +126,15 @@ def memory_doctor(call: Call, session: Session, node: Node) -> None:
     else:
         text = (
             f"The process holds {human(total)}, about as much as at its peak. MEMORY USAGE tells what "
-            "a key takes; XTRIM with MAXLEN or MINID makes streams shorter.\n" + _of_entries(node)
+            "a key takes; XTRIM with MAXLEN or MINID makes streams shorter.\n"
+            + _of_entries(services)
         )
     call.reply.verbatim(text.encode())
 
 
-def _of_entries(node: Node) -> str:
+def _of_entries(services: Services) -> str:
     """How much of the streams is compressed, and what to do for more."""
-    sealing = node.keyspace.sealing
+    sealing = services.keyspace.sealing
     hot = human(sealing.hot_bytes + sealing.kept_bytes)
     if sealing.codec == NONE:
         return f"{hot} of entries are as they were written; stream-compression is none.\n"
@@ -143,9 +144,9 @@ def _of_entries(node: Node) -> str:
     )
 
 
-def memory_purge(call: Call, session: Session, node: Node) -> None:
+def memory_purge(call: Call, session: Session, services: Services) -> None:
     """MEMORY PURGE: make a full collection, and give free memory back to the system."""
-    node.observer.collections.collect_all()
+    services.observer.collections.collect_all()
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
@@ -158,12 +159,12 @@ def _malloc_trim() -> ctypes._NamedFuncPointer | None:
     return getattr(ctypes.CDLL(library), "malloc_trim", None) if library else None
 
 
-def memory_malloc_stats(call: Call, session: Session, node: Node) -> None:
+def memory_malloc_stats(call: Call, session: Session, services: Services) -> None:
     """MEMORY MALLOC-STATS: Redis's answer where the allocator has none."""
     call.reply.verbatim(b"Stats not supported for the current allocator")
 
 
-def memory_help(call: Call, session: Session, node: Node) -> None:
+def memory_help(call: Call, session: Session, services: Services) -> None:
     """MEMORY HELP."""
     write_help(call, b"MEMORY", {b"USAGE": "<key> [SAMPLES <count>]"})
 

@@ -8,11 +8,11 @@ from headwater.commands.call import Call
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def monitor(call: Call, session: Session, node: Node) -> None:
+def monitor(call: Call, session: Session, services: Services) -> None:
     """MONITOR, until RESET or the end of the connection.
 
     Asked again it says nothing, as in Redis; and the client may not touch keys meanwhile.
@@ -21,15 +21,5 @@ def monitor(call: Call, session: Session, node: Node) -> None:
         raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")
     if session.monitoring:
         return
-    session.monitoring = True
-    node.observer.monitors.add(session)
-    node.observer.choose()
+    services.observer.start_monitoring(session)
     call.reply.ok()
-
-
-def stop_monitoring(session: Session, node: Node) -> None:
-    """RESET, or the client is gone."""
-    if session.monitoring:
-        session.monitoring = False
-        node.observer.monitors.discard(session)
-        node.observer.choose()

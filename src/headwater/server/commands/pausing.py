@@ -10,11 +10,11 @@ from headwater.commands.timeouts import milliseconds
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def client_pause(call: Call, session: Session, node: Node) -> None:
+def client_pause(call: Call, session: Session, services: Services) -> None:
     """CLIENT PAUSE ms [WRITE|ALL]: commands wait so long, all of them unless WRITE is said."""
     arguments = call.arguments
     if arguments.count > 4:
@@ -23,12 +23,12 @@ def client_pause(call: Call, session: Session, node: Node) -> None:
     if mode not in {b"ALL", b"WRITE"}:
         raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
     timeout_ms = milliseconds(arguments, 2, call.now_ms)
-    until = round(node.clock.monotonic() + timeout_ms / 1000, 6)
-    node.pause.begin(until, everything=mode == b"ALL")
+    until = round(services.times.monotonic() + timeout_ms / 1000, 6)
+    services.blocked.pause.begin(until, everything=mode == b"ALL")
     call.reply.ok()
 
 
-def client_unpause(call: Call, session: Session, node: Node) -> None:
+def client_unpause(call: Call, session: Session, services: Services) -> None:
     """CLIENT UNPAUSE: what waits runs now."""
-    node.blocked.end_pause()
+    services.blocked.end_pause()
     call.reply.ok()

@@ -13,8 +13,8 @@ from headwater.commands.timeouts import milliseconds
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 WAITAOF_RECHECK_MS = 10
 """How often a blocked WAITAOF asks whether the fsync has come; it comes once a second at most."""
@@ -27,7 +27,7 @@ _KEPT = "every write is in the journal before it is answered"
 _NOT_KEPT = "this server runs with appendonly no, so it keeps nothing; start it with appendonly yes"
 
 
-def wait(call: Call, session: Session, node: Node) -> Wait | None:
+def wait(call: Call, session: Session, services: Services) -> Wait | None:
     """WAIT numreplicas timeout: how many replicas have what this client wrote, 0.
 
     Asked for more than none it waits until the time is over, for ever with 0, as Redis does.
@@ -42,7 +42,7 @@ def wait(call: Call, session: Session, node: Node) -> Wait | None:
     return waits
 
 
-def waitaof(call: Call, session: Session, node: Node) -> Wait | None:
+def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
     """WAITAOF numlocal numreplicas timeout: whether what this client wrote is on disk, and on how
     many replicas.
 
@@ -57,11 +57,11 @@ def waitaof(call: Call, session: Session, node: Node) -> Wait | None:
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
     timeout_ms = milliseconds(arguments, 3, call.now_ms)
-    if local and node.journal is None:
+    if local and services.journal is None:
         raise CommandError(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
         )
-    durable = int(_is_durable(session, node))
+    durable = int(_is_durable(session, services))
     answer = b"*2\r\n:%d\r\n:0\r\n" % durable
     if (durable >= local and not replicas) or not call.may_block:
         call.reply.raw(answer)
@@ -72,45 +72,45 @@ def waitaof(call: Call, session: Session, node: Node) -> Wait | None:
     return waits
 
 
-def _is_durable(session: Session, node: Node) -> bool:
+def _is_durable(session: Session, services: Services) -> bool:
     """Whether all that this client wrote is known to be on disk when this turn's answers leave."""
-    journal, records = node.journal, node.records
+    journal, records = services.journal, services.records
     if journal is None:
         return False
-    if session.blocked is None and records.holds_facts():
+    if not session.blocked and records.holds_facts():
         session.wrote_turn = records.turn
     return journal.policy == "always" or session.wrote_turn <= journal.statistics().durable_turn
 
 
-def lastsave(call: Call, session: Session, node: Node) -> None:
+def lastsave(call: Call, session: Session, services: Services) -> None:
     """LASTSAVE: nothing was ever saved; exporters ask INFO's rdb_last_save_time."""
-    raise _not_yet("LASTSAVE", node)
+    raise _not_yet("LASTSAVE", services)
 
 
-def save(call: Call, session: Session, node: Node) -> None:
+def save(call: Call, session: Session, services: Services) -> None:
     """SAVE."""
-    raise _not_yet("SAVE", node)
+    raise _not_yet("SAVE", services)
 
 
-def bgsave(call: Call, session: Session, node: Node) -> None:
+def bgsave(call: Call, session: Session, services: Services) -> None:
     """BGSAVE [SCHEDULE]."""
     arguments = call.arguments
     if arguments.count > 2 or (arguments.count == 2 and arguments.token(1) != b"SCHEDULE"):
         raise CommandError("ERR syntax error")
-    raise _not_yet("BGSAVE", node)
+    raise _not_yet("BGSAVE", services)
 
 
-def bgrewriteaof(call: Call, session: Session, node: Node) -> None:
+def bgrewriteaof(call: Call, session: Session, services: Services) -> None:
     """BGREWRITEAOF."""
-    raise _not_yet("BGREWRITEAOF", node)
+    raise _not_yet("BGREWRITEAOF", services)
 
 
-def _not_yet(what: str, node: Node) -> CommandError:
-    journal = _KEPT if node.journal is not None else _NOT_KEPT
+def _not_yet(what: str, services: Services) -> CommandError:
+    journal = _KEPT if services.journal is not None else _NOT_KEPT
     return CommandError(_NOT_YET.format(what=what, journal=journal))
 
 
-def role(call: Call, session: Session, node: Node) -> None:
+def role(call: Call, session: Session, services: Services) -> None:
     """ROLE: master, the offset of replication, the replicas."""
     call.reply.array(3)
     call.reply.bulk(b"master")
@@ -118,7 +118,7 @@ def role(call: Call, session: Session, node: Node) -> None:
     call.reply.array(0)
 
 
-def replicaof(call: Call, session: Session, node: Node) -> None:
+def replicaof(call: Call, session: Session, services: Services) -> None:
     """REPLICAOF NO ONE; anything else is refused."""
     if call.arguments.token(1) != b"NO" or call.arguments.token(2) != b"ONE":
         raise CommandError(

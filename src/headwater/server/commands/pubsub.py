@@ -12,82 +12,83 @@ from headwater.commands.call import Call
 from headwater.commands.globs import matches
 from headwater.commands.help import write_help, wrong_arguments
 from headwater.resp.replies import ReplyWriter
-from headwater.server.services.pubsub import CHANNEL, PATTERN, SHARD, Listeners
+from headwater.server.services.pubsub import Listeners
+from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def subscribe(call: Call, session: Session, node: Node) -> None:
+def subscribe(call: Call, session: Session, services: Services) -> None:
     """SUBSCRIBE channel [channel …]: hear what is published there."""
-    _subscribe(call, session, node, CHANNEL)
+    _subscribe(call, session, services, CHANNEL)
 
 
-def psubscribe(call: Call, session: Session, node: Node) -> None:
+def psubscribe(call: Call, session: Session, services: Services) -> None:
     """PSUBSCRIBE pattern [pattern …]: hear what is published on channels that fit."""
-    _subscribe(call, session, node, PATTERN)
+    _subscribe(call, session, services, PATTERN)
 
 
-def ssubscribe(call: Call, session: Session, node: Node) -> None:
+def ssubscribe(call: Call, session: Session, services: Services) -> None:
     """SSUBSCRIBE channel [channel …]: hear what SPUBLISH says; without a cluster, names of their
     own."""
-    _subscribe(call, session, node, SHARD)
+    _subscribe(call, session, services, SHARD)
 
 
-def unsubscribe(call: Call, session: Session, node: Node) -> None:
+def unsubscribe(call: Call, session: Session, services: Services) -> None:
     """UNSUBSCRIBE [channel …]: all of them without a name."""
-    _unsubscribe(call, session, node, CHANNEL)
+    _unsubscribe(call, session, services, CHANNEL)
 
 
-def punsubscribe(call: Call, session: Session, node: Node) -> None:
+def punsubscribe(call: Call, session: Session, services: Services) -> None:
     """PUNSUBSCRIBE [pattern …]: all of them without one."""
-    _unsubscribe(call, session, node, PATTERN)
+    _unsubscribe(call, session, services, PATTERN)
 
 
-def sunsubscribe(call: Call, session: Session, node: Node) -> None:
+def sunsubscribe(call: Call, session: Session, services: Services) -> None:
     """SUNSUBSCRIBE [channel …]: all of them without a name."""
-    _unsubscribe(call, session, node, SHARD)
+    _unsubscribe(call, session, services, SHARD)
 
 
-def publish(call: Call, session: Session, node: Node) -> None:
+def publish(call: Call, session: Session, services: Services) -> None:
     """PUBLISH channel message: how many subscriptions heard it."""
     channel, message = call.arguments.values(1)
-    call.reply.integer(node.pubsub.publish(channel, message, executing=session))
+    call.reply.integer(services.pubsub.publish(channel, message, executing=session))
 
 
-def spublish(call: Call, session: Session, node: Node) -> None:
+def spublish(call: Call, session: Session, services: Services) -> None:
     """SPUBLISH channel message: as PUBLISH, to those of SSUBSCRIBE."""
     channel, message = call.arguments.values(1)
-    call.reply.integer(node.pubsub.publish(channel, message, sharded=True, executing=session))
+    call.reply.integer(services.pubsub.publish(channel, message, sharded=True, executing=session))
 
 
-def pubsub_channels(call: Call, session: Session, node: Node) -> None:
+def pubsub_channels(call: Call, session: Session, services: Services) -> None:
     """PUBSUB CHANNELS [pattern]: the channels that somebody listens to by name."""
-    _list(call, node.pubsub.channels)
+    _list(call, services.pubsub.channels)
 
 
-def pubsub_shardchannels(call: Call, session: Session, node: Node) -> None:
+def pubsub_shardchannels(call: Call, session: Session, services: Services) -> None:
     """PUBSUB SHARDCHANNELS [pattern]."""
-    _list(call, node.pubsub.shard_channels)
+    _list(call, services.pubsub.shard_channels)
 
 
-def pubsub_numsub(call: Call, session: Session, node: Node) -> None:
+def pubsub_numsub(call: Call, session: Session, services: Services) -> None:
     """PUBSUB NUMSUB [channel …]: each with the number of those who listen to it by name."""
-    _count(call, node.pubsub.channels)
+    _count(call, services.pubsub.channels)
 
 
-def pubsub_shardnumsub(call: Call, session: Session, node: Node) -> None:
+def pubsub_shardnumsub(call: Call, session: Session, services: Services) -> None:
     """PUBSUB SHARDNUMSUB [channel …]."""
-    _count(call, node.pubsub.shard_channels)
+    _count(call, services.pubsub.shard_channels)
 
 
-def pubsub_numpat(call: Call, session: Session, node: Node) -> None:
+def pubsub_numpat(call: Call, session: Session, services: Services) -> None:
     """PUBSUB NUMPAT: how many different patterns there are."""
-    call.reply.integer(len(node.pubsub.patterns.by_pattern))
+    call.reply.integer(len(services.pubsub.patterns.by_pattern))
 
 
-def pubsub_help(call: Call, session: Session, node: Node) -> None:
+def pubsub_help(call: Call, session: Session, services: Services) -> None:
     """PUBSUB HELP."""
     write_help(
         call,
@@ -101,16 +102,16 @@ def pubsub_help(call: Call, session: Session, node: Node) -> None:
     )
 
 
-def _subscribe(call: Call, session: Session, node: Node, kind: bytes) -> None:
+def _subscribe(call: Call, session: Session, services: Services, kind: bytes) -> None:
     for name in call.arguments.values(1):
-        node.pubsub.subscribe(session, kind, name)
+        services.pubsub.subscribe(session, kind, name)
         _confirm(call, session, kind, b"subscribe", name)
 
 
-def _unsubscribe(call: Call, session: Session, node: Node, kind: bytes) -> None:
+def _unsubscribe(call: Call, session: Session, services: Services, kind: bytes) -> None:
     names = call.arguments.values(1) or list(session.subscriptions.of(kind))
     for name in names:
-        node.pubsub.unsubscribe(session, kind, name)
+        services.pubsub.unsubscribe(session, kind, name)
         _confirm(call, session, kind, b"unsubscribe", name)
     if not names:
         _confirm(call, session, kind, b"unsubscribe", None)

@@ -9,14 +9,14 @@ from headwater.commands.help import write_help, wrong_arguments
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 _DEFAULT_COUNT = 10
 _BAD_COUNT = "ERR count should be greater than or equal to -1"
 
 
-def slowlog_get(call: Call, session: Session, node: Node) -> None:
+def slowlog_get(call: Call, session: Session, services: Services) -> None:
     """SLOWLOG GET [count]: newest first, 10 of them; -1 gives all."""
     arguments, reply = call.arguments, call.reply
     count = _DEFAULT_COUNT
@@ -26,7 +26,7 @@ def slowlog_get(call: Call, session: Session, node: Node) -> None:
         count = arguments.integer(2, error=_BAD_COUNT)
         if count < -1:
             raise CommandError(_BAD_COUNT)
-    entries = node.observer.slowlog.latest(count)
+    entries = services.observer.slowlog.latest(count)
     reply.array(len(entries))
     for entry in entries:
         reply.array(6)
@@ -38,17 +38,17 @@ def slowlog_get(call: Call, session: Session, node: Node) -> None:
         reply.bulk(entry.client_name)
 
 
-def slowlog_len(call: Call, session: Session, node: Node) -> None:
+def slowlog_len(call: Call, session: Session, services: Services) -> None:
     """SLOWLOG LEN."""
-    call.reply.integer(len(node.observer.slowlog))
+    call.reply.integer(len(services.observer.slowlog))
 
 
-def slowlog_reset(call: Call, session: Session, node: Node) -> None:
+def slowlog_reset(call: Call, session: Session, services: Services) -> None:
     """SLOWLOG RESET."""
-    node.observer.slowlog.clear()
+    services.observer.slowlog.clear()
     call.reply.ok()
 
 
-def slowlog_help(call: Call, session: Session, node: Node) -> None:
+def slowlog_help(call: Call, session: Session, services: Services) -> None:
     """SLOWLOG HELP."""
     write_help(call, b"SLOWLOG", {b"GET": "[<count>]"})

@@ -11,13 +11,13 @@ from headwater.commands.call import Call
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 _NOT_TRACKED = -1
 
 
-def client_trackinginfo(call: Call, session: Session, node: Node) -> None:
+def client_trackinginfo(call: Call, session: Session, services: Services) -> None:
     """CLIENT TRACKINGINFO: off."""
     reply = call.reply
     reply.map(3)
@@ -30,12 +30,12 @@ def client_trackinginfo(call: Call, session: Session, node: Node) -> None:
     reply.array(0)
 
 
-def client_getredir(call: Call, session: Session, node: Node) -> None:
+def client_getredir(call: Call, session: Session, services: Services) -> None:
     """CLIENT GETREDIR: -1, this client is not tracked."""
     call.reply.integer(_NOT_TRACKED)
 
 
-def client_caching(call: Call, session: Session, node: Node) -> NoReturn:
+def client_caching(call: Call, session: Session, services: Services) -> NoReturn:
     """CLIENT CACHING YES|NO: Redis's error for a client that is not tracked."""
     raise CommandError(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "

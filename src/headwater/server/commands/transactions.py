@@ -20,8 +20,8 @@ from headwater.limits import MAX_RECORD_GROUP_BYTES
 from headwater.server.session.transaction_queue import TransactionQueue
 
 if TYPE_CHECKING:
+    from headwater.server.services.services import Services
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
 _FACTS: Final = 6
@@ -31,7 +31,7 @@ _MOST_ADMITTED: Final = MAX_RECORD_GROUP_BYTES // 2
 """What may be too high a guess refuses nothing for being high."""
 
 
-def multi(call: Call, session: Session, node: Node) -> None:
+def multi(call: Call, session: Session, services: Services) -> None:
     """MULTI: queue what follows."""
     if session.queued is not None:
         raise CommandError("ERR MULTI calls can not be nested")
@@ -39,28 +39,26 @@ def multi(call: Call, session: Session, node: Node) -> None:
     call.reply.ok()
 
 
-def discard(call: Call, session: Session, node: Node) -> None:
+def discard(call: Call, session: Session, services: Services) -> None:
     """DISCARD: forget the queue and every WATCH."""
     if session.queued is None:
         raise CommandError("ERR DISCARD without MULTI")
-    session.leave_transaction()
+    services.leave_transaction(session)
     call.reply.ok()
 
 
-def exec_(call: Call, session: Session, node: Node) -> Wait | None:
+def exec_(call: Call, session: Session, services: Services) -> Wait | None:
     """EXEC: run the queue as one step, unless a watched key changed (nil) or queueing failed."""
     queued = session.queued
     if queued is None:
         raise CommandError("ERR EXEC without MULTI")
-    failed, broken = session.queue_failed, node.watches.broken(session.watch)
-    session.leave_transaction()
+    failed, broken = session.queue_failed, services.watches.broken(session.watch)
+    services.leave_transaction(session)
     if failed:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if broken:
         call.reply.nil_array()
         return None
-    from headwater.server.turn.execution import run_queued  # which imports every command
-
     if queued.writes:
         try:
             # A fact has what its command was sent, a key in it up to three times.
@@ -73,10 +71,10 @@ def exec_(call: Call, session: Session, node: Node) -> Wait | None:
     own = call.arguments
     call.may_block = False
     try:
-        run_queued(node, session, queued)
+        services.runner.run_queued(session, queued)
     finally:
         call.may_block, call.arguments = True, own
-    return node.access.logins.hold_transaction(session, start)
+    return services.authorization.logins.hold_transaction(session, start)
 
 
 def aborted(error: CommandError) -> CommandError:
@@ -85,16 +83,16 @@ def aborted(error: CommandError) -> CommandError:
     return CommandError(f"EXECABORT Transaction discarded because of: {reason}")
 
 
-def watch(call: Call, session: Session, node: Node) -> None:
+def watch(call: Call, session: Session, services: Services) -> None:
     """WATCH key [key …]: the next EXEC does nothing if one of them is modified before it."""
     if session.queued is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     for index in range(1, call.arguments.count):
-        node.watches.add(session.watch, (call.db.index, call.arguments.bytes(index)))
+        services.watches.add(session.watch, (call.db.index, call.arguments.bytes(index)))
     call.reply.ok()
 
 
-def unwatch(call: Call, session: Session, node: Node) -> None:
+def unwatch(call: Call, session: Session, services: Services) -> None:
     """UNWATCH: forget every WATCH."""
-    node.watches.end(session.watch)
+    services.watches.end(session.watch)
     call.reply.ok()

@@ -20,8 +20,7 @@ from contextlib import suppress
 
 from headwater import limits
 from headwater.server.net.sockets import Connection, TurnedAway
-from headwater.server.services.client_log import client_log_of
-from headwater.server.services.observability.traffic import Traffic, traffic_of
+from headwater.server.services.observability.traffic import Traffic
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
@@ -54,7 +53,7 @@ class Driver:
         self.failure: BaseException | None = None
         """Why the node cannot go on; None while it can."""
         self.connections: dict[int, Connection] = {}
-        self.traffic: Traffic = traffic_of(node)
+        self.traffic: Traffic = node.services.traffic
         self._asyncio = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._on_stop = on_stop
@@ -129,10 +128,10 @@ class Driver:
 
     def _after_turn(self) -> None:
         self._send_in_line()
-        if self.node.poisoned is not None and self.failure is None:
-            self.failure = self.node.poisoned
+        if self.node.state.poisoned is not None and self.failure is None:
+            self.failure = self.node.state.poisoned
             log.critical("%s", self.failure)
-        if self.node.stopping:
+        if self.node.state.stopping:
             self._end()
             return
         deadline = self.node.next_deadline()
@@ -205,7 +204,7 @@ class Driver:
         self.traffic.sent_bytes += count
         session = connection.session
         session.taken_bytes += count
-        if session.stalled and session.unsent <= self.node.output_ahead_bytes:
+        if session.stalled and session.unsent <= self.node.clients.output_ahead_bytes:
             self._go_on(session)
         if connection.unsent:
             if not connection.writing:
@@ -235,7 +234,7 @@ class Driver:
         if session.subscriptions.cut_off:
             self.close(connection)
             return
-        hard, soft, seconds = self.node.config.output_limit(listening=session.subscribed)
+        hard, soft, seconds = self.node.services.config.output_limit(listening=session.subscribed)
         if not session.let_in and not connection.handshaking:
             most = limits.MAX_OUTPUT_BYTES_BEFORE_AUTH
             hard = min(hard or most, most)
@@ -248,7 +247,7 @@ class Driver:
             over_soft = False
         if over_soft or (hard and connection.unsent > hard):
             self.traffic.output_limit_disconnections += 1
-            client_log_of(self.node).warning(
+            self.node.services.client_log.warning(
                 "client %s (%s) is disconnected: it has not read %d bytes of its replies "
                 "(client-output-buffer-limit)",
                 connection.session.id,
@@ -283,8 +282,8 @@ class Driver:
         if session.closing:
             return False
         session.scanner.feed_part(self._space, count)
-        most = self.node.query_buffer_limit
-        if session.blocked is not None and not session.let_in:
+        most = self.node.clients.query_buffer_limit
+        if session.blocked and not session.let_in:
             most = min(most, limits.MAX_INPUT_BYTES_BEFORE_AUTH)
         if session.input_bytes() > most:
             self._cut_off(session, connection)
@@ -294,7 +293,7 @@ class Driver:
     def _cut_off(self, session: Session, connection: Connection) -> None:
         """Disconnect a client that sent more than it may before it runs."""
         self.traffic.input_limit_disconnections += 1
-        client_log_of(self.node).warning(
+        self.node.services.client_log.warning(
             "client %s (%s) is disconnected: %d bytes of its input wait "
             "(client-query-buffer-limit)",
             session.id,
@@ -324,7 +323,7 @@ class Driver:
         connection.closed = True
         del self.connections[connection.descriptor]
         if error is not None and not isinstance(error, ConnectionError):
-            client_log_of(self.node).warning("client %s: %s", connection.session.id, error)
+            self.node.services.client_log.warning("client %s: %s", connection.session.id, error)
         connection.drop_output()
         connection.unsent = 0
         self._unwatch(connection)
@@ -335,7 +334,7 @@ class Driver:
 
     def _turn_away(self, connection: Connection, reason: TurnedAway) -> None:
         """It was told why; what it still sends is read over."""
-        client_log_of(self.node).info(
+        self.node.services.client_log.info(
             "client %s is turned away: %s", connection.session.address, reason
         )
         self.traffic.rejected_connections += 1
@@ -356,13 +355,13 @@ class Driver:
     def _each_second(self) -> None:
         self._second = self._asyncio.call_later(1.0, self._each_second)
         self.traffic.sample(self._asyncio.time(), self.node.observer.commands_processed())
-        client_log_of(self.node).report()
+        self.node.services.client_log.report()
         self.sweep()
 
     def sweep(self) -> None:
         """Disconnect who was idle for too long, is over the soft limit for too long, or does not
         take the last bytes or the end, and whose handshake does not end."""
-        timeout = self.node.config.timeout
+        timeout = self.node.services.config.timeout
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
             session = connection.session

@@ -19,8 +19,6 @@ from headwater.config.config import Config
 from headwater.errors import ListenError
 from headwater.server.net.driver import Driver
 from headwater.server.net.sockets import Connection
-from headwater.server.services.client_log import client_log_of
-from headwater.server.services.observability.traffic import traffic_of
 from headwater.server.session.session import Session
 
 log = logging.getLogger("headwater.server")
@@ -92,7 +90,7 @@ class Listener:
     def _pause(self, error: OSError) -> None:
         """Without a free descriptor every accept fails at once: wait for clients to leave."""
         assert self._loop is not None, "accepting before listening"
-        client_log_of(self._loop.node).warning(
+        self._loop.node.services.client_log.warning(
             "no client can be accepted at %s: %s", self.name, error.strerror
         )
         loop = asyncio.get_running_loop()
@@ -103,9 +101,9 @@ class Listener:
 
     def _admit(self, client: socket.socket, peer: object) -> None:
         assert self._loop is not None, "accepting before listening"
-        loop, config = self._loop, self._loop.node.config
+        loop, config = self._loop, self._loop.node.services.config
         if len(loop.connections) >= config.maxclients:
-            traffic_of(loop.node).rejected_connections += 1
+            loop.node.services.traffic.rejected_connections += 1
             # Without a handshake nothing can be said through TLS.
             _turn_away(client, b"" if self.kind == "tls" else TOO_MANY)
             return
@@ -115,10 +113,12 @@ class Listener:
             return
         assert isinstance(peer, tuple), peer
         denied = (
-            config.protected_mode and loop.node.access.default.nopass and not _is_local(peer[0])
+            config.protected_mode
+            and loop.node.services.access.default.nopass
+            and not _is_local(peer[0])
         )
         if denied and self.kind == "tcp":
-            traffic_of(loop.node).rejected_connections += 1
+            loop.node.services.traffic.rejected_connections += 1
             _turn_away(client, DENIED)
             return
         try:
@@ -138,10 +138,9 @@ class Listener:
     def _tls_connection(self, *, denied: bool) -> Callable[[socket.socket, Session], Connection]:
         """Makes the connection of a client that speaks TLS."""
         from headwater.server.net.tls_sockets import TlsConnection
-        from headwater.server.services.tls import context_of
 
         assert self._loop is not None, "accepting before listening"
-        context = context_of(self._loop.node)
+        context = self._loop.node.services.tls
         assert context is not None, "a TLS listener has its context installed first"
         return partial(TlsConnection, context=context, denial=DENIED if denied else b"")
 

@@ -1,19 +1,27 @@
 cimport cython
 from headwater.commands.call cimport Call, Wait
 from headwater.engine.keyspace cimport Keyspace
-from headwater.server.turn cimport execution
-from headwater.server.turn.node cimport Node
 from headwater.server.services.pausing cimport Pause
 from headwater.server.services.records cimport TurnRecords
+from headwater.server.services.runner cimport Runner
+from headwater.server.services.turn_clock cimport TurnClock
+from headwater.server.session.clients cimport Clients
 from headwater.server.session.session cimport Session
 from headwater.server.services.waiting cimport Waiter, WaitingRoom
 
 
 @cython.final
 cdef class BlockedClients:
-    cdef Node _node
-    cdef WaitingRoom _waiting
-    cdef Pause _pause
+    cdef public WaitingRoom waiting
+    cdef public Pause pause
+    cdef dict _waiters
+    cdef Keyspace _keyspace
+    cdef TurnClock _times
+    cdef TurnRecords _records
+    cdef Clients _clients
+    cdef object _observer
+    cdef object _logins
+    cdef Runner _runner
     cdef public list resumed
     cdef public object offloading
 
@@ -21,6 +29,7 @@ cdef class BlockedClients:
     cpdef block(self, Session session, wait)
     cdef _give_up(self, Waiter waiter, bint error)
     cdef _leave(self, Waiter waiter)
+    cdef _forget(self, Waiter waiter)
     @cython.locals(keyspace=Keyspace, signalled=dict, place=tuple, lines=dict)
     cpdef serve_signalled(self)
     @cython.locals(line=dict, held=Py_ssize_t, waiter=Waiter)

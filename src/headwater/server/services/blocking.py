@@ -14,33 +14,57 @@ from __future__ import annotations
 
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
 from headwater.commands.jobs import Job
 from headwater.engine.database import Value
+from headwater.engine.keyspace import Keyspace
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import REFUSED_RECHECK_MS
+from headwater.server.services.acl.login_delays import LoginDelays
+from headwater.server.services.observability.observer import Observer
 from headwater.server.services.offloading import Offloading
 from headwater.server.services.pausing import Pause
+from headwater.server.services.records import TurnRecords
+from headwater.server.services.runner import Runner
+from headwater.server.services.turn_clock import TurnClock
 from headwater.server.services.waiting import Lines, Waiter, WaitingRoom, by_arrival
-from headwater.server.turn import execution
-
-if TYPE_CHECKING:
-    from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
+from headwater.server.session.clients import Clients
+from headwater.server.session.session import Session
 
 
 class BlockedClients:
     """The blocked clients of a node."""
 
-    def __init__(self, node: Node, waiting: WaitingRoom, pause: Pause) -> None:
-        self._node = node
-        self._waiting = waiting
-        self._pause = pause
+    def __init__(
+        self,
+        keyspace: Keyspace,
+        times: TurnClock,
+        records: TurnRecords,
+        clients: Clients,
+        observer: Observer,
+        logins: LoginDelays,
+        offloading: Offloading,
+        pause: Pause,
+    ) -> None:
+        self.waiting = WaitingRoom()
+        self.offloading = offloading
+        self.pause = pause
+        self._waiters: dict[Session, Waiter] = {}
+        """What each session waits in; one that waits for a job is not here."""
+        self._keyspace = keyspace
+        self._times = times
+        self._records = records
+        self._clients = clients
+        self._observer = observer
+        self._logins = logins
+        self._runner = Runner()
         self.resumed: list[Session] = []
         """Sessions that wait no longer and whose further requests have not run yet."""
-        self.offloading = Offloading(node)
+
+    def run_with(self, runner: Runner) -> None:
+        """Run commands again with ``runner``."""
+        self._runner = self.offloading.runner = runner
 
     def block(self, session: Session, wait: Wait | Job) -> None:
         """``session`` waits from now on."""
@@ -50,35 +74,34 @@ class BlockedClients:
         deadline = inf
         if wait.timeout_ms:
             # In whole microseconds, so that 0.1 s and 0.2 s more are what a clock shows at 0.3 s.
-            deadline = round(self._node.clock.monotonic() + wait.timeout_ms / 1000, 6)
+            deadline = round(self._times.monotonic() + wait.timeout_ms / 1000, 6)
         waiter = Waiter(session, session.call.db, wait, deadline)
-        session.blocked = waiter
-        self._waiting.add(waiter)
+        session.blocked = True
+        self._waiters[session] = waiter
+        self.waiting.add(waiter)
 
     def waiter_of(self, session: Session) -> Waiter | None:
         """What ``session`` is blocked in, in Redis's sense: not a job of its own command, nor the delay
         of a refused login. None if it is not blocked."""
-        if session in self.offloading or session in self._node.access.logins:
-            return None
-        return session.blocked
+        return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
         """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
         waiter = self.waiter_of(session)
-        if waiter is None or session in self._pause:
+        if waiter is None or session in self.pause:
             return False
         self._give_up(waiter, error)
         return True
 
     def end_timed_out(self) -> None:
         """Give up every wait whose time is over."""
-        for waiter in self._waiting.timed_out(self._node.clock.monotonic()):
+        for waiter in self.waiting.timed_out(self._times.monotonic()):
             self._give_up(waiter, False)
 
     def _give_up(self, waiter: Waiter, error: bool) -> None:
-        session, logins = waiter.session, self._node.access.logins
+        session, logins = waiter.session, self._logins
         failed = logins.release(session) if session in logins else error
-        self._node.observer.stopped_waiting(session, waiter.wait.arguments, failed=failed)
+        self._observer.stopped_waiting(session, waiter.wait.arguments, failed=failed)
         self._leave(waiter)
         reply, answer = session.reply, waiter.wait.at_timeout
         if error:
@@ -90,49 +113,68 @@ class BlockedClients:
 
     def end_pause(self) -> None:
         """What CLIENT PAUSE held up runs in this turn."""
-        missed = self._pause.take_missed()
-        for session, arguments in self._pause.end().items():
+        missed = self.pause.take_missed()
+        for session, arguments in self.pause.end().items():
             session.postponed = arguments
-            if session.blocked is not None:
-                self._leave(session.blocked)
+            waiter = self._waiters.get(session)
+            if waiter is not None:
+                self._leave(waiter)
         for waiter in missed:
             self._run(waiter)
         self.settle()
 
     def _leave(self, waiter: Waiter) -> None:
-        self._waiting.remove(waiter)
-        waiter.session.blocked = None
+        self._forget(waiter)
         self.resumed.append(waiter.session)
+
+    def _forget(self, waiter: Waiter) -> None:
+        self.waiting.remove(waiter)
+        del self._waiters[waiter.session]
+        waiter.session.blocked = False
 
     def forget(self, session: Session) -> None:
         """The client is gone."""
-        if session in self.offloading:
-            self.offloading.cancel(session)
-        elif session.blocked is not None:
-            self._waiting.remove(session.blocked)
-            session.blocked = None
+        self.pause.forget(session)
+        self._logins.forget(session)
+        self.offloading.cancel(session)
+        waiter = self._waiters.get(session)
+        if waiter is not None:
+            self._forget(waiter)
+
+    def move(self, keyspace: Keyspace) -> None:
+        """``keyspace`` takes the place of the present one: who waits for a key waits for it there, and
+        looks once."""
+        self._keyspace = keyspace
+        for session in self._clients.sessions.values():
+            waiter = self._waiters.get(session)
+            if waiter is None:
+                continue
+            db = keyspace.databases[waiter.db.index]
+            self.waiting.move(waiter, db)
+            for key in waiter.wait.keys:
+                db.signal(key)
 
     def settle(self) -> bool:
         """End the jobs that are done, on a node that is poisoned as well; True."""
         if self.offloading:
             for session in self.offloading.settle():
-                self._node.wrote_to(session)
+                self._clients.wrote_to(session)
                 self.resumed.append(session)
         return True
 
     def run_due(self) -> None:
         """Run again whoever is to be looked at by now, signalled or not."""
-        for waiter in self._waiting.to_recheck(self._node.times.now()):
+        for waiter in self.waiting.to_recheck(self._times.now()):
             self._run(waiter)
 
     def serve_signalled(self) -> None:
         """Run again whoever waits for a key that something happened to, first come first."""
-        keyspace = self._node.keyspace
+        keyspace = self._keyspace
         signalled = keyspace.signalled
         while signalled:
             place = next(iter(signalled))
             del signalled[place]
-            lines = self._waiting.lines_at(place)
+            lines = self.waiting.lines_at(place)
             if lines is not None:
                 db, key = place
                 self._serve(lines, keyspace.databases[db].values.get(key))
@@ -164,25 +206,25 @@ class BlockedClients:
     def _run(self, waiter: Waiter) -> bool:
         """Run a blocked command again; it is served, fails, or waits on where it stood. True when there
         was nothing for it."""
-        session, records = waiter.session, self._node.records
+        session, records = waiter.session, self._records
         if not waiter.active or session.closing:
             # It has left, or was killed in this turn: what it would take is for others.
             return False
-        if self._pause.active and self._pause.holds_again(waiter):
+        if self.pause.active and self.pause.holds_again(waiter):
             return False
         call = session.call
-        call.now_ms = self._node.times.now()
+        call.now_ms = self._times.now()
         facts_mark = records.begin()
         mark = len(session.outbox)
         again: Wait | None = None
         refused = False
         try:
-            again = execution.invoke_again(self._node, session, waiter.wait.arguments)
+            again = self._runner.run_again(session, waiter.wait.arguments)
         except NoRoom:
             # Nothing signals that the journal has room again, so it is asked now and then.
             del session.outbox[mark:]
             refused = True
-            self._waiting.recheck(waiter, call.now_ms + REFUSED_RECHECK_MS)
+            self.waiting.recheck(waiter, call.now_ms + REFUSED_RECHECK_MS)
         except CommandError as error:
             del session.outbox[mark:]
             session.reply.error(str(error))
@@ -197,5 +239,5 @@ class BlockedClients:
             self._leave(waiter)
             return False
         waiter.wait.at_timeout, waiter.wait.group = again.at_timeout, again.group
-        self._waiting.recheck(waiter, again.recheck_at_ms)
+        self.waiting.recheck(waiter, again.recheck_at_ms)
         return True

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.server.services.observability.latency import COLLECTION
 
 if TYPE_CHECKING:
-    from headwater.server.turn.node import Node
+    from headwater.server.services.services import Services
 
 YOUNG_OBJECTS = 2_000
 """New objects after which the youngest generation is collected."""
@@ -62,18 +62,18 @@ _NEVER = 2**31 - 1
 
 
 class GarbageCollection:
-    """The collector of this process while it serves ``node``.
+    """The collector of this process while it serves ``services``.
 
     collection = GarbageCollection()
     collection.begin()               # before the replay
-    collection.serve(node)           # after it, within a running loop of asyncio
+    collection.serve(services)       # after it, within a running loop of asyncio
     collection.end()                 # as it was found
     """
 
     def __init__(self, *, short_seconds: float = SHORT_SECONDS) -> None:
         self._short_seconds = short_seconds
         self._found: tuple[bool, tuple[int, int, int]] | None = None
-        self._node: Node | None = None
+        self._services: Services | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began_ns = 0
@@ -91,12 +91,12 @@ class GarbageCollection:
         self._found = (gc.isenabled(), gc.get_threshold())
         gc.disable()
 
-    def serve(self, node: Node) -> None:
+    def serve(self, services: Services) -> None:
         """The store has been read: leave it out of all collections, and begin young ones."""
-        self._node = node
+        self._services = services
         self._loop = asyncio.get_running_loop()
-        self._last_full, self._turns = self._loop.time(), node.records.turn
-        node.observer.collections.collect_all = self.collect_all
+        self._last_full, self._turns = self._loop.time(), services.records.turn
+        services.observer.collections.collect_all = self.collect_all
         gc.freeze()
         gc.callbacks.append(self._on_collection)
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, _NEVER)
@@ -110,8 +110,8 @@ class GarbageCollection:
             self._timer.cancel()
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
-        if self._node is not None:
-            self._node.observer.collections.collect_all = gc.collect
+        if self._services is not None:
+            self._services.observer.collections.collect_all = gc.collect
         if self._found is not None:
             enabled, thresholds = self._found
             gc.set_threshold(*thresholds)
@@ -133,14 +133,14 @@ class GarbageCollection:
     def collect_all(self) -> None:
         """Collect everything, frozen or not."""
         assert self._loop is not None
-        assert self._node is not None
+        assert self._services is not None
         blocks = sys.getallocatedblocks()
         gc.unfreeze()
         took = _timed(gc.collect)
         gc.freeze()
         self._block_ns = took * 1e9 / max(1, blocks)
         self._last_full, self._idle_since_full, self._steps = self._loop.time(), True, 0
-        self._node.observer.collections.full += 1
+        self._services.observer.collections.full += 1
 
     def check(self, now: float, turns: int) -> bool:
         """Make a full collection if it is time and requests will hardly meet it; whether it was made.
@@ -157,9 +157,9 @@ class GarbageCollection:
 
     def _each_check(self) -> None:
         assert self._loop is not None
-        assert self._node is not None
+        assert self._services is not None
         self._timer = self._loop.call_later(CHECK_SECONDS, self._each_check)
-        self.check(self._loop.time(), self._node.records.turn)
+        self.check(self._loop.time(), self._services.records.turn)
 
     # --- what CPython says of each ---------------------------------------------------------------
 
@@ -169,11 +169,11 @@ class GarbageCollection:
             self._began_ns = perf_counter_ns()
             return
         took_ns = perf_counter_ns() - self._began_ns
-        node, loop = self._node, self._loop
-        assert node is not None
+        services, loop = self._services, self._loop
+        assert services is not None
         assert loop is not None
-        node.observer.collections.add(took_ns, info["collected"])
-        threshold_ms = node.observer.latency.threshold_ms
+        services.observer.collections.add(took_ns, info["collected"])
+        threshold_ms = services.observer.latency.threshold_ms
         if threshold_ms and took_ns >= threshold_ms * 1_000_000:
             # Not now: somebody may be walking through the events.
             self._soon(self._report, took_ns // 1_000_000)
@@ -188,9 +188,9 @@ class GarbageCollection:
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _report(self, ms: int) -> None:
-        assert self._node is not None
-        node = self._node
-        node.observer.latency.add(COLLECTION, time=node.times.wall_now() // 1000, ms=ms)
+        assert self._services is not None
+        services = self._services
+        services.observer.latency.add(COLLECTION, time=services.times.wall_now() // 1000, ms=ms)
 
 
 def _timed(function: Callable[[], object]) -> float:

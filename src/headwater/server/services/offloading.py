@@ -26,21 +26,23 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from math import inf
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from headwater.commands.call import Wait
 from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
 from headwater.errors import CommandError
-from headwater.server.services.acl import permissions
-from headwater.server.services.waiting import Waiter
+from headwater.server.services.observability.observer import Observer
+from headwater.server.services.pausing import Pause
+from headwater.server.services.pubsub import PubSub
+from headwater.server.services.records import TurnRecords
+from headwater.server.services.runner import Runner
+from headwater.server.services.state import State
+from headwater.server.services.turn_clock import TurnClock
 
 if TYPE_CHECKING:
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.server")
 
@@ -101,8 +103,22 @@ _Line = SimpleQueue[Work | threading.Event | None]
 class Offloading:
     """The jobs of one node; the thread begins with the first."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        state: State,
+        times: TurnClock,
+        records: TurnRecords,
+        pubsub: PubSub,
+        observer: Observer,
+        pause: Pause,
+    ) -> None:
+        self.runner = Runner()
+        self._state = state
+        self._times = times
+        self._records = records
+        self._pubsub = pubsub
+        self._observer = observer
+        self._pause = pause
         self._line: _Line = SimpleQueue()
         self._following: deque[Work] = deque()
         """Second jobs, which go before the line; with each, an event in the line wakes the thread."""
@@ -121,8 +137,7 @@ class Offloading:
     def begin(self, session: Session, job: Job) -> None:
         """``session`` waits for a job of the command that it has sent last."""
         assert session.last is not None
-        waits = Wait([], 0, job.arguments)
-        session.blocked = Waiter(session, session.call.db, waits, inf)
+        session.blocked = True
         work = self._under_way[session] = Work(session, session.last, job)
         self._line.put(work)
         if self._thread is None:
@@ -137,7 +152,7 @@ class Offloading:
         work = self._under_way.pop(session, None)
         if work is not None:
             work.cancelled = True
-            session.blocked = None
+            session.blocked = False
 
     def settle(self) -> list[Session]:
         """End the jobs whose steps are done, under the node's lock and within a turn; who waits no
@@ -145,7 +160,7 @@ class Offloading:
         served: list[Session] = []
         for _ in range(len(self._done)):
             work = self._done.popleft()
-            session, pause = work.session, self._node.pause
+            session, pause = work.session, self._pause
             if work.cancelled:
                 work.discard()
                 continue
@@ -162,7 +177,7 @@ class Offloading:
                 self._following.append(again)
                 self._line.put(threading.Event())
                 continue
-            session.blocked = None
+            session.blocked = False
             served.append(session)
         return served
 
@@ -187,15 +202,15 @@ class Offloading:
 
     def _finish(self, work: Work) -> Job | None:
         """What the command does with what its job has made: another job, or its reply and facts."""
-        node, session = self._node, work.session
+        session, records = work.session, self._records
         mark = len(session.outbox)
         following: Job | None = None
-        if node.poisoned is not None:
-            session.reply.error(f"MISCONF {node.poisoned}")
+        if self._state.poisoned is not None:
+            session.reply.error(f"MISCONF {self._state.poisoned}")
         else:
             call = session.call
-            call.now_ms, call.arguments = node.times.now(), work.job.arguments
-            facts_mark = node.records.begin()
+            call.now_ms, call.arguments = self._times.now(), work.job.arguments
+            facts_mark = records.begin()
             began = time.monotonic_ns()
             try:
                 following = self._run(work)
@@ -203,10 +218,10 @@ class Offloading:
                 del session.outbox[mark:]
                 session.reply.error(str(error))
             finally:
-                node.records.seal(facts_mark, call.now_ms)
+                records.seal(facts_mark, call.now_ms)
                 session.spent_ns += time.monotonic_ns() - began
             if following is None:
-                session.wrote_turn = node.records.turn
+                session.wrote_turn = records.turn
         if work.silent:
             del session.outbox[mark:]
         if session.pushes:
@@ -215,19 +230,18 @@ class Offloading:
 
     def _run(self, work: Work) -> Job | None:
         """Raises `CommandError`; the command is counted when it ends."""
-        node, session, arguments = self._node, work.session, work.job.arguments
+        session, arguments = work.session, work.job.arguments
         try:
-            if not session.user.unrestricted:
-                permissions.check(session, work.known.row, arguments)
+            self.runner.check(session, work.known, arguments)
             following = work.job.finish(session.call, work.take())
         except CommandError as error:
-            node.observer.failed(session, work.known.name, arguments, session.spent_ns, error)
+            self._observer.failed(session, work.known.name, arguments, session.spent_ns, error)
             raise
         finally:
-            if node.keyspace.events:
-                node.pubsub.publish_events(session)
+            if self._pubsub.keyspace.events:
+                self._pubsub.publish_events(session)
         if following is None:
-            node.observer.stopped_waiting(session, arguments, failed=False)
+            self._observer.stopped_waiting(session, arguments, failed=False)
         return following
 
 

@@ -22,55 +22,17 @@ from typing import TYPE_CHECKING
 from headwater.commands.globs import matches
 from headwater.engine.events import KEYEVENT, KEYSPACE
 from headwater.errors import CommandError
-from headwater.server.services.client_log import client_log_of
-from headwater.server.services.observability.traffic import traffic_of
+from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
 if TYPE_CHECKING:
+    from headwater.config.clients import ClientConfig
+    from headwater.engine.keyspace import Keyspace
+    from headwater.log_limit import LimitedLog
+    from headwater.server.services.observability.traffic import Traffic
+    from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
-
-CHANNEL, PATTERN, SHARD = b"", b"p", b"s"
-"""The kinds of subscriptions, by what their words begin with: subscribe, psubscribe, ssubscribe."""
-
-NOT_WHILE_SUBSCRIBED = (
-    "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
-    "allowed in this context"
-)
-
-_WHILE_SUBSCRIBED = frozenset(
-    {
-        *("subscribe", "psubscribe", "ssubscribe"),
-        *("unsubscribe", "punsubscribe", "sunsubscribe"),
-        *("ping", "quit", "reset"),
-    }
-)
 
 Listeners = dict["Session", None]
-
-
-class Subscriptions:
-    """What one session listens to; kept by `PubSub`."""
-
-    __slots__ = ("channels", "cut_off", "patterns", "shard_channels")
-
-    def __init__(self) -> None:
-        self.channels: dict[bytes, None] = {}
-        self.patterns: dict[bytes, None] = {}
-        self.shard_channels: dict[bytes, None] = {}
-        self.cut_off = False
-        """Rule 3 has struck; nothing more is sent."""
-
-    def of(self, kind: bytes) -> dict[bytes, None]:
-        """The names of one kind."""
-        if kind == PATTERN:
-            return self.patterns
-        return self.shard_channels if kind == SHARD else self.channels
-
-    def told(self, kind: bytes) -> int:
-        """The number in the confirmation of a subscription: channels and patterns count together."""
-        if kind == SHARD:
-            return len(self.shard_channels)
-        return len(self.channels) + len(self.patterns)
 
 
 class PatternIndex:
@@ -124,11 +86,22 @@ class PatternIndex:
 class PubSub:
     """The subscriptions of all sessions of a node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self, keyspace: Keyspace, clients: Clients, traffic: Traffic, client_log: LimitedLog
+    ) -> None:
+        self.keyspace = keyspace
+        self._clients = clients
+        self._traffic = traffic
+        self._client_log = client_log
+        self._most_unread = 0
+        """Rule 3's limit in bytes; 0 for none."""
         self.channels: dict[bytes, Listeners] = {}
         self.shard_channels: dict[bytes, Listeners] = {}
         self.patterns = PatternIndex()
+
+    def configure(self, config: ClientConfig) -> None:
+        """Put settings in force."""
+        self._most_unread = config.client_output_buffer_limit.pubsub.hard
 
     # --- who listens ----------------------------------------------------------------------------
 
@@ -194,7 +167,7 @@ class PubSub:
 
     def publish_events(self, executing: Session | None) -> None:
         """Publish what happened to keys since the last time, in that order."""
-        keyspace = self._node.keyspace
+        keyspace = self.keyspace
         events = keyspace.events.copy()
         keyspace.events.clear()
         if not self.channels and not self.patterns.by_pattern:
@@ -211,35 +184,28 @@ class PubSub:
     ) -> None:
         body = b"%d\r\n" % len(items)
         body += b"".join(b"$%d\r\n%b\r\n" % (len(item), item) for item in items)
-        hard = self._node.config.client_output_buffer_limit.pubsub.hard
+        hard = self._most_unread
         for session in listeners:
             if session.closing:
                 continue
             out = session.pushes if session is executing else session.outbox
             out += b"*" if session.resp == 2 else b">"
             out += body
-            self._node.wrote_to(session)
+            self._clients.wrote_to(session)
             if hard and session.unsent + len(session.outbox) + len(session.pushes) > hard:
                 self._cut_off(session)
 
     def _cut_off(self, session: Session) -> None:
         """Rule 3: what it has by now is all that it gets."""
         session.closing = session.subscriptions.cut_off = True
-        traffic_of(self._node).output_limit_disconnections += 1
-        client_log_of(self._node).warning(
+        self._traffic.output_limit_disconnections += 1
+        self._client_log.warning(
             "client %s (%s) is disconnected: it listens and has not read %d bytes "
             "(client-output-buffer-limit)",
             session.id,
             session.address,
             session.unsent + len(session.outbox) + len(session.pushes),
         )
-
-
-def check_context(session: Session, name: str) -> None:
-    """Refuse the command ``name`` (as its row has it) to a RESP2 client that listens: its replies
-    could not be told from messages. Raises `CommandError`."""
-    if session.resp == 2 and name not in _WHILE_SUBSCRIBED:
-        raise CommandError(NOT_WHILE_SUBSCRIBED.format(name=name))
 
 
 def _beginning(pattern: bytes) -> bytes:

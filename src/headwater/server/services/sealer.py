@@ -19,14 +19,10 @@ import threading
 from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from headwater.engine.codecs import Codec, make_codec
-from headwater.engine.sealing import Job
-
-if TYPE_CHECKING:
-    from headwater.server.turn.node import Node
+from headwater.engine.sealing import Job, Sealing
 
 log = logging.getLogger("headwater.server")
 
@@ -49,8 +45,10 @@ _Done = deque[tuple[Job, str, bytes | None]]
 class Sealer:
     """Seals the blocks of one node; the thread begins when there is something to do."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, sealing: Sealing, lock: threading.RLock) -> None:
+        self.sealing = sealing
+        """Of the keyspace in force."""
+        self._lock = lock
         self._line: _Line = SimpleQueue()
         self._done: _Done = deque()
         self._in_line = 0
@@ -59,7 +57,7 @@ class Sealer:
 
     def step(self) -> None:
         """Take over what the thread has done and give it more; called under the node's lock."""
-        sealing = self._node.keyspace.sealing
+        sealing = self.sealing
         while self._done:
             job, codec, wire = self._done.popleft()
             job.block.sealing.settle(job, codec, wire)  # DEBUG RELOAD: of the store as it was
@@ -75,11 +73,11 @@ class Sealer:
     def rest(self) -> None:
         """A step from the thread, when it has nothing more to do; a node that is busy makes it itself
         at the end of a turn."""
-        if self._node.lock.acquire(timeout=_PATIENCE_S):
+        if self._lock.acquire(timeout=_PATIENCE_S):
             try:
                 self.step()
             finally:
-                self._node.lock.release()
+                self._lock.release()
 
     def stop(self) -> None:
         """End the thread, when it has done what is in line; under the node's lock, which it may want,

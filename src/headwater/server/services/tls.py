@@ -13,13 +13,11 @@ import ssl
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from headwater.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwater.config.tls import TlsConfig
-    from headwater.server.turn.node import Node
 
 log = logging.getLogger("headwater.server")
 
@@ -31,18 +29,6 @@ _CERTIFICATE, _KEY = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"
 
 _UNDATED = {9: "is not valid yet", 10: "has expired"}
 """OpenSSL's numbers of what verification finds wrong with a date (X509_V_ERR_CERT_…)."""
-
-_contexts: WeakKeyDictionary[Node, ssl.SSLContext] = WeakKeyDictionary()
-
-
-def install(node: Node, context: ssl.SSLContext) -> None:
-    """Let who connects from now on be met with this context."""
-    _contexts[node] = context
-
-
-def context_of(node: Node) -> ssl.SSLContext | None:
-    """The context in force; None for a node that has no TLS listener."""
-    return _contexts.get(node)
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:

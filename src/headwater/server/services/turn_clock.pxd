@@ -10,7 +10,7 @@ cdef long long _IN_ONE_GO_NS
 
 @cython.final
 cdef class TurnClock:
-    cdef object _clock
+    cdef public object clock
     cdef bint _is_system
     cdef public WallOffset wall
     cdef public object jumps

@@ -49,7 +49,7 @@ class TurnClock:
     ``not_before_ms``, the time of the journal's last record, where the wall clock is behind it."""
 
     def __init__(self, clock: Clock, *, not_before_ms: int = 0) -> None:
-        self._clock = clock
+        self.clock = clock
         self._is_system = type(clock) is SystemClock
         self.wall = WallOffset()
         self.jumps = ClockJumps()
@@ -84,7 +84,7 @@ class TurnClock:
             if moved > _TOLERANCE_NS or moved < -_TOLERANCE_NS:
                 self._look()
         else:
-            self.turn_began = self._clock.monotonic()
+            self.turn_began = self.clock.monotonic()
 
     def begin_command(self) -> None:
         """A command begins."""
@@ -109,6 +109,10 @@ class TurnClock:
         """What the wall clock shows now, Unix ms, if it has not jumped within this turn."""
         return self.now() + self.wall.ahead_ms
 
+    def monotonic(self) -> float:
+        """Monotonic seconds, read now."""
+        return self.clock.monotonic()
+
     def monotonic_at(self, at_ms: int) -> float:
         """Monotonic seconds of a steady time."""
         return self._zero_s + (at_ms - self._zero_ms) / 1000
@@ -117,11 +121,11 @@ class TurnClock:
         """Monotonic ns."""
         if self._is_system:
             return passed_ns()
-        return round(self._clock.monotonic() * 1e6) // 1000 * _NS_A_MS
+        return round(self.clock.monotonic() * 1e6) // 1000 * _NS_A_MS
 
     def _wall(self) -> int:
         """What the wall clock shows, Unix ns."""
-        return wall_ns() if self._is_system else self._clock.now_ms() * _NS_A_MS
+        return wall_ns() if self._is_system else self.clock.now_ms() * _NS_A_MS
 
     def _measured(self) -> int:
         """How far the wall clock is ahead of the monotonic one, ns, by readings in one go (rule 4)."""

@@ -8,16 +8,7 @@ from __future__ import annotations
 
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.keyspace_state import Place
-
-
-class Watch:
-    """What one client watches. Made by a session, changed by `Watches`."""
-
-    __slots__ = ("broken", "keys")
-
-    def __init__(self) -> None:
-        self.broken = False
-        self.keys: list[Place] = []
+from headwater.server.session.watch import Watch
 
 
 class Watches:

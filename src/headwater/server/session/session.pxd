@@ -13,7 +13,6 @@ cdef Py_ssize_t _KEPT_BYTES
 
 @cython.final
 cdef class Session:
-    cdef public object node
     cdef public Py_ssize_t id
     cdef public str kind
     cdef public str address
@@ -40,7 +39,7 @@ cdef class Session:
     cdef public bint authenticated
     cdef public bint closed
     cdef public bint closing
-    cdef public object blocked
+    cdef public bint blocked
     cdef public TransactionQueue queued
     cdef public bint queue_failed
     cdef public object watch
@@ -53,6 +52,7 @@ cdef class Session:
     cdef public object driver
 
     cdef Py_ssize_t _kept_bytes
+    cdef object _room
 
     cpdef bint release(self) except -1
     cpdef bytearray take_output(self)

@@ -7,28 +7,20 @@ Output is in two parts: ``outbox`` is what commands have written in this turn an
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import randrange
 from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import KnownCommand
 from headwater.resp.arguments import Arguments
-from headwater.resp.replies import ReplyWriter
 from headwater.resp.scanner import Scanner
-from headwater.server.commands.monitor import stop_monitoring
-from headwater.server.log import escaped
-from headwater.server.services.acl.access import SUPERUSER
-from headwater.server.services.client_log import client_log_of
-from headwater.server.services.pubsub import Subscriptions
-from headwater.server.services.watching import Watch
+from headwater.server.session.output_room import OutputRoom
+from headwater.server.session.subscriptions import Subscriptions
 from headwater.server.session.transaction_queue import TransactionQueue
+from headwater.server.session.watch import Watch
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
-    from headwater.errors import ProtocolError
-    from headwater.server.services.waiting import Waiter
     from headwater.server.session.user import User
-    from headwater.server.turn.node import Node
 else:
     try:
         import cython
@@ -40,48 +32,38 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 _KEPT_BYTES = 16 * 1024
 """Room for replies that a busy client keeps; a silent one gives it back (`Session.rest`)."""
-LARGE_ROOM_BYTES = 16 * 1024 * 1024
-"""What all sessions together may keep beyond that, on the same terms."""
-
-
-def _call_of(node: Node, reply: ReplyWriter, *, offloads: bool) -> Call:
-    """What a client's commands run in."""
-    call = Call(node.keyspace, reply)
-    call.offloads = offloads
-    call.admission, call.settings, call.draw = node.records.admission, node.settings, randrange
-    call.wall = node.times.wall
-    return call
 
 
 class Session:
     """A connection's state. Made by `Node.connect`, ended by `Node.close_session`.
 
-    ``kind`` is ``tcp``, ``unix`` or ``embedded``; ``address`` and ``local_address`` are what CLIENT
-    LIST shows as ``addr`` and ``laddr``.
+    Its commands run in ``call``, which has a reply of its own. ``kind`` is ``tcp``, ``unix`` or
+    ``embedded``; ``address`` and ``local_address`` are what CLIENT LIST shows as ``addr`` and
+    ``laddr``.
     """
 
     def __init__(
         self,
-        node: Node,
         session_id: int,
+        call: Call,
+        room: OutputRoom,
         *,
         kind: str,
         address: str,
         local_address: str,
         on_output: Callable[[Session], None] | None,
+        user: User,
+        now: float,
     ) -> None:
-        self.node = node
-        self.id = session_id
-        self.kind = kind
-        self.address = address
-        self.local_address = local_address
-        self.on_output = on_output
+        self.id, self.kind, self.on_output = session_id, kind, on_output
+        self.address, self.local_address = address, local_address
         self.scanner = Scanner()
-        self.outbox, self.released = bytearray(), bytearray()
+        self.call = call
+        self.reply = call.reply
+        self.outbox, self.released = call.reply.out, bytearray()
+        self._room = room
         self._kept_bytes = _KEPT_BYTES
         """Room that both may keep, each."""
-        self.reply = ReplyWriter(self.outbox)
-        self.call = _call_of(node, self.reply, offloads=kind != "embedded")
         self.released_bytes = self.taken_bytes = 0
         """Of all output; a turn counts the first, whoever gives it to the client the second."""
         self.pushes = bytearray()
@@ -91,15 +73,16 @@ class Session:
         """Whether it listens to anything; kept by `headwater.server.services.pubsub`."""
         self.stalled = False
         """Requests wait until the client has taken what was answered before."""
-        self.created = self.last_interaction = node.clock.monotonic()
+        self.created = self.last_interaction = now
         self.last: KnownCommand | None = None
         """The last command that it has sent."""
         self.name = self.lib_name = self.lib_version = b""
-        self.user: User = node.access.default
+        self.user = user
         self.authenticated = self.closed = False
         self.closing = False
         """Close the connection once what is released has been sent."""
-        self.blocked: Waiter | None = None
+        self.blocked = False
+        """Its further requests wait for the end of a command."""
         self.queued: TransactionQueue | None = None
         """Commands since MULTI; None outside of a transaction."""
         self.queue_failed = False
@@ -140,26 +123,19 @@ class Session:
 
     @db_index.setter
     def db_index(self, index: int) -> None:
-        self.call.db = self.node.keyspace.databases[index]
+        self.call.db = self.call.keyspace.databases[index]
 
     @property
     def let_in(self) -> bool:
         """Whether it may run commands: it has authenticated, or nobody has to."""
         return self.scanner.authenticated
 
-    def log_in(self, user: User, *, authenticated: bool) -> None:
-        """Be this user from now on; ``authenticated`` when it has shown so, or needed not to."""
+    def log_in(self, user: User, *, authenticated: bool, let_in: bool) -> None:
+        """Be this user from now on. ``authenticated`` when it has shown so, or needed not to; ``let_in``
+        when it may run commands."""
         self.user = user
         self.authenticated = authenticated
-        self.scanner.authenticated = authenticated or self.node.access.open
-
-    def log_in_at_first(self) -> None:
-        """Be who a new connection is: `default`, and for an embedded one whom no rule binds."""
-        if self.kind == "embedded":
-            self.log_in(SUPERUSER, authenticated=True)
-        else:
-            access = self.node.access
-            self.log_in(access.default, authenticated=access.open)
+        self.scanner.authenticated = let_in
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take input; the next turn runs it."""
@@ -203,14 +179,15 @@ class Session:
         """Whether there may be room for answers of this size from now on. Without it each one would ask
         the system for its pages anew, which takes longer than to write and to send it."""
         more = 2 * (size - self._kept_bytes)  # two buffers take turns
-        if self.closed or more > self.node.output_room:
+        if self.closed or more > self._room.free_bytes:
             return False
-        self.node.output_room -= more
+        self._room.free_bytes -= more
         self._kept_bytes = size
         return True
 
-    def _give_room_back(self) -> None:
-        self.node.output_room += 2 * (self._kept_bytes - _KEPT_BYTES)
+    def give_room_back(self) -> None:
+        """Keep no more room than every session may."""
+        self._room.free_bytes += 2 * (self._kept_bytes - _KEPT_BYTES)
         self._kept_bytes = _KEPT_BYTES
 
     def tell(self) -> None:
@@ -229,7 +206,7 @@ class Session:
         if not self.outbox and not self.released:
             self.outbox, self.released = bytearray(), bytearray()
             self.reply.out = self.outbox
-            self._give_room_back()
+            self.give_room_back()
 
     def deliver_pushes(self) -> None:
         """The command under way has its reply: what it caused for its own client follows."""
@@ -249,27 +226,7 @@ class Session:
         room = sum(one.__alloc__() for one in (self.scanner.buffer, self.outbox, self.released))
         return room + self.queued_bytes() + max(0, self.unsent - len(self.released))
 
-    def refuse_input(self, error: ProtocolError) -> None:
-        """The client sent bytes that are not a request: it gets the error, and the connection ends."""
-        self.reply.error(f"ERR {error}")
-        self.closing = True
-        client_log_of(self.node).warning(
-            "client %d (%s) is disconnected: %s", self.id, self.address, escaped(str(error))
-        )
-
-    def leave_transaction(self) -> None:
-        """Forget MULTI's queue and every WATCH."""
+    def end_transaction(self) -> None:
+        """Forget MULTI's queue; `Watches.end` forgets what is watched."""
         self.queued = None
         self.queue_failed = False
-        self.node.watches.end(self.watch)
-
-    def leave(self) -> None:
-        """The client is gone: it waits for nothing, listens to nothing and watches nothing."""
-        node = self.node
-        self._give_room_back()
-        self.leave_transaction()
-        stop_monitoring(self, node)
-        node.pubsub.leave(self)
-        node.pause.forget(self)
-        node.access.logins.forget(self)
-        node.blocked.forget(self)

@@ -19,14 +19,12 @@ Rule 4. Everything here is called under ``lock``; what begins or ends something 
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.clock import Clock, SystemClock
-from headwater.commands.call import StreamSettings
 from headwater.config.config import Config
 from headwater.engine.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace import Keyspace
@@ -34,21 +32,15 @@ from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
 from headwater.forks import FAMILY
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
+from headwater.server.log import escaped
 from headwater.server.services.acl.access import AccessControl
-from headwater.server.services.blocking import BlockedClients
 from headwater.server.services.observability.latency import FSYNC_ALWAYS, WRITE
-from headwater.server.services.observability.observer import Observer
-from headwater.server.services.pausing import Pause
-from headwater.server.services.pubsub import PubSub
-from headwater.server.services.records import TurnRecords
-from headwater.server.services.scripting.cache import Scripts
+from headwater.server.services.reloading import reload_from_journal
 from headwater.server.services.sealer import Sealer
+from headwater.server.services.services import Services
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids, record_seen
-from headwater.server.services.turn_clock import TurnClock
-from headwater.server.services.waiting import WaitingRoom
-from headwater.server.services.watching import Watches
-from headwater.server.session.session import LARGE_ROOM_BYTES, Session
-from headwater.server.turn import execution
+from headwater.server.session.session import Session
+from headwater.server.turn.execution import Execution
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -80,43 +72,31 @@ class Node:
         clock: Clock | None = None,
         access: AccessControl | None = None,
     ) -> None:
+        config = config if config is not None else Config()
         self.keyspace = keyspace if keyspace is not None else Keyspace()
         self.journal = journal
-        self.config = config if config is not None else Config()
-        self.access = access if access is not None else AccessControl(self.config)
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.lock = threading.RLock()
-        self.settings = StreamSettings(self.config)
-        self.records = TurnRecords(self.keyspace.facts, journal)
-        written_ms = 0 if journal is None else journal.recovery.last_now_ms
-        self.times = TurnClock(self.clock, not_before_ms=written_ms)
-        self.started_ms = self.keyspace.opened_ms = self.times.now()
-        self.sessions: dict[int, Session] = {}
-        self.waiting = WaitingRoom()
-        self.watches = Watches(self.keyspace)
-        self.scripts = Scripts()
-        self.pubsub = PubSub(self)
-        self.keyspace.notified = self.config.notified_events
-        self.pause = Pause()
-        self.blocked = BlockedClients(self, self.waiting, self.pause)
+        self.services = Services(
+            self.keyspace,
+            journal,
+            config,
+            self.clock,
+            access if access is not None else AccessControl(config),
+        )
+        self.state = self.services.state
+        self.keyspace.opened_ms = self.state.started_ms
+        self.clients = self.services.clients
+        self.records = self.services.records
+        self.times = self.services.times
+        self.blocked = self.services.blocked
+        self.observer = self.services.observer
+        self.execution = Execution(self.services)
+        self.services.run_with(self.execution)
+        self.sealer = Sealer(self.keyspace.sealing, self.lock)
         self._resumed = self.blocked.resumed
-        self.observer = Observer(self.config)
-        self.expires_by_itself = True
-        """Whether keys whose time has come are deleted (DEBUG SET-ACTIVE-EXPIRE)."""
-        self.after_commit: list[Callable[[Node], None]] = []
-        """Called once this turn is in the journal, before its answers leave."""
-        self.connections_seen = 0
-        self.poisoned: NodePoisoned | None = None
-        self.stopping = False
-        """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
         self._arguments = Arguments()
         """Those of the request that runs; what outlives it is a copy."""
-        self._session_ids = itertools.count(1)
-        self.output_ahead_bytes = self.query_buffer_limit = 0
-        self.output_room = LARGE_ROOM_BYTES  # that clients may still keep for large answers
-        self.sealer = Sealer(self)
-        self.adopt_limits()
-        self._changed: list[Session] = []  # that this turn wrote to
         self._seen_deadline = inf
         self._generation = FAMILY.generation
 
@@ -134,18 +114,16 @@ class Node:
         output to take or is to be closed; without it somebody looks after each turn."""
         self._check_process()
         with self.lock:
-            session = Session(
-                self,
-                next(self._session_ids),
+            session = self.clients.connect(
+                self.services.new_call(offloads=kind != "embedded"),
                 kind=kind,
                 address=address,
                 local_address=local_address,
                 on_output=on_output,
+                user=self.services.access.default,
+                now=self.clock.monotonic(),
             )
-            session.log_in_at_first()
-            session.scanner.max_bulk_bytes = self.config.proto_max_bulk_len
-            self.sessions[session.id] = session
-            self.connections_seen += 1
+            self.services.authorization.log_in_at_first(session)
             return session
 
     def close_session(self, session: Session) -> None:
@@ -153,9 +131,8 @@ class Node:
         with self.lock:
             if session.closed:
                 return
-            session.closed = True
-            self.sessions.pop(session.id, None)
-            session.leave()
+            self.clients.close(session)
+            self.services.forget(session)
 
     # --- turns ----------------------------------------------------------------------------------
 
@@ -186,7 +163,7 @@ class Node:
         try:
             if ready is not None:
                 self._serve(ready)
-            elif self.blocked.settle() and self.poisoned is None:
+            elif self.blocked.settle() and self.state.poisoned is None:
                 self._do_what_is_due()
             self._finish()
         except BaseException as error:
@@ -197,20 +174,15 @@ class Node:
         """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
         if self.keyspace.garbage:
             return self.clock.monotonic()
-        deadline = min(self.waiting.next_deadline(), self._seen_deadline, self.pause.until)
-        at_ms = self.keyspace.next_event_ms(self.expires_by_itself)
-        recheck = self.waiting.next_recheck() if self.waiting.count else None
+        waiting = self.blocked.waiting
+        deadline = min(waiting.next_deadline(), self._seen_deadline, self.blocked.pause.until)
+        at_ms = self.keyspace.next_event_ms(self.state.expires_by_itself)
+        recheck = waiting.next_recheck() if waiting.count else None
         if recheck is not None and (at_ms is None or recheck < at_ms):
             at_ms = recheck
         if at_ms is not None:
             deadline = min(deadline, self.times.monotonic_at(at_ms))
         return None if deadline == inf else deadline
-
-    def wrote_to(self, session: Session) -> None:
-        """A session was given output, or is to be closed."""
-        if not session.changed:
-            session.changed = True
-            self._changed.append(session)
 
     def close(self) -> None:
         """A clean stop: the last seen times and the journal's end are written and synced."""
@@ -219,29 +191,21 @@ class Node:
         if self.journal is None or self._generation != FAMILY.generation:
             return
         with self.lock:
-            if self.poisoned is None:
+            if self.state.poisoned is None:
                 self._seen_deadline = 0.0
                 self.records.turn += 1
                 self._record_seen()
                 self._finish()
             self.journal.close()
 
-    def adopt_limits(self) -> None:
-        """Let those limits of the configuration be in force that are looked at all the time."""
-        self.output_ahead_bytes = self.config.output_ahead_bytes
-        self.query_buffer_limit = self.config.client_query_buffer_limit
-        self.keyspace.sealing.configure(
-            self.config.stream_hot_bytes, self.config.stream_compression
-        )
-
     # --- parts of a turn ------------------------------------------------------------------------
 
     def _serve(self, ready: Iterable[Session]) -> None:
-        if self.keyspace.iid_deadlines.notes and self.poisoned is None:
+        if self.keyspace.iid_deadlines.notes and self.state.poisoned is None:
             # An embedded store has nobody who ticks while it is idle.
             forget_iids(self.keyspace, self.records, self.times.now())
             self.times.ended_ns = 0
-        if self.times.turn_began >= self.pause.until:
+        if self.times.turn_began >= self.blocked.pause.until:
             self.blocked.end_pause()
             self.times.ended_ns = 0
         for session in ready:
@@ -250,11 +214,11 @@ class Node:
 
     def _do_what_is_due(self) -> None:
         end_delays(self.keyspace, self.records, self.times.now())
-        if self.expires_by_itself:
+        if self.state.expires_by_itself:
             expire_keys(self.keyspace, self.records, self.times.now())
         forget_iids(self.keyspace, self.records, self.times.now())
-        self.pubsub.publish_events(None)
-        if self.clock.monotonic() >= self.pause.until:
+        self.services.pubsub.publish_events(None)
+        if self.clock.monotonic() >= self.blocked.pause.until:
             self.blocked.end_pause()
         self.blocked.run_due()
         self.blocked.serve_signalled()
@@ -265,8 +229,12 @@ class Node:
 
     def _check_journal(self) -> None:
         """An fsync in the background may have failed since the last turn (rule 3)."""
-        if self.journal is not None and self.poisoned is None and self.journal.failure is not None:
-            self.poisoned = NodePoisoned(self.journal.failure)
+        if (
+            self.journal is not None
+            and self.state.poisoned is None
+            and self.journal.failure is not None
+        ):
+            self.state.poisoned = NodePoisoned(self.journal.failure)
 
     def _check_process(self) -> None:
         if self._generation != FAMILY.generation:
@@ -276,29 +244,24 @@ class Node:
 
     def _break_off(self, error: BaseException) -> None:
         """A turn ended in its middle, by Ctrl-C or our own fault: half of a change may stand (rule 3)."""
-        if self.poisoned is None:
-            self.poisoned = NodePoisoned(
+        if self.state.poisoned is None:
+            self.state.poisoned = NodePoisoned(
                 f"a turn was broken off by {error!r}, and what is in memory may be half of a change. "
                 "Open the store again: what was answered is in its journal"
             )
         self.records.drop()
-        self._changed = []
-        for session in self.sessions.values():
-            session.changed = False
-            session.outbox.clear()
-            session.pushes.clear()
-            session.closing = True
+        self.clients.discard_output()
 
     def _drain(self, session: Session) -> None:
         """Run a session's whole requests until it waits, closes or has more answers in line than it may."""
         session.last_interaction = self.times.turn_began
-        room = self.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
+        room = self.clients.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
         session.stalled = False
         facts_mark = len(self.records.facts.data)
         if session.postponed is not None:
             postponed, session.postponed = session.postponed, None
             self.run(session, postponed)
-        while session.blocked is None and not session.closing:
+        while not session.blocked and not session.closing:
             if len(session.outbox) > room and session.kind != "embedded":
                 session.stalled = True
                 break
@@ -306,25 +269,33 @@ class Node:
                 if not session.scanner.next(self._arguments):
                     break
             except ProtocolError as error:
-                session.refuse_input(error)
+                self._refuse_input(session, error)
                 break
             self.run(session, self._arguments)
         if len(self.records.facts.data) > facts_mark:
             session.wrote_turn = self.records.turn
-        self.wrote_to(session)
+        self.clients.wrote_to(session)
+
+    def _refuse_input(self, session: Session, error: ProtocolError) -> None:
+        """The client sent bytes that are not a request: it gets the error, and the connection ends."""
+        session.reply.error(f"ERR {error}")
+        session.closing = True
+        self.services.client_log.warning(
+            "client %d (%s) is disconnected: %s", session.id, session.address, escaped(str(error))
+        )
 
     def _drain_resumed(self) -> None:
         """Sessions that were unblocked go on with what they had sent meanwhile; they are sent to first."""
         if self._resumed:
-            others, self._changed = self._changed, []
+            others, self.clients.changed = self.clients.changed, []
             while self._resumed:
                 self._drain(self._resumed.pop(0))
-            self._changed += others
+            self.clients.changed += others
 
     def run(self, session: Session, arguments: Arguments) -> None:
         """One request: its record group, its reply, and whoever it wakes."""
-        if self.poisoned is not None:
-            session.reply.error(f"MISCONF {self.poisoned}")
+        if self.state.poisoned is not None:
+            session.reply.error(f"MISCONF {self.state.poisoned}")
             return
         call, keyspace = session.call, self.keyspace
         self.times.begin_command()
@@ -334,7 +305,7 @@ class Node:
         reply_mark = len(session.outbox)
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
-        wait = execution.execute(self, session, arguments)
+        wait = self.execution.execute(session, arguments)
         self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
             self.blocked.block(session, wait)
@@ -352,24 +323,24 @@ class Node:
     def _do_before(self, now_ms: int) -> None:
         """What stands before a command: what is over by now, and who waited for that."""
         keyspace = self.keyspace
-        if keyspace.expiring and self.expires_by_itself:
+        if keyspace.expiring and self.state.expires_by_itself:
             expire_keys(keyspace, self.records, now_ms)
         if keyspace.due_notes:
             end_delays(keyspace, self.records, now_ms)
         if keyspace.events:  # of what came before this command
-            self.pubsub.publish_events(None)
+            self.services.pubsub.publish_events(None)
         if keyspace.signalled:  # who waited for what is due goes before who asks now
             self.blocked.serve_signalled()
         self.times.begin_again()
 
     def _finish(self) -> None:
         """Commit the turn and release what it wrote."""
-        changed, self._changed = self._changed, []
+        changed, self.clients.changed = self.clients.changed, []
         try:
-            if self.poisoned is None:
+            if self.state.poisoned is None:
                 self._commit()
         except NodePoisoned as error:
-            self.poisoned = error
+            self.state.poisoned = error
             for session in changed:
                 session.outbox.clear()
                 session.closing = True
@@ -389,8 +360,15 @@ class Node:
             event = FSYNC_ALWAYS if self.journal.policy == "always" else WRITE
             ms = (passed_ns() - began) // 1_000_000
             self.observer.latency.add(event, time=self.times.wall_now() // 1000, ms=ms)
-        while self.after_commit:
-            self.after_commit.pop()(self)
+        if self.state.reload_wanted:
+            self.state.reload_wanted = False
+            self.reload()
+
+    def reload(self) -> None:
+        """DEBUG RELOAD: replay the journal into a keyspace that takes the place of this one."""
+        reload_from_journal(self.services)
+        self.keyspace = self.execution.keyspace = self.services.keyspace
+        self.sealer.sealing = self.keyspace.sealing
 
     def _record_seen(self) -> None:
         """Once a second, while there is something to record."""

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import CommandError, ConfigError
 from headwater.server.services.acl import file
-from headwater.server.services.acl.log import AUTH, AccessLog
-from headwater.server.services.acl.login_delays import LoginDelays
+from headwater.server.services.acl.log import AccessLog
 from headwater.server.services.acl.rules import (
     RuleError,
     UnmatchedParenthesis,
@@ -34,7 +33,6 @@ from headwater.server.session.user import DEFAULT, User
 
 if TYPE_CHECKING:
     from headwater.config.access import AccessConfig
-    from headwater.server.session.session import Session
 
 log = logging.getLogger("headwater.server")
 
@@ -64,7 +62,6 @@ class AccessControl:
         self.default = User.superuser(DEFAULT)
         self.users: dict[bytes, User] = {DEFAULT: self.default}
         self.log = AccessLog(config.acllog_max_len)
-        self.logins = LoginDelays()
         self.all_channels = False
         self.configure(config)
         self.set_default_password(config.requirepass)
@@ -108,37 +105,6 @@ class AccessControl:
         """The user whose credentials these are, None if they are nobody's."""
         user = self.users.get(name)
         return user if user is not None and user.accepts(password) else None
-
-    def authenticate(self, session: Session, name: bytes, password: bytes) -> bool:
-        """Let a session be that user; False, and an entry in the log, if the credentials are wrong."""
-        user = self.user_with(name, password)
-        if user is None:
-            about = session.call.arguments.bytes(0)
-            self.refused(session, AUTH, about, user=name)
-            return False
-        session.log_in(user, authenticated=True)
-        return True
-
-    def refused(
-        self,
-        session: Session,
-        kind: str,
-        about: bytes,
-        *,
-        user: bytes | None = None,
-        context: str = "",
-    ) -> None:
-        """Remember that a session was refused something."""
-        from headwater.server.commands.client import describe  # which imports the node's commands
-
-        self.log.add(
-            kind,
-            context=context or ("toplevel" if session.queued is None else "multi"),
-            about=about,
-            user=session.user.name if user is None else user,
-            client=describe(session, session.node),
-            now_ms=session.node.times.now(),
-        )
 
     # --- changing users -------------------------------------------------------------------------
 

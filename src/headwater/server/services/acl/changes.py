@@ -16,66 +16,70 @@ from typing import TYPE_CHECKING
 from headwater.server.session.user import User, channel_fits
 
 if TYPE_CHECKING:
+    from headwater.server.services.acl.access import AccessControl
+    from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 
 
-def set_user(node: Node, made: User, session: Session | None = None) -> None:
-    """Put a changed user in force; ``session`` is the one that asked for it."""
-    user = node.access.users.get(made.name)
-    if user is not None:
-        _drop_subscribers(node, {user: made}, session)
-    user = node.access.put(made)
-    if user is node.access.default:
-        open_or_close(node)
+class AccessChanges:
+    """Changes users for ``asker``, the session that has asked for it."""
+
+    def __init__(self, access: AccessControl, clients: Clients, asker: Session) -> None:
+        self._access = access
+        self._clients = clients
+        self._asker = asker
+
+    def set_user(self, made: User) -> None:
+        """Put a changed user in force."""
+        user = self._access.users.get(made.name)
+        if user is not None:
+            self._drop_subscribers({user: made})
+        user = self._access.put(made)
+        if user is self._access.default:
+            open_or_close(self._access, self._clients)
+
+    def delete_user(self, user: User) -> None:
+        """Take a user away, and its connections."""
+        del self._access.users[user.name]
+        self._disconnect_users([user])
+
+    def replace_users(self, users: dict[bytes, User]) -> None:
+        """Let these be all users: ACL LOAD."""
+        access = self._access
+        changes = {access.users[name]: made for name, made in users.items() if name in access.users}
+        self._drop_subscribers(changes)
+        self._disconnect_users(access.replace_all(users))
+        open_or_close(access, self._clients)
+
+    def _disconnect_users(self, users: Iterable[User]) -> None:
+        gone = {id(user) for user in users}
+        for victim in [one for one in self._clients.sessions.values() if id(one.user) in gone]:
+            self._disconnect(victim)
+
+    def _drop_subscribers(self, changes: dict[User, User]) -> None:
+        """Disconnect who listens where its user, as it will be, may not."""
+        for victim in list(self._clients.sessions.values()):
+            made = changes.get(victim.user)
+            if made is None or any(selector.all_channels for selector in made.selectors):
+                continue
+            allowed = {channel: None for one in made.selectors for channel in one.channels}
+            heard = subscriptions(victim)
+            if not all(channel_fits(allowed, name, pattern=pattern) for name, pattern in heard):
+                self._disconnect(victim)
+
+    def _disconnect(self, victim: Session) -> None:
+        """End a connection: the asker's behind its reply, another one now."""
+        victim.log_in(self._access.default, authenticated=False, let_in=self._access.open)
+        victim.closing = True
+        if victim is not self._asker:
+            victim.tell()
 
 
-def delete_user(node: Node, user: User, session: Session | None = None) -> None:
-    """Take a user away, and its connections."""
-    del node.access.users[user.name]
-    _disconnect_users(node, [user], session)
-
-
-def replace_users(node: Node, users: dict[bytes, User], session: Session | None = None) -> None:
-    """Let these be all users: ACL LOAD."""
-    access = node.access
-    changes = {access.users[name]: made for name, made in users.items() if name in access.users}
-    _drop_subscribers(node, changes, session)
-    _disconnect_users(node, access.replace_all(users), session)
-    open_or_close(node)
-
-
-def open_or_close(node: Node) -> None:
+def open_or_close(access: AccessControl, clients: Clients) -> None:
     """Tell every connection whether it has to authenticate (rule 3)."""
-    let_in = node.access.open
-    for session in node.sessions.values():
+    let_in = access.open
+    for session in clients.sessions.values():
         session.scanner.authenticated = session.authenticated or let_in
-
-
-def disconnect(victim: Session, session: Session | None) -> None:
-    """End a connection: that of ``session`` behind its reply, another one now."""
-    victim.log_in(victim.node.access.default, authenticated=False)
-    victim.closing = True
-    if victim is not session:
-        victim.tell()
-
-
-def _disconnect_users(node: Node, users: Iterable[User], session: Session | None) -> None:
-    gone = {id(user) for user in users}
-    for victim in [one for one in node.sessions.values() if id(one.user) in gone]:
-        disconnect(victim, session)
-
-
-def _drop_subscribers(node: Node, changes: dict[User, User], session: Session | None) -> None:
-    """Disconnect who listens where its user, as it will be, may not."""
-    for victim in list(node.sessions.values()):
-        made = changes.get(victim.user)
-        if made is None or any(selector.all_channels for selector in made.selectors):
-            continue
-        allowed = {channel: None for selector in made.selectors for channel in selector.channels}
-        heard = subscriptions(victim)
-        if not all(channel_fits(allowed, name, pattern=pattern) for name, pattern in heard):
-            disconnect(victim, session)
 
 
 def subscriptions(session: Session) -> list[tuple[bytes, bool]]:

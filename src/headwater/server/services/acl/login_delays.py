@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
 from headwater.limits import MAX_LOGIN_ADDRESSES
-from headwater.server.services.client_log import client_log_of
 
 if TYPE_CHECKING:
+    from headwater.log_limit import LimitedLog
     from headwater.resp.arguments import Arguments
+    from headwater.server.services.turn_clock import TurnClock
     from headwater.server.session.session import Session
 
 FIRST_DELAY_MS = 100
@@ -38,26 +39,19 @@ _SHOWN_BYTES = 64
 _IPV6_NETWORK_BITS = 64
 
 
-class LoginDelays:
-    """The refused logins of a node, by address.
+class LoginFailures:
+    """Refused logins by address.
 
-    >>> delays = LoginDelays()
-    >>> [delays.failed("192.0.2.1", 0.0) for _ in range(7)]
+    >>> failures = LoginFailures()
+    >>> [failures.failed("192.0.2.1", 0.0) for _ in range(7)]
     [100, 200, 400, 800, 1600, 2000, 2000]
-    >>> delays.failed("192.0.2.1", FORGET_SECONDS)
+    >>> failures.failed("192.0.2.1", FORGET_SECONDS)
     100
     """
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """How many failures an address has, and when the last one was; oldest first."""
-        self._held: dict[Session, bool] = {}
-        """Sessions whose reply waits, and whether the command itself failed."""
-        self._owed_ms = 0
-        """The delay of the login that the EXEC under way was refused."""
-
-    def __contains__(self, session: object) -> bool:
-        return session in self._held
 
     def __len__(self) -> int:
         return len(self._failures)
@@ -71,14 +65,36 @@ class LoginDelays:
             self._failures.popitem(last=False)
         return min(FIRST_DELAY_MS << min(count, 10), MOST_DELAY_MS)
 
+    def _forget(self, now: float) -> None:
+        while self._failures:
+            address, (_, last) = next(iter(self._failures.items()))
+            if now - last < FORGET_SECONDS:
+                return
+            del self._failures[address]
+
+
+class LoginDelays:
+    """Holds back the replies to the refused logins of a node."""
+
+    def __init__(self, times: TurnClock, client_log: LimitedLog) -> None:
+        self._times = times
+        self._client_log = client_log
+        self._failures = LoginFailures()
+        self._held: dict[Session, bool] = {}
+        """Sessions whose reply waits, and whether the command itself failed."""
+        self._owed_ms = 0
+        """The delay of the login that the EXEC under way was refused."""
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._held
+
     def refuse(self, session: Session, user: bytes, reply: bytes) -> Wait | None:
         """A login of ``session`` was refused with ``reply``: what holds it back. None when the command
         is to answer at once: to an embedded client, or as a part of EXEC."""
         if session.kind == "embedded":
             return None
-        now = session.node.clock.monotonic()
-        delay_ms = self.failed(address_of(session), now)
-        client_log_of(session.node).warning(
+        delay_ms = self._failures.failed(address_of(session), self._times.monotonic())
+        self._client_log.warning(
             "login refused: user %s from %s", shown_name(user), session.address or session.kind
         )
         if not session.call.may_block:
@@ -115,13 +131,6 @@ class LoginDelays:
         wait.at_timeout = reply if session.reply_mode == "on" else b""
         self._held[session] = failed
         return wait
-
-    def _forget(self, now: float) -> None:
-        while self._failures:
-            address, (_, last) = next(iter(self._failures.items()))
-            if now - last < FORGET_SECONDS:
-                return
-            del self._failures[address]
 
 
 def address_of(session: Session) -> str:

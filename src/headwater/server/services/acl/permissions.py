@@ -14,16 +14,12 @@ Source: Redis, acl.c, ACLCheckAllUserCommandPerm, ACLSelectorCheckCmd.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from headwater.commands.key_specs import FoundKey, find_keys
 from headwater.commands.table import CommandRow
-from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.session.user import READ, WRITE, Selector, User, channel_fits
-
-if TYPE_CHECKING:
-    from headwater.server.session.session import Session
 
 COMMAND = "command"
 KEY = "key"
@@ -35,7 +31,7 @@ NO_LONGER = (
     "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. "
     "This command is no longer allowed for the following reason: {reason}"
 )
-_REASONS = {
+REASONS = {
     COMMAND: "no permission to execute the command or subcommand",
     KEY: "no permission to touch the specified keys",
     CHANNEL: "no permission to access one of the channels used as arguments to the command",
@@ -93,26 +89,6 @@ def denial(user: User, row: CommandRow, arguments: Arguments) -> Denial | None:
         ):
             worst = found
     return worst
-
-
-def check(session: Session, row: CommandRow, arguments: Arguments, *, context: str = "") -> None:
-    """Refuse what the session's user may not do, and remember that it was tried; ``context`` is what
-    ACL LOG says beside ``toplevel`` and ``multi``, which are seen from the session.
-
-    Raises `CommandError` (NOPERM).
-    """
-    found = denial(session.user, row, arguments)
-    if found is not None:
-        session.node.access.refused(session, found.kind, found.object, context=context)
-        raise CommandError(f"NOPERM {sentence(session.user, found)}")
-
-
-def check_again(session: Session, row: CommandRow, arguments: Arguments) -> None:
-    """As `check`, for a command that was queued when it was still allowed."""
-    found = denial(session.user, row, arguments)
-    if found is not None:
-        session.node.access.refused(session, found.kind, found.object, context="multi")
-        raise CommandError(NO_LONGER.format(reason=_REASONS[found.kind]))
 
 
 def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:

@@ -16,23 +16,23 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
-from headwater.server.services.observability import statistics as figures
-from headwater.server.services.observability.statistics import Facts
-from headwater.server.services.observability.traffic import traffic_of
+from headwater.server.services.observability import statistics
+from headwater.server.services.observability.statistics import Fields
 
 if TYPE_CHECKING:
-    from headwater.server.turn.node import Node
+    from headwater.server.services.services import Services
+    from headwater.server.session.clients import Clients
 
 
-def render(node: Node, wanted: set[str]) -> bytes:
+def render(services: Services, wanted: set[str]) -> bytes:
     """The text of INFO for these section names, in lower case. ``all`` and ``everything`` stand for
     all of them, ``default`` and none at all for those that do not grow with use."""
     every = bool(wanted & {"all", "everything"})
     default = not wanted or "default" in wanted
     texts = []
-    for name, facts in SECTIONS.items():
+    for name, fields in SECTIONS.items():
         if every or name.lower() in wanted or (default and name not in _ON_DEMAND):
-            lines = [f"# {name}", *(f"{key}:{value}" for key, value in facts(node).items())]
+            lines = [f"# {name}", *(f"{key}:{value}" for key, value in fields(services).items())]
             texts.append("\r\n".join(lines) + "\r\n")
     return "\r\n".join(texts).encode("utf-8", "surrogateescape")
 
@@ -56,10 +56,10 @@ def running() -> str:
     return "plain" if (hot.__file__ or "").endswith(".py") else "compiled"
 
 
-def _server(node: Node) -> Facts:
-    times = node.times
-    uptime = (times.now() - node.started_ms) // 1000
-    facts: Facts = {
+def _server(services: Services) -> Fields:
+    times = services.times
+    uptime = (times.now() - services.state.started_ms) // 1000
+    fields: Fields = {
         "redis_version": COMPATIBLE_VERSION.decode(),
         "redis_git_sha1": "0" * 8,
         "redis_git_dirty": 0,
@@ -73,24 +73,26 @@ def _server(node: Node) -> Facts:
         "arch_bits": 64 if sys.maxsize > 2**32 else 32,
         "multiplexing_api": "epoll" if sys.platform == "linux" else "asyncio",
         "process_id": os.getpid(),
-        "process_supervised": traffic_of(node).supervised,
+        "process_supervised": services.traffic.supervised,
         "run_id": RUN_ID,
-        "tcp_port": node.config.port or node.config.tls_port,
+        "tcp_port": services.config.port or services.config.tls_port,
         "server_time_usec": times.wall_now() * 1000,
         "clock_jumps": times.jumps.count,
         "clock_last_jump_ms": times.jumps.last_ms,
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime // 86400,
         "executable": sys.executable,
-        "config_file": node.config.file or "",
+        "config_file": services.config.file or "",
         "io_threads_active": 0,
     }
-    return facts | traffic_of(node).listeners
+    return fields | services.traffic.listeners
 
 
-def _clients(node: Node) -> Facts:
-    sessions = node.sessions.values()
-    waiters = [waiter for one in sessions if (waiter := node.blocked.waiter_of(one)) is not None]
+def _clients(services: Services) -> Fields:
+    sessions = services.clients.sessions.values()
+    waiters = [
+        waiter for one in sessions if (waiter := services.blocked.waiter_of(one)) is not None
+    ]
     waited = {(waiter.db.index, key) for waiter in waiters for key in waiter.wait.keys}
     waited_without_key = {
         (waiter.db.index, key)
@@ -98,12 +100,12 @@ def _clients(node: Node) -> Facts:
         if not (waiter.wait.for_streams or waiter.wait.for_lists)
         for key in waiter.wait.keys
     }
-    pause = node.pause
-    left = max(0.0, pause.until - node.clock.monotonic()) if pause.active else 0.0
+    pause = services.blocked.pause
+    left = max(0.0, pause.until - services.times.monotonic()) if pause.active else 0.0
     return {
-        "connected_clients": len(node.sessions),
+        "connected_clients": len(services.clients.sessions),
         "cluster_connections": 0,
-        "maxclients": node.config.maxclients,
+        "maxclients": services.config.maxclients,
         "client_recent_max_input_buffer": max(
             (one.scanner.unread() for one in sessions), default=0
         ),
@@ -113,7 +115,7 @@ def _clients(node: Node) -> Facts:
         "pubsub_clients": sum(1 for one in sessions if one.subscribed),
         "watching_clients": sum(1 for one in sessions if one.watch.keys),
         "clients_in_timeout_table": sum(1 for waiter in waiters if waiter.deadline != inf),
-        "total_watched_keys": node.watches.count_keys(),
+        "total_watched_keys": services.watches.count_keys(),
         "total_blocking_keys": len(waited),
         "total_blocking_keys_on_nokey": len(waited_without_key),
         "paused_reason": "client_pause" if pause.active else "none",
@@ -122,12 +124,12 @@ def _clients(node: Node) -> Facts:
     }
 
 
-def _memory(node: Node) -> Facts:
+def _memory(services: Services) -> Fields:
     rss, peak = resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    sealing = node.keyspace.sealing
-    buffers = client_bytes(node) + len(node.records.facts.data)
-    lua, scripts = node.scripts.vm_bytes(), node.scripts.table_bytes()
+    sealing = services.keyspace.sealing
+    buffers = client_bytes(services.clients) + len(services.records.facts.data)
+    lua, scripts = services.scripts.vm_bytes(), services.scripts.table_bytes()
     dataset = max(0, rss - STARTUP_BYTES - buffers)
     return {
         "used_memory": rss,
@@ -151,7 +153,7 @@ def _memory(node: Node) -> Facts:
         "used_memory_lua": lua,
         "used_memory_lua_human": human(lua),
         "used_memory_scripts_eval": scripts,
-        "number_of_cached_scripts": len(node.scripts),
+        "number_of_cached_scripts": len(services.scripts),
         "number_of_functions": 0,
         "number_of_libraries": 0,
         "used_memory_vm_functions": 0,
@@ -162,15 +164,15 @@ def _memory(node: Node) -> Facts:
         "used_memory_scripts_human": human(scripts),
         "total_system_memory": total,
         "total_system_memory_human": human(total),
-        "maxmemory": node.config.get("maxmemory"),
+        "maxmemory": services.config.get("maxmemory"),
         "maxmemory_human": "0B",
-        "maxmemory_policy": node.config.get("maxmemory-policy"),
+        "maxmemory_policy": services.config.get("maxmemory-policy"),
         "mem_fragmentation_ratio": "1.00",
-        "mem_clients_normal": client_bytes(node),
-        "mem_aof_buffer": len(node.records.facts.data),
+        "mem_clients_normal": client_bytes(services.clients),
+        "mem_aof_buffer": len(services.records.facts.data),
         "mem_allocator": "python",
         "active_defrag_running": 0,
-        "lazyfree_pending_objects": len(node.keyspace.garbage),
+        "lazyfree_pending_objects": len(services.keyspace.garbage),
     }
 
 
@@ -179,18 +181,18 @@ JOURNAL_OK, JOURNAL_REFUSING, JOURNAL_FAILED = 0, 1, 2
 journal or a turn failed, and every command is refused until the store is opened again."""
 
 
-def _persistence(node: Node) -> Facts:
-    facts: Facts = {
+def _persistence(services: Services) -> Fields:
+    fields: Fields = {
         "loading": 0,
         "async_loading": 0,
-        "rdb_changes_since_last_save": node.keyspace.dirty,
+        "rdb_changes_since_last_save": services.keyspace.dirty,
         "rdb_bgsave_in_progress": 0,
-        "rdb_last_save_time": node.times.wall.wall_ms(node.started_ms) // 1000,
+        "rdb_last_save_time": services.times.wall.wall_ms(services.state.started_ms) // 1000,
         "rdb_last_bgsave_status": "ok",
         "rdb_last_bgsave_time_sec": -1,
         "rdb_current_bgsave_time_sec": -1,
         "rdb_saves": 0,
-        "aof_enabled": int(node.journal is not None),
+        "aof_enabled": int(services.journal is not None),
         "aof_rewrite_in_progress": 0,
         "aof_rewrite_scheduled": 0,
         "aof_last_rewrite_time_sec": -1,
@@ -198,13 +200,15 @@ def _persistence(node: Node) -> Facts:
         "aof_last_bgrewrite_status": "ok",
         "aof_rewrites": 0,
         "aof_last_write_status": "ok",
-        "journal_state": JOURNAL_OK if node.poisoned is None else JOURNAL_FAILED,
+        "journal_state": JOURNAL_OK if services.state.poisoned is None else JOURNAL_FAILED,
     }
-    if node.journal is not None:
-        journal, recovered = node.journal.statistics(), node.journal.recovery.report()
+    if services.journal is not None:
+        journal, recovered = services.journal.statistics(), services.journal.recovery.report()
         state = JOURNAL_REFUSING if journal.refusal else JOURNAL_OK
-        facts |= {
-            "journal_state": JOURNAL_FAILED if node.poisoned or journal.failure else state,
+        fields |= {
+            "journal_state": JOURNAL_FAILED
+            if services.state.poisoned or journal.failure
+            else state,
             "aof_last_write_status": "err" if journal.failure or journal.refusal else "ok",
             "aof_current_size": journal.current_bytes,
             "aof_base_size": journal.base_bytes,
@@ -218,10 +222,10 @@ def _persistence(node: Node) -> Facts:
             "journal_recovery_cut_bytes": recovered.cut_bytes,
             "journal_recovery_notes": len(recovered.notes),
         }
-    return facts
+    return fields
 
 
-def _replication(_node: Node) -> Facts:
+def _replication(_services: Services) -> Fields:
     return {
         "role": "master",
         "connected_slaves": 0,
@@ -237,7 +241,7 @@ def _replication(_node: Node) -> Facts:
     }
 
 
-def _cpu(_node: Node) -> Facts:
+def _cpu(_services: Services) -> Fields:
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
@@ -248,11 +252,11 @@ def _cpu(_node: Node) -> Facts:
     }
 
 
-def _nothing(_node: Node) -> Facts:
+def _nothing(_services: Services) -> Fields:
     return {}
 
 
-def _cluster(_node: Node) -> Facts:
+def _cluster(_services: Services) -> Fields:
     return {"cluster_enabled": 0}
 
 
@@ -260,31 +264,31 @@ _KEYS_SAMPLED = 1000
 """Of how many keys avg_ttl is the average; looking at all would hold everyone up."""
 
 
-def _keyspace(node: Node) -> Facts:
-    now_ms = node.times.now()
-    facts: Facts = {}
-    for db in node.keyspace.databases:
+def _keyspace(services: Services) -> Fields:
+    now_ms = services.times.now()
+    fields: Fields = {}
+    for db in services.keyspace.databases:
         if db.values:
             ends = list(islice(db.expiries.values(), _KEYS_SAMPLED))
             average = sum(max(0, at - now_ms) for at in ends) // len(ends) if ends else 0
-            facts[f"db{db.index}"] = (
+            fields[f"db{db.index}"] = (
                 f"keys={len(db.values)},expires={len(db.expiries)},avg_ttl={average},subexpiry=0"
             )
-    return facts
+    return fields
 
 
-SECTIONS: dict[str, Callable[[Node], Facts]] = {
+SECTIONS: dict[str, Callable[[Services], Fields]] = {
     "Server": _server,
     "Clients": _clients,
     "Memory": _memory,
     "Persistence": _persistence,
-    "Stats": figures.stats,
+    "Stats": statistics.stats,
     "Replication": _replication,
     "CPU": _cpu,
     "Modules": _nothing,
-    "Commandstats": figures.commandstats,
-    "Errorstats": figures.errorstats,
-    "Latencystats": figures.latencystats,
+    "Commandstats": statistics.commandstats,
+    "Errorstats": statistics.errorstats,
+    "Latencystats": statistics.latencystats,
     "Cluster": _cluster,
     "Keyspace": _keyspace,
 }
@@ -302,9 +306,9 @@ def resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def client_bytes(node: Node) -> int:
+def client_bytes(clients: Clients) -> int:
     """What the buffers of all clients take, and what they have not taken of their answers."""
-    return sum(one.memory_bytes() for one in node.sessions.values())
+    return sum(one.memory_bytes() for one in clients.sessions.values())
 
 
 STARTUP_BYTES = resident_bytes()

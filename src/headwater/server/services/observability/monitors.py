@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.table import CommandRow
 
 if TYPE_CHECKING:
+    from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
 
 _SHOWN: dict[int, bytes] = {
@@ -35,7 +36,8 @@ def quoted(value: bytes) -> bytes:
 class Monitors:
     """The sessions that look on, in the order in which they began to; true if there are any."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
         self._sessions: dict[Session, None] = {}
 
     def __len__(self) -> int:
@@ -76,7 +78,7 @@ class Monitors:
             # What a client does itself it is shown behind the reply to it.
             out = monitor.pushes if monitor is session else monitor.outbox
             out += line
-            session.node.wrote_to(monitor)
+            self._clients.wrote_to(monitor)
 
 
 def _source(session: Session) -> bytes:

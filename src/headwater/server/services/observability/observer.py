@@ -1,6 +1,6 @@
 """What is known of the commands that ran: how many, how long, which failed; and who looks on.
 
-    invoke ─▶ figures of the command (INFO commandstats)
+    run ─▶ figures of the command (INFO commandstats)
            ─▶ `Observer.look`, for what took long or when somebody looks on:
                   slow log · latency events · histogram · MONITOR
 
@@ -32,6 +32,7 @@ from headwater.server.services.observability.slowlog import OFF, SlowLog, cut_va
 
 if TYPE_CHECKING:
     from headwater.config.execution import ExecutionConfig
+    from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
 
 _NEVER_NS = 2**63 - 1
@@ -52,7 +53,7 @@ class CommandFigures:
 class Observer:
     """The figures of a node and everyone who looks on; one for each node."""
 
-    def __init__(self, config: ExecutionConfig) -> None:
+    def __init__(self, config: ExecutionConfig, clients: Clients) -> None:
         self.commands: defaultdict[bytes, CommandFigures] = defaultdict(CommandFigures)
         """By full upper-case name, ``CONFIG|SET``."""
         self._numbered: list[CommandFigures | None] = [None] * KNOWN_COUNT
@@ -62,7 +63,7 @@ class Observer:
         self.slowlog = SlowLog(config.slowlog_max_len)
         self.latency = LatencyMonitor()
         self.collections = Collections()
-        self.monitors = Monitors()
+        self.monitors = Monitors(clients)
         self.timing = False
         """Whether commands are timed at all."""
         self.look_ns = _NEVER_NS
@@ -72,7 +73,6 @@ class Observer:
         self.tracks = False
         """Whether durations are kept (latency-tracking)."""
         self.expired_before = 0
-        self.configure(config)
 
     def configure(self, config: ExecutionConfig) -> None:
         """Let new settings take effect."""
@@ -95,6 +95,19 @@ class Observer:
             bounds.append(-1)
         self.look_ns = min(bounds)
         self.timing = len(bounds) > 1
+
+    def start_monitoring(self, session: Session) -> None:
+        """Show a client every command from now on."""
+        session.monitoring = True
+        self.monitors.add(session)
+        self.choose()
+
+    def stop_monitoring(self, session: Session) -> None:
+        """RESET, or the client is gone."""
+        if session.monitoring:
+            session.monitoring = False
+            self.monitors.discard(session)
+            self.choose()
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -122,7 +135,7 @@ class Observer:
             address, client_name = session.address.encode(), session.name
             values = cut_values(shown_values(name, first_values(arguments)), arguments.count)
             slowlog.add(wall_ms // 1000, microseconds, values, address, client_name)
-        if self.monitors and session.blocked is None:
+        if self.monitors and not session.blocked:
             self.monitors.feed(session, row, shown_values(name, arguments.values()), wall_ms)
 
     def failed(
@@ -145,7 +158,7 @@ class Observer:
     def blocks(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """A command waits: it is counted when it ends, and shown when it begins."""
         session.spent_ns = nanoseconds
-        if self.monitors and session.blocked is None:
+        if self.monitors and not session.blocked:
             values = shown_values(name, arguments.values())
             self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.server.services.observability.traffic import traffic_of
-
 if TYPE_CHECKING:
-    from headwater.server.turn.node import Node
+    from headwater.server.services.services import Services
 
-Facts = dict[str, object]
+Fields = dict[str, object]
 
 
-def stats(node: Node) -> Facts:
+def stats(services: Services) -> Fields:
     """Counters since the start or CONFIG RESETSTAT, and rates."""
-    traffic, observer = traffic_of(node), node.observer
+    traffic, observer = services.traffic, services.observer
     collections = observer.collections
     return {
-        "total_connections_received": node.connections_seen - traffic.connections_before,
+        "total_connections_received": services.clients.connections_seen
+        - traffic.connections_before,
         "total_commands_processed": observer.commands_processed(),
         "instantaneous_ops_per_sec": traffic.commands_per_second,
         "total_net_input_bytes": traffic.received_bytes,
@@ -28,14 +27,14 @@ def stats(node: Node) -> Facts:
         "sync_full": 0,
         "sync_partial_ok": 0,
         "sync_partial_err": 0,
-        "expired_keys": node.keyspace.expired_count - observer.expired_before,
+        "expired_keys": services.keyspace.expired_count - observer.expired_before,
         "evicted_keys": 0,
         "evicted_clients": 0,
-        "keyspace_hits": node.keyspace.hits,
-        "keyspace_misses": node.keyspace.misses,
-        "pubsub_channels": len(node.pubsub.channels),
-        "pubsub_patterns": len(node.pubsub.patterns.by_pattern),
-        "pubsubshard_channels": len(node.pubsub.shard_channels),
+        "keyspace_hits": services.keyspace.hits,
+        "keyspace_misses": services.keyspace.misses,
+        "pubsub_channels": len(services.pubsub.channels),
+        "pubsub_patterns": len(services.pubsub.patterns.by_pattern),
+        "pubsubshard_channels": len(services.pubsub.shard_channels),
         "latest_fork_usec": 0,
         "total_forks": 0,
         "unexpected_error_replies": 0,
@@ -46,14 +45,14 @@ def stats(node: Node) -> Facts:
         "client_output_buffer_limit_disconnections": traffic.output_limit_disconnections,
         **{
             f"acl_access_denied_{_DENIALS.get(kind, kind)}": count
-            for kind, count in node.access.log.counts.items()
+            for kind, count in services.access.log.counts.items()
         },
         "gc_collections": collections.count,
         "gc_full_collections": collections.full,
         "gc_collected_objects": collections.collected,
         "gc_pause_total_usec": collections.total_ns // 1000,
         "gc_pause_max_usec": collections.longest_ns // 1000,
-        "turns": node.records.turn,
+        "turns": services.records.turn,
     }
 
 
@@ -61,33 +60,33 @@ _DENIALS = {"command": "cmd"}
 """ACL LOG's words for what was denied, where INFO has another."""
 
 
-def commandstats(node: Node) -> Facts:
+def commandstats(services: Services) -> Fields:
     """A line for each command that was called or refused."""
-    facts: Facts = {}
-    for name, figures in node.observer.commands.items():
+    fields: Fields = {}
+    for name, figures in services.observer.commands.items():
         if figures.calls or figures.rejected:
             microseconds = figures.nanoseconds // 1000
             each = microseconds / figures.calls if figures.calls else 0.0
-            facts[f"cmdstat_{name.decode().lower()}"] = (
+            fields[f"cmdstat_{name.decode().lower()}"] = (
                 f"calls={figures.calls},usec={microseconds},usec_per_call={each:.2f},"
                 f"rejected_calls={figures.rejected},failed_calls={figures.failed}"
             )
-    return facts
+    return fields
 
 
-def errorstats(node: Node) -> Facts:
+def errorstats(services: Services) -> Fields:
     """A line for each first word of an error reply."""
-    return {f"errorstat_{code}": f"count={n}" for code, n in node.observer.errors.items()}
+    return {f"errorstat_{code}": f"count={n}" for code, n in services.observer.errors.items()}
 
 
-def latencystats(node: Node) -> Facts:
+def latencystats(services: Services) -> Fields:
     """A line for each command of which durations are kept, in microseconds."""
-    percentiles = node.config.latency_tracking_info_percentiles
+    percentiles = services.config.latency_tracking_info_percentiles
     return {
         f"latency_percentiles_usec_{name.decode().lower()}": ",".join(
             f"p{percent}={figures.histogram.percentile_us(float(percent)):.3f}"
             for percent in percentiles
         )
-        for name, figures in node.observer.commands.items()
+        for name, figures in services.observer.commands.items()
         if figures.histogram is not None and percentiles
     }

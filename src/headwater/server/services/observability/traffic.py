@@ -5,11 +5,7 @@ A driver calls `Traffic.sample` once a second; the rates of INFO are those of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
-
-if TYPE_CHECKING:
-    from headwater.server.turn.node import Node
+from typing import NamedTuple
 
 
 class _Sample(NamedTuple):
@@ -53,14 +49,3 @@ class Traffic:
             self.commands_per_second = round(max(0, commands - before.commands) / passed)
             self.received_bytes_per_second = (now.received_bytes - before.received_bytes) / passed
             self.sent_bytes_per_second = (now.sent_bytes - before.sent_bytes) / passed
-
-
-_traffic: WeakKeyDictionary[Node, Traffic] = WeakKeyDictionary()
-
-
-def traffic_of(node: Node) -> Traffic:
-    """The counters of a node, made when they are first asked for."""
-    found = _traffic.get(node)
-    if found is None:
-        found = _traffic[node] = Traffic()
-    return found

@@ -4,22 +4,25 @@ from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand, find_command
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
+from headwater.server.services.runner cimport Runner
 from headwater.server.services.scripting.interpreter cimport Interpreter
 from headwater.server.services.scripting.values cimport reply_words
+from headwater.server.session.session cimport Session
 
 cdef int _VALUE_BYTES, _SMALL_BYTES
 
 
 @cython.final
 cdef class Run:
-    cdef object _node
-    cdef object _session
+    cdef Runner _runner
+    cdef object _authorization
+    cdef double _seconds
+    cdef Session _session
     cdef object _script
     cdef bint _read_only
     cdef int _resp
     cdef Interpreter _interpreter
     cdef Arguments _arguments
-    cdef object _invoke
 
     @cython.locals(call=Call, arguments=Arguments, may_block=bint)
     cpdef answer(self, tuple words, Py_ssize_t key_count)

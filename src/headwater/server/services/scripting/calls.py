@@ -8,13 +8,14 @@ Rule 3. An inner command that fails changes nothing; what the script wrote befor
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from headwater.commands.dispatch import KnownCommand, find_command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl import permissions
+from headwater.server.services.acl.authorization import Authorization
+from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import Script
 from headwater.server.services.scripting.interpreter import Interpreter, Problem
 from headwater.server.services.scripting.values import (
@@ -27,7 +28,6 @@ from headwater.server.services.scripting.values import (
 if TYPE_CHECKING:
     from headwater import _cython as cython
     from headwater.server.session.session import Session
-    from headwater.server.turn.node import Node
 else:
     try:
         import cython
@@ -48,17 +48,28 @@ _SMALL_BYTES = 512
 
 
 class Run:
-    """One run of one script for one session."""
+    """One run of one script for one session, of at most ``seconds``."""
 
-    def __init__(self, node: Node, session: Session, script: Script, read_only: bool) -> None:
-        self._node = node
+    def __init__(
+        self,
+        session: Session,
+        script: Script,
+        interpreter: Interpreter,
+        runner: Runner,
+        authorization: Authorization,
+        *,
+        read_only: bool,
+        seconds: float,
+    ) -> None:
+        self._runner = runner
+        self._authorization = authorization
+        self._seconds = seconds
         self._session = session
         self._script = script
         self._read_only = read_only or script.read_only
         self._resp = 2
-        self._interpreter: Interpreter = node.scripts.interpreter
+        self._interpreter = interpreter
         self._arguments = self._interpreter.arguments
-        self._invoke = _invoke()
 
     def answer(self, words: tuple[bytes, ...], key_count: int) -> None:
         """Run the script for its keys and the arguments behind them, and write its reply. Raises
@@ -68,8 +79,7 @@ class Run:
         call.may_block = False
         interpreter.current = self
         try:
-            seconds = self._node.config.lua_time_limit / 1000
-            value = interpreter.run(self._script.function, words, key_count, seconds)
+            value = interpreter.run(self._script.function, words, key_count, self._seconds)
         finally:
             interpreter.current = None
             call.arguments, call.db, call.may_block = arguments, db, may_block
@@ -100,7 +110,7 @@ class Run:
         try:
             known = _found(arguments)
             self._check(known, arguments)
-            if self._invoke(self._node, self._session, known, arguments, passed_ns()) is not None:
+            if self._runner.run(self._session, known, arguments, passed_ns()) is not None:
                 inner.nil_array()
         except CommandError as error:
             raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
@@ -119,7 +129,7 @@ class Run:
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
         if not self._session.user.unrestricted:
             try:
-                permissions.check(self._session, row, arguments, context="lua")
+                self._authorization.check(self._session, row, arguments, context="lua")
             except CommandError as error:
                 reason = str(error).partition(" ")[2]
                 raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
@@ -133,14 +143,6 @@ class Run:
             raise ScriptFailed(b"ERR Invalid command passed to redis.acl_check_cmd()") from None
         user = self._session.user
         return user.unrestricted or permissions.denial(user, row, arguments) is None
-
-
-@cache
-def _invoke() -> Any:
-    """What runs a command; its module imports every command, and so this one."""
-    from headwater.server.turn.execution import run
-
-    return run
 
 
 def _found(arguments: Arguments) -> KnownCommand:

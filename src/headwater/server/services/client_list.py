@@ -1,0 +1,75 @@
+"""A client's line of CLIENT LIST; ACL LOG keeps one of each refused client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwater.server.services.blocking import BlockedClients
+    from headwater.server.services.turn_clock import TurnClock
+    from headwater.server.services.watching import Watches
+    from headwater.server.session.session import Session
+
+
+def describe(
+    session: Session, *, times: TurnClock, blocked: BlockedClients, watches: Watches
+) -> bytes:
+    """The fields of ``session``, Redis's and in their order; what this store has not is 0."""
+    now = times.monotonic()
+    queued = session.queued
+    unsent = getattr(session.driver, "unsent", 0)
+    values: dict[str, object] = {
+        "id": session.id,
+        "addr": session.address,
+        "laddr": session.local_address,
+        "fd": getattr(session.driver, "descriptor", -1),
+        "name": session.name.decode("ascii"),
+        "age": int(now - session.created),
+        "idle": int(now - session.last_interaction),
+        "flags": _flags(session, blocked, watches),
+        "db": session.db_index,
+        "sub": len(session.subscriptions.channels),
+        "psub": len(session.subscriptions.patterns),
+        "ssub": len(session.subscriptions.shard_channels),
+        "multi": -1 if queued is None else len(queued),
+        "watch": len(session.watch.keys),
+        "qbuf": session.scanner.unread(),
+        "qbuf-free": 0,
+        "argv-mem": 0,
+        "multi-mem": session.queued_bytes(),
+        "rbs": 0,
+        "rbp": 0,
+        "obl": len(session.released),
+        "oll": int(unsent > 0),
+        "omem": unsent,
+        "tot-mem": session.memory_bytes(),
+        "events": "rw" if unsent else "r",
+        "cmd": session.last_command or "NULL",
+        "user": session.user.name.decode("utf-8", "surrogateescape"),
+        "redir": -1,
+        "resp": session.resp,
+        "lib-name": session.lib_name.decode("ascii"),
+        "lib-ver": session.lib_version.decode("ascii"),
+        "io-thread": 0,
+        "tot-net-in": getattr(session.driver, "received", 0),
+        "tot-net-out": getattr(session.driver, "sent", 0),
+    }
+    line = " ".join(f"{name}={value}" for name, value in values.items())
+    return line.encode("utf-8", "surrogateescape")
+
+
+def _flags(session: Session, blocked: BlockedClients, watches: Watches) -> str:
+    flags = "O" if session.monitoring else ""
+    if session.subscribed:
+        flags += "P"
+    if session.queued is not None:
+        flags += "x"
+    if blocked.waiter_of(session) is not None:
+        flags += "b"
+    if watches.broken(session.watch):
+        flags += "d"
+    if session.closing:
+        flags += "c"
+    if session.kind == "unix":
+        flags += "U"
+    return flags or "N"

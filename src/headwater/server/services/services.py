@@ -1,0 +1,152 @@
+"""The services of a node: what its sessions share, and what a command's function is given.
+
+    call ── the command's arguments, database and reply
+    session ── its client
+    services ── everything else
+
+Each service is given what it needs when it is made. Only functions over all of them (INFO, DEBUG
+RELOAD, garbage collection) take `Services`; nothing here knows the node.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from random import randrange
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call, StreamSettings
+from headwater.log_limit import LimitedLog
+from headwater.resp.replies import ReplyWriter
+from headwater.server.services.acl.access import AccessControl
+from headwater.server.services.acl.authorization import Authorization
+from headwater.server.services.acl.login_delays import LoginDelays
+from headwater.server.services.blocking import BlockedClients
+from headwater.server.services.client_list import describe
+from headwater.server.services.observability.observer import Observer
+from headwater.server.services.observability.traffic import Traffic
+from headwater.server.services.offloading import Offloading
+from headwater.server.services.pausing import Pause
+from headwater.server.services.pubsub import PubSub
+from headwater.server.services.records import TurnRecords
+from headwater.server.services.runner import Runner
+from headwater.server.services.scripting.cache import Scripts
+from headwater.server.services.state import State
+from headwater.server.services.turn_clock import TurnClock
+from headwater.server.services.watching import Watches
+from headwater.server.session.clients import Clients
+
+if TYPE_CHECKING:
+    import ssl
+
+    from headwater.clock import Clock
+    from headwater.config.config import Config
+    from headwater.engine.keyspace import Keyspace
+    from headwater.journal.journal import Journal
+    from headwater.server.session.session import Session
+
+
+class Services:
+    """Made by a node; ``journal`` None keeps nothing."""
+
+    def __init__(
+        self,
+        keyspace: Keyspace,
+        journal: Journal | None,
+        config: Config,
+        clock: Clock,
+        access: AccessControl,
+    ) -> None:
+        self.keyspace = keyspace
+        self.journal = journal
+        self.config = config
+        self.access = access
+        self.settings = StreamSettings(config)
+        self.records = TurnRecords(keyspace.facts, journal)
+        written_ms = 0 if journal is None else journal.recovery.last_now_ms
+        self.times = TurnClock(clock, not_before_ms=written_ms)
+        self.state = State(self.times.now())
+        self.clients = Clients()
+        self.traffic = Traffic()
+        self.client_log = LimitedLog(
+            logging.getLogger("headwater.server"), monotonic=clock.monotonic
+        )
+        self.watches = Watches(keyspace)
+        self.scripts = Scripts()
+        self.pubsub = PubSub(keyspace, self.clients, self.traffic, self.client_log)
+        self.observer = Observer(config, self.clients)
+        self.runner = Runner()
+        """Replaced by the node's (`run_with`)."""
+        logins = LoginDelays(self.times, self.client_log)
+        pause = Pause()
+        offloading = Offloading(
+            self.state, self.times, self.records, self.pubsub, self.observer, pause
+        )
+        self.blocked = BlockedClients(
+            keyspace,
+            self.times,
+            self.records,
+            self.clients,
+            self.observer,
+            logins,
+            offloading,
+            pause,
+        )
+        shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)
+        self.authorization = Authorization(access, logins, self.times, shown)
+        self.tls: ssl.SSLContext | None = None
+        """What clients that connect from now on speak TLS with; None without a TLS listener."""
+        self.adopt(config)
+
+    def run_with(self, runner: Runner) -> None:
+        """Run commands for EXEC, scripts and woken clients with ``runner``."""
+        self.runner = runner
+        self.blocked.run_with(runner)
+
+    def adopt(self, config: Config) -> None:
+        """Put settings in force, at the start and by CONFIG SET."""
+        self.config = config
+        self.settings.adopt(config)
+        self.clients.configure(config)
+        self.access.configure(config)
+        self.observer.configure(config)
+        self.pubsub.configure(config)
+        self._configure_keyspace()
+
+    def replace_keyspace(self, new: Keyspace) -> None:
+        """Let ``new`` take the place of the keyspace: every watched key counts as modified, and every
+        blocked command is run again."""
+        self.keyspace = self.pubsub.keyspace = new
+        self.records.facts = new.facts
+        self._configure_keyspace()
+        for session in self.clients.sessions.values():
+            index = session.db_index
+            session.call.keyspace = new
+            session.call.db = new.databases[index]
+        self.watches.move(new)
+        self.blocked.move(new)
+
+    def _configure_keyspace(self) -> None:
+        config = self.config
+        self.keyspace.notified = config.notified_events
+        self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
+
+    def new_call(self, *, offloads: bool) -> Call:
+        """What the commands of a new session run in; ``offloads`` when it can wait for jobs."""
+        call = Call(self.keyspace, ReplyWriter(bytearray()))
+        call.offloads = offloads
+        call.admission, call.settings, call.draw = self.records.admission, self.settings, randrange
+        call.wall = self.times.wall
+        return call
+
+    def leave_transaction(self, session: Session) -> None:
+        """Forget MULTI's queue and every WATCH."""
+        session.end_transaction()
+        self.watches.end(session.watch)
+
+    def forget(self, session: Session) -> None:
+        """The client is gone: it waits for nothing, listens to nothing and watches nothing."""
+        self.leave_transaction(session)
+        self.observer.stop_monitoring(session)
+        self.pubsub.leave(session)
+        self.blocked.forget(session)

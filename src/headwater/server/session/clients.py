@@ -1,0 +1,90 @@
+"""The clients of a node: their sessions, their limits, and which of them a turn has written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call
+from headwater.server.session.output_room import OutputRoom
+from headwater.server.session.session import Session
+
+if TYPE_CHECKING:
+    from headwater.config.config import Config
+    from headwater.server.session.user import User
+
+
+class Clients:
+    """The open sessions by id, in the order in which they were opened."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, Session] = {}
+        self.connections_seen = 0
+        """How many sessions were opened."""
+        self.changed: list[Session] = []
+        """Sessions that the turn under way has written to."""
+        self.room = OutputRoom()
+        self.output_ahead_bytes = 0
+        """A session with more replies than this that its client has not taken runs nothing."""
+        self.query_buffer_limit = 0
+        self._max_bulk_bytes = 0
+        self._ids = count(1)
+
+    def configure(self, config: Config) -> None:
+        """Put settings in force, for open sessions too."""
+        self.output_ahead_bytes = config.output_ahead_bytes
+        self.query_buffer_limit = config.client_query_buffer_limit
+        if config.proto_max_bulk_len != self._max_bulk_bytes:
+            self._max_bulk_bytes = config.proto_max_bulk_len
+            for session in self.sessions.values():
+                session.scanner.max_bulk_bytes = self._max_bulk_bytes
+
+    def connect(
+        self,
+        call: Call,
+        *,
+        kind: str,
+        address: str,
+        local_address: str,
+        on_output: Callable[[Session], None] | None,
+        user: User,
+        now: float,
+    ) -> Session:
+        """Open a session whose commands run in ``call``; ``now`` is monotonic."""
+        session = Session(
+            next(self._ids),
+            call,
+            self.room,
+            kind=kind,
+            address=address,
+            local_address=local_address,
+            on_output=on_output,
+            user=user,
+            now=now,
+        )
+        session.scanner.max_bulk_bytes = self._max_bulk_bytes
+        self.sessions[session.id] = session
+        self.connections_seen += 1
+        return session
+
+    def close(self, session: Session) -> None:
+        """Forget a session. It keeps no room from here on."""
+        session.closed = True
+        self.sessions.pop(session.id, None)
+        session.give_room_back()
+
+    def wrote_to(self, session: Session) -> None:
+        """A session was given output, or is to be closed: its driver is told after the commit."""
+        if not session.changed:
+            session.changed = True
+            self.changed.append(session)
+
+    def discard_output(self) -> None:
+        """Drop what the turn under way has written, and close every session."""
+        self.changed = []
+        for session in self.sessions.values():
+            session.changed = False
+            session.outbox.clear()
+            session.pushes.clear()
+            session.closing = True

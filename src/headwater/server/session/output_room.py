@@ -1,0 +1,12 @@
+"""How much memory all sessions together may keep for large answers."""
+
+from __future__ import annotations
+
+LARGE_ROOM_BYTES = 16 * 1024 * 1024
+
+
+class OutputRoom:
+    """What is left of it; one for each node."""
+
+    def __init__(self) -> None:
+        self.free_bytes = LARGE_ROOM_BYTES
