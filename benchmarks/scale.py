@@ -108,7 +108,7 @@ class Scale:
         began = time.perf_counter()
         self.store.node.turn([session])
         taken = time.perf_counter() - began
-        session.take_output()
+        session.output.take()
         return taken
 
 

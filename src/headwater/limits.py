@@ -71,6 +71,10 @@ HANDSHAKES_PER_TURN = 4
 """Steps of TLS handshakes between two turns: one can cost a signature, 1 ms with RSA of 2,048 bits, and
 whoever is being served waits for it. Precedent: redis.conf max-new-tls-connections-per-cycle 1."""
 
+RESTING_SECONDS = 2.0
+"""After so long without a request a client's empty buffer is given back. Precedent: Redis,
+clientsCronResizeQueryBuffer."""
+
 MAX_HANDSHAKE_SECONDS = 10
 """How long a client may take until it can be understood; maxclients counts it from the start."""
 

@@ -106,8 +106,8 @@ def _as_new(session: Session) -> bool:
         session.closing
         or session.closed
         or session.blocked
-        or session.queued is not None
-        or session.subscribed
+        or session.transaction.queue is not None
+        or session.subscriptions.active
         or session.reply_mode != "on"
         or session.db_index
     )

@@ -71,7 +71,7 @@ class NodeDoor:
         for piece in pieces:
             self.session.feed(piece)
             self.store.node.turn([self.session])
-            found += self.session.take_bytes()
+            found += self.session.output.take_bytes()
         while not found.endswith(MARK_REPLY):
             if self.session.closing or self.session.closed:
                 raise NeverAnswered(f"the connection was closed after {bytes(found[-200:])!r}")
@@ -80,10 +80,10 @@ class NodeDoor:
             else:
                 before = len(found)
                 self.store.node.turn([self.session])  # what waited until replies were taken
-                found += self.session.take_bytes()
+                found += self.session.output.take_bytes()
                 if len(found) == before:
                     raise NeverAnswered(f"nothing comes after {bytes(found[-200:])!r}")
-            found += self.session.take_bytes()
+            found += self.session.output.take_bytes()
         return bytes(found[: -len(MARK_REPLY)])
 
     def now_ms(self) -> int:

@@ -56,7 +56,7 @@ class Visitor:
         self._reader.feed(self._store.node.exchange(self.session, request(words)))
 
     def reply(self) -> Reply | None:
-        self._reader.feed(self.session.take_bytes())
+        self._reader.feed(self.session.output.take_bytes())
         return self._reader.next()
 
     def delay(self) -> int:

@@ -45,7 +45,7 @@ def answers(case: Case, way: str, resp: int) -> bytes:
         store.node.turn([client.session])
         while client.session.blocked:
             store.advance(store.seconds_ahead())
-        found += client.session.take_output()
+        found += client.session.output.take()
     return bytes(found)
 
 
@@ -68,4 +68,4 @@ def test_ten_thousand_requests_at_once_are_answered_in_order() -> None:
     store.node.turn([client.session])
     # Then every one is answered, in its place
     expected = b"".join(b"$%d\r\n%d\r\n" % (len(str(at)), at) for at in range(10_000))
-    assert bytes(client.session.take_output()) == expected
+    assert bytes(client.session.output.take()) == expected

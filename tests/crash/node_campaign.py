@@ -80,7 +80,7 @@ class NodeCampaign:
 
     def _take(self, session: Session) -> None:
         """The answer has left: from now on its command may not be lost."""
-        if session.take_bytes():
+        if session.output.take_bytes():
             self.answered += 1
 
     def _state(self) -> Any:

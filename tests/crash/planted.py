@@ -42,7 +42,7 @@ FAULTS: dict[str, Fault] = {
         "        changed, self.clients.changed = self.clients.changed, []\n        try:\n",
         "        changed, self.clients.changed = self.clients.changed, []\n"
         "        for session in changed:\n"
-        "            if session.release():\n"
+        "            if session.output.release():\n"
         "                session.tell()\n"
         "        try:\n",
         "crashes",

@@ -9,7 +9,7 @@ import pytest
 from headwater.commands.dispatch import find_command
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
-from headwater.server.session.transaction_queue import TransactionQueue
+from headwater.server.session.transaction import TransactionQueue
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Nil, Simple
 

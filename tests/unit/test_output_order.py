@@ -31,5 +31,5 @@ def test_who_has_waited_is_answered_before_who_is_not_kept_waiting() -> None:
     node.turn([other, adder])
     # Then the consumers come first, in the order in which they came
     assert told == ["first", "second", "other", "adder"]
-    assert b"tea" in first.take_output()
-    assert second.take_output().endswith(b"cups\r\n+PONG\r\n")
+    assert b"tea" in first.output.take()
+    assert second.output.take().endswith(b"cups\r\n+PONG\r\n")

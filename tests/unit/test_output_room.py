@@ -25,7 +25,7 @@ def answer(node: Node, session: Session, size: int) -> None:
     """The client is given a value of ``size`` bytes and takes it."""
     session.feed(b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (size, bytes(size)))
     node.turn([session])
-    assert len(session.take_bytes()) > size
+    assert len(session.output.take_bytes()) > size
 
 
 def test_small_answers_take_nothing_of_it(node: Node) -> None:
@@ -49,8 +49,8 @@ def test_a_silent_client_and_one_that_leaves_give_it_back(node: Node) -> None:
     node.close_session(leaving)
     # Then all of it is there again, and who has left takes none
     assert node.clients.room.free_bytes == LARGE_ROOM_BYTES
-    leaving.released += bytes(LARGE)
-    leaving.empty_released()
+    leaving.output.released += bytes(LARGE)
+    leaving.output.empty_released()
     assert node.clients.room.free_bytes == LARGE_ROOM_BYTES
 
 

@@ -124,7 +124,7 @@ def test_who_hears_of_a_write_finds_it_in_the_journal() -> None:
     seen: list[bytes] = []
 
     def on_output(session: Session) -> None:
-        if b"__keyevent@0__:xadd" in session.take_output():
+        if b"__keyevent@0__:xadd" in session.output.take():
             seen.append(b"".join(store.facts()))
 
     session = store.node.connect(kind="embedded", address="", on_output=on_output)
@@ -220,7 +220,7 @@ def test_what_nobody_reads_is_bounded_within_one_command() -> None:
         client("PUBLISH", "news", b"x" * 10_000)
     client("EXEC")
     # Then what is kept is the bound and a message, and it is to be disconnected
-    assert 100_000 < listener.session.unsent < 111_000
+    assert 100_000 < listener.session.output.unsent < 111_000
     assert listener.session.closing
     told = client("INFO", "stats")
     assert isinstance(told, bytes)

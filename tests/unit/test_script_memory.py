@@ -33,7 +33,7 @@ def run(store: LocalStore, client: LocalClient, times: int, words: tuple[Word, .
     for _ in range(times // BATCH):
         client.session.feed(data)
         store.node.turn([client.session])
-        client.session.take_output()
+        client.session.output.take()
 
 
 def lua_bytes(client: LocalClient) -> int:

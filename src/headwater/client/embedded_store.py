@@ -252,7 +252,7 @@ class EmbeddedStore:
 
     def _end_sessions(self) -> None:
         for session in list(self.node.clients.sessions.values()):
-            if session.kind == "embedded":
+            if session.client.kind == "embedded":
                 self._end_session(session)
 
     def _end_session(self, session: Session) -> None:

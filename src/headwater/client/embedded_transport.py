@@ -38,7 +38,7 @@ class EmbeddedTransport(ABC):
 
     def deliver(self, session: Session) -> None:
         """Take the session's output; called under the node's lock, in any thread."""
-        output = session.take_output()
+        output = session.output.take()
         if output:
             self._arrived.append(output)
             self._notify()
@@ -59,7 +59,7 @@ class EmbeddedTransport(ABC):
     def _take(self) -> bytearray:
         """The oldest output that was delivered and not taken."""
         chunk = self._arrived.popleft()
-        self._session.taken_bytes += len(chunk)
+        self._session.output.taken_bytes += len(chunk)
         return chunk
 
     def close(self) -> None:

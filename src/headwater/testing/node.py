@@ -123,7 +123,7 @@ class LocalClient:
     def reply(self) -> Reply | None:
         """The next reply, None when there is none: the command blocks."""
         with self._node.lock:  # a thread of the test's may run turns too
-            self._reader.feed(self.session.take_bytes())
+            self._reader.feed(self.session.output.take_bytes())
         return self._reader.next()
 
     def __call__(self, *words: Word) -> Reply:

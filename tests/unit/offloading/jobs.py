@@ -29,7 +29,7 @@ def fill(client: LocalClient, key: str = "s", entries: int = ENTRIES) -> None:
     for at in range(20):
         read = ("COUNT", entries // 30, "STREAMS", key, ">")
         client.send("XREADGROUP", "GROUP", "g", f"c{at % 10}", *read)
-    client.session.take_bytes()
+    client.session.output.take_bytes()
     while client.reply() is not None:
         pass
 

@@ -47,14 +47,14 @@ def shutdown(call: Call, session: Session, services: Services) -> None:
         raise CommandError(SYNTAX)
     if not call.may_block:
         raise CommandError("ERR Command not allowed inside a transaction")
-    if session.kind == "embedded":
+    if session.client.kind == "embedded":
         raise CommandError(
             "ERR an embedded store has no server to shut down; close the client instead"
         )
     log.info(
         "SHUTDOWN by client %d (%s), user %s: the server stops",
         session.id,
-        session.address,
+        session.client.address,
         shown(session.user.name),
     )
     services.state.stopping = True

@@ -28,8 +28,8 @@ def client_id(call: Call, session: Session, services: Services) -> None:
 
 def client_getname(call: Call, session: Session, services: Services) -> None:
     """CLIENT GETNAME."""
-    if session.name:
-        call.reply.bulk(session.name)
+    if session.client.name:
+        call.reply.bulk(session.client.name)
     else:
         call.reply.nil()
 
@@ -38,7 +38,7 @@ def client_setname(call: Call, session: Session, services: Services) -> None:
     """CLIENT SETNAME name; an empty one takes the name away."""
     name = call.arguments.bytes(2)
     check_client_name(name)
-    session.name = name
+    session.client.name = name
     call.reply.ok()
 
 
@@ -53,9 +53,9 @@ def client_setinfo(call: Call, session: Session, services: Services) -> None:
             f"ERR {option.decode()} cannot contain spaces, newlines or special characters."
         )
     if option == b"LIB-NAME":
-        session.lib_name = value
+        session.client.lib_name = value
     else:
-        session.lib_version = value
+        session.client.lib_version = value
     call.reply.ok()
 
 
@@ -87,7 +87,7 @@ def client_kill(call: Call, session: Session, services: Services) -> None:
     arguments = call.arguments
     if arguments.count == 3:
         address = arguments.bytes(2).decode("utf-8", "surrogateescape")
-        found = [one for one in services.clients.sessions.values() if one.address == address]
+        found = [one for one in services.clients.sessions.values() if one.client.address == address]
         if not found:
             raise CommandError("ERR No such client")
         call.reply.ok()
@@ -169,7 +169,7 @@ def _line(session: Session, services: Services) -> bytes:
 
 
 def _type_of(session: Session) -> bytes:
-    return b"PUBSUB" if session.subscribed else b"NORMAL"
+    return b"PUBSUB" if session.subscriptions.active else b"NORMAL"
 
 
 def _type_at(call: Call, index: int) -> bytes:
@@ -214,9 +214,9 @@ def _filter(call: Call, services: Services, index: int) -> Filter:
             raise CommandError("ERR client-id should be greater than 0")
         return lambda one: one.id == wanted
     if name == b"ADDR":
-        return lambda one: one.address == text
+        return lambda one: one.client.address == text
     if name == b"LADDR":
-        return lambda one: one.local_address == text
+        return lambda one: one.client.local_address == text
     if name == b"TYPE":
         kind = _type_at(call, index + 1)
         return lambda one: _type_of(one) == kind
@@ -230,5 +230,5 @@ def _filter(call: Call, services: Services, index: int) -> Filter:
         if age < 1:
             raise CommandError("ERR maxage should be greater than 0")
         now = services.times.monotonic()
-        return lambda one: now - one.created >= age
+        return lambda one: now - one.client.created >= age
     raise CommandError(SYNTAX)

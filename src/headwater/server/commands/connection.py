@@ -72,7 +72,7 @@ def hello(call: Call, session: Session, services: Services) -> Wait | None:
     if not session.authenticated:
         raise CommandError(HELLO_NEEDS_AUTH)
     if name is not None:
-        session.name = name
+        session.client.name = name
     session.resp = resp
     facts: list[tuple[bytes, bytes | int]] = [
         (b"server", b"redis"),
@@ -147,7 +147,7 @@ def ping(call: Call, session: Session, services: Services) -> None:
     """PING [text]; to a RESP2 client that listens the answer looks like a message."""
     if call.arguments.count > 2:
         raise CommandError("ERR wrong number of arguments for 'ping' command")
-    if session.subscribed and session.resp == 2:
+    if session.subscriptions.active and session.resp == 2:
         call.reply.bulks([b"pong", *(call.arguments.values(1) or [b""])])
         return
     if call.arguments.count == 2:
@@ -174,7 +174,7 @@ def reset(call: Call, session: Session, services: Services) -> None:
     services.pubsub.leave(session)
     session.db_index = 0
     session.resp = 2
-    session.name = b""
+    session.client.name = b""
     session.reply_mode = "on"
     session.call.touches = True
     services.authorization.log_in_at_first(session)

@@ -68,9 +68,9 @@ def debug(call: Call, session: Session, services: Services) -> None:
 
 
 def _is_local(session: Session) -> bool:
-    if session.kind in {"unix", "embedded"}:
+    if session.client.kind in {"unix", "embedded"}:
         return True
-    host = session.address.rpartition(":")[0].strip("[]")
+    host = session.client.address.rpartition(":")[0].strip("[]")
     try:
         return ip_address(host).is_loopback
     except ValueError:

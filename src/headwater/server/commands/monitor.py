@@ -19,7 +19,7 @@ def monitor(call: Call, session: Session, services: Services) -> None:
     """
     if not call.may_block:
         raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")
-    if session.monitoring:
+    if session.subscriptions.monitoring:
         return
     services.observer.start_monitoring(session)
     call.reply.ok()

@@ -119,7 +119,7 @@ def _unsubscribe(call: Call, session: Session, services: Services, kind: bytes) 
 
 def _confirm(call: Call, session: Session, kind: bytes, word: bytes, name: bytes | None) -> None:
     silent = session.reply_mode != "on"
-    reply = ReplyWriter(session.pushes, session.resp) if silent else call.reply
+    reply = ReplyWriter(session.output.pushes, session.resp) if silent else call.reply
     reply.push(3)
     reply.bulk(kind + word)
     reply.bulk_or_nil(name)

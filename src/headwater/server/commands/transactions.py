@@ -17,7 +17,7 @@ from headwater.commands.call import Call, Wait
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import MAX_RECORD_GROUP_BYTES
-from headwater.server.session.transaction_queue import TransactionQueue
+from headwater.server.session.transaction import TransactionQueue
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
@@ -33,15 +33,15 @@ _MOST_ADMITTED: Final = MAX_RECORD_GROUP_BYTES // 2
 
 def multi(call: Call, session: Session, services: Services) -> None:
     """MULTI: queue what follows."""
-    if session.queued is not None:
+    if session.transaction.queue is not None:
         raise CommandError("ERR MULTI calls can not be nested")
-    session.queued = TransactionQueue()
+    session.transaction.queue = TransactionQueue()
     call.reply.ok()
 
 
 def discard(call: Call, session: Session, services: Services) -> None:
     """DISCARD: forget the queue and every WATCH."""
-    if session.queued is None:
+    if session.transaction.queue is None:
         raise CommandError("ERR DISCARD without MULTI")
     services.leave_transaction(session)
     call.reply.ok()
@@ -49,10 +49,10 @@ def discard(call: Call, session: Session, services: Services) -> None:
 
 def exec_(call: Call, session: Session, services: Services) -> Wait | None:
     """EXEC: run the queue as one step, unless a watched key changed (nil) or queueing failed."""
-    queued = session.queued
+    queued = session.transaction.queue
     if queued is None:
         raise CommandError("ERR EXEC without MULTI")
-    failed, broken = session.queue_failed, services.watches.broken(session.watch)
+    failed, broken = session.transaction.failed, services.watches.broken(session.transaction.watch)
     services.leave_transaction(session)
     if failed:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
@@ -66,7 +66,7 @@ def exec_(call: Call, session: Session, services: Services) -> Wait | None:
             call.admit(min(_MOST_ADMITTED, size))
         except NoRoom as error:
             raise aborted(error) from None
-    start = len(session.outbox)
+    start = len(session.output.outbox)
     call.reply.array(len(queued))
     own = call.arguments
     call.may_block = False
@@ -85,14 +85,16 @@ def aborted(error: CommandError) -> CommandError:
 
 def watch(call: Call, session: Session, services: Services) -> None:
     """WATCH key [key …]: the next EXEC does nothing if one of them is modified before it."""
-    if session.queued is not None:
+    if session.transaction.queue is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     for index in range(1, call.arguments.count):
-        services.watches.add(session.watch, (call.db.index, call.arguments.bytes(index)))
+        services.watches.add(
+            session.transaction.watch, (call.db.index, call.arguments.bytes(index))
+        )
     call.reply.ok()
 
 
 def unwatch(call: Call, session: Session, services: Services) -> None:
     """UNWATCH: forget every WATCH."""
-    services.watches.end(session.watch)
+    services.watches.end(session.transaction.watch)
     call.reply.ok()

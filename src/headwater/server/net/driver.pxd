@@ -1,5 +1,6 @@
 cimport cython
 from headwater.server.turn.node cimport Node
+from headwater.server.session.output cimport Output
 from headwater.server.session.session cimport Session
 from headwater.server.net.sockets cimport Connection
 from headwater.server.services.observability.traffic cimport Traffic
@@ -28,7 +29,7 @@ cdef class Driver:
     cpdef _send_all(self)
     @cython.locals(in_line=list, connection=Connection)
     cpdef _send_in_line(self)
-    @cython.locals(count=Py_ssize_t, session=Session)
+    @cython.locals(count=Py_ssize_t, session=Session, output=Output)
     cpdef _send(self, Connection connection)
     @cython.locals(count=Py_ssize_t, session=Session)
     cpdef bint _receive(self, Connection connection) except -1

@@ -33,10 +33,6 @@ LINGER_SECONDS = 2
 """How long the socket stays after them: closing while the client still sends would reset the
 connection, and the reset can overtake the last reply, which often explains the closing."""
 
-_RESTING_SECONDS = 2.0
-"""After so long without a request a client's empty buffer is given back. Precedent: Redis,
-clientsCronResizeQueryBuffer."""
-
 SHORTEST_DELAY_S = 0.001
 """What is due and cannot be done yet (a full disk) must not keep the loop spinning."""
 
@@ -51,7 +47,7 @@ class Driver:
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         self.node = node
         self.failure: BaseException | None = None
-        """Why the node cannot go on; None while it can."""
+        """Why the node cannot go on."""
         self.connections: dict[int, Connection] = {}
         self.traffic: Traffic = node.services.traffic
         self._asyncio = asyncio.get_running_loop()
@@ -203,8 +199,9 @@ class Driver:
         self.traffic.writes += 1
         self.traffic.sent_bytes += count
         session = connection.session
-        session.taken_bytes += count
-        if session.stalled and session.unsent <= self.node.clients.output_ahead_bytes:
+        output = session.output
+        output.taken_bytes += count
+        if output.stalled and output.unsent <= self.node.clients.output_ahead_bytes:
             self._go_on(session)
         if connection.unsent:
             if not connection.writing:
@@ -230,11 +227,11 @@ class Driver:
                 self.run_turn(sessions)
 
     def _check_output_limit(self, connection: Connection) -> None:
-        session = connection.session
+        session, config = connection.session, self.node.services.config
         if session.subscriptions.cut_off:
             self.close(connection)
             return
-        hard, soft, seconds = self.node.services.config.output_limit(listening=session.subscribed)
+        hard, soft, seconds = config.output_limit(listening=session.subscriptions.active)
         if not session.let_in and not connection.handshaking:
             most = limits.MAX_OUTPUT_BYTES_BEFORE_AUTH
             hard = min(hard or most, most)
@@ -250,8 +247,8 @@ class Driver:
             self.node.services.client_log.warning(
                 "client %s (%s) is disconnected: it has not read %d bytes of its replies "
                 "(client-output-buffer-limit)",
-                connection.session.id,
-                connection.session.address,
+                session.id,
+                session.client.address,
                 connection.unsent,
             )
             self.close(connection)
@@ -297,7 +294,7 @@ class Driver:
             "client %s (%s) is disconnected: %d bytes of its input wait "
             "(client-query-buffer-limit)",
             session.id,
-            session.address,
+            session.client.address,
             session.input_bytes(),
         )
         self.close(connection)
@@ -312,7 +309,7 @@ class Driver:
 
     def _has_more_to_say(self, session: Session) -> bool:
         """Whether answers to what a client has sent are still to come, though it sends no more."""
-        return session.stalled or session in self.node.blocked.offloading
+        return session.output.stalled or session in self.node.blocked.offloading
 
     # --- the end of a connection ----------------------------------------------------------------
 
@@ -334,9 +331,8 @@ class Driver:
 
     def _turn_away(self, connection: Connection, reason: TurnedAway) -> None:
         """It was told why; what it still sends is read over."""
-        self.node.services.client_log.info(
-            "client %s is turned away: %s", connection.session.address, reason
-        )
+        address = connection.session.client.address
+        self.node.services.client_log.info("client %s is turned away: %s", address, reason)
         self.traffic.rejected_connections += 1
         connection.session.closing = True
         connection.drop_output()
@@ -345,7 +341,7 @@ class Driver:
     def _finish(self, connection: Connection) -> None:
         """The client has its last byte: let it close, and read over what it still sends."""
         self.node.close_session(connection.session)
-        connection.session.last_interaction = self.node.clock.monotonic()
+        connection.session.client.last_interaction = self.node.clock.monotonic()
         try:
             connection.finish()
             self._write_interest(connection, False)
@@ -365,14 +361,18 @@ class Driver:
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
             session = connection.session
-            idle = now - session.last_interaction
-            if idle > _RESTING_SECONDS:
+            idle = now - session.client.last_interaction
+            if idle > limits.RESTING_SECONDS:
                 session.rest()
+            age, waits = (
+                now - session.client.created,
+                session.blocked or session.subscriptions.active,
+            )
             patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
             if (
                 ((session.closing or connection.ended) and idle > patience)
-                or (timeout and idle > timeout and not session.blocked and not session.subscribed)
-                or (connection.handshaking and now - session.created > limits.MAX_HANDSHAKE_SECONDS)
+                or (timeout and idle > timeout and not waits)
+                or (connection.handshaking and age > limits.MAX_HANDSHAKE_SECONDS)
             ):
                 self.close(connection)
             elif connection.unsent:

@@ -86,8 +86,8 @@ class Connection:
 
     def put_in_line(self) -> None:
         """Whatever was released since the last time stands behind what the socket has not taken."""
-        if self.session.released:
-            self._append(self.session.take_output())
+        if self.session.output.released:
+            self._append(self.session.output.take())
 
     def _append(self, chunk: bytearray | memoryview) -> None:
         if self.chunks is None:
@@ -100,16 +100,16 @@ class Connection:
 
     def _send_released(self) -> int:
         """Send what was released without a detour; what the socket does not take is put in line."""
-        released = self.session.released
+        released = self.session.output.released
         size = len(released)
         if not size:
             return 0
         count = send_some(self.socket, self.descriptor, released)
         if count == size:
-            self.session.empty_released()
+            self.session.output.empty_released()
             self.unsent = 0
             return size
-        rest = memoryview(self.session.take_output())
+        rest = memoryview(self.session.output.take())
         count = max(0, count)
         self._append(rest[count:])
         self.unsent = size - count

@@ -103,7 +103,7 @@ class BlockedClients:
         failed = logins.release(session) if session in logins else error
         self._observer.stopped_waiting(session, waiter.wait.arguments, failed=failed)
         self._leave(waiter)
-        reply, answer = session.reply, waiter.wait.at_timeout
+        reply, answer = session.output.reply, waiter.wait.at_timeout
         if error:
             reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
         elif answer is not None:
@@ -215,23 +215,23 @@ class BlockedClients:
         call = session.call
         call.now_ms = self._times.now()
         facts_mark = records.begin()
-        mark = len(session.outbox)
+        mark = len(session.output.outbox)
         again: Wait | None = None
         refused = False
         try:
             again = self._runner.run_again(session, waiter.wait.arguments)
         except NoRoom:
             # Nothing signals that the journal has room again, so it is asked now and then.
-            del session.outbox[mark:]
+            del session.output.outbox[mark:]
             refused = True
             self.waiting.recheck(waiter, call.now_ms + REFUSED_RECHECK_MS)
         except CommandError as error:
-            del session.outbox[mark:]
-            session.reply.error(str(error))
+            del session.output.outbox[mark:]
+            session.output.reply.error(str(error))
         finally:
             records.seal(facts_mark, call.now_ms)
-        if session.pushes:
-            session.deliver_pushes()
+        if session.output.pushes:
+            session.output.deliver_pushes()
         if refused:
             return False
         if again is None:

@@ -16,30 +16,30 @@ def describe(
 ) -> bytes:
     """The fields of ``session``, Redis's and in their order; what this store has not is 0."""
     now = times.monotonic()
-    queued = session.queued
+    queued = session.transaction.queue
     unsent = getattr(session.driver, "unsent", 0)
     values: dict[str, object] = {
         "id": session.id,
-        "addr": session.address,
-        "laddr": session.local_address,
+        "addr": session.client.address,
+        "laddr": session.client.local_address,
         "fd": getattr(session.driver, "descriptor", -1),
-        "name": session.name.decode("ascii"),
-        "age": int(now - session.created),
-        "idle": int(now - session.last_interaction),
+        "name": session.client.name.decode("ascii"),
+        "age": int(now - session.client.created),
+        "idle": int(now - session.client.last_interaction),
         "flags": _flags(session, blocked, watches),
         "db": session.db_index,
         "sub": len(session.subscriptions.channels),
         "psub": len(session.subscriptions.patterns),
         "ssub": len(session.subscriptions.shard_channels),
         "multi": -1 if queued is None else len(queued),
-        "watch": len(session.watch.keys),
+        "watch": len(session.transaction.watch.keys),
         "qbuf": session.scanner.unread(),
         "qbuf-free": 0,
         "argv-mem": 0,
-        "multi-mem": session.queued_bytes(),
+        "multi-mem": session.transaction.queued_bytes(),
         "rbs": 0,
         "rbp": 0,
-        "obl": len(session.released),
+        "obl": len(session.output.released),
         "oll": int(unsent > 0),
         "omem": unsent,
         "tot-mem": session.memory_bytes(),
@@ -48,8 +48,8 @@ def describe(
         "user": session.user.name.decode("utf-8", "surrogateescape"),
         "redir": -1,
         "resp": session.resp,
-        "lib-name": session.lib_name.decode("ascii"),
-        "lib-ver": session.lib_version.decode("ascii"),
+        "lib-name": session.client.lib_name.decode("ascii"),
+        "lib-ver": session.client.lib_version.decode("ascii"),
         "io-thread": 0,
         "tot-net-in": getattr(session.driver, "received", 0),
         "tot-net-out": getattr(session.driver, "sent", 0),
@@ -59,17 +59,17 @@ def describe(
 
 
 def _flags(session: Session, blocked: BlockedClients, watches: Watches) -> str:
-    flags = "O" if session.monitoring else ""
-    if session.subscribed:
+    flags = "O" if session.subscriptions.monitoring else ""
+    if session.subscriptions.active:
         flags += "P"
-    if session.queued is not None:
+    if session.transaction.queue is not None:
         flags += "x"
     if blocked.waiter_of(session) is not None:
         flags += "b"
-    if watches.broken(session.watch):
+    if watches.broken(session.transaction.watch):
         flags += "d"
     if session.closing:
         flags += "c"
-    if session.kind == "unix":
+    if session.client.kind == "unix":
         flags += "U"
     return flags or "N"

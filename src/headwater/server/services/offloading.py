@@ -203,10 +203,10 @@ class Offloading:
     def _finish(self, work: Work) -> Job | None:
         """What the command does with what its job has made: another job, or its reply and facts."""
         session, records = work.session, self._records
-        mark = len(session.outbox)
+        mark = len(session.output.outbox)
         following: Job | None = None
         if self._state.poisoned is not None:
-            session.reply.error(f"MISCONF {self._state.poisoned}")
+            session.output.reply.error(f"MISCONF {self._state.poisoned}")
         else:
             call = session.call
             call.now_ms, call.arguments = self._times.now(), work.job.arguments
@@ -215,17 +215,17 @@ class Offloading:
             try:
                 following = self._run(work)
             except CommandError as error:
-                del session.outbox[mark:]
-                session.reply.error(str(error))
+                del session.output.outbox[mark:]
+                session.output.reply.error(str(error))
             finally:
                 records.seal(facts_mark, call.now_ms)
                 session.spent_ns += time.monotonic_ns() - began
             if following is None:
                 session.wrote_turn = records.turn
         if work.silent:
-            del session.outbox[mark:]
-        if session.pushes:
-            session.deliver_pushes()
+            del session.output.outbox[mark:]
+        if session.output.pushes:
+            session.output.deliver_pushes()
         return following
 
     def _run(self, work: Work) -> Job | None:

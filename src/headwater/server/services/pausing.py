@@ -51,7 +51,7 @@ class Pause:
         if self.everything:
             return True
         if row.name == "exec":
-            queued = session.queued
+            queued = session.transaction.queue
             return queued is not None and any(
                 _may_change(known.row) for known in set(queued.commands)
             )

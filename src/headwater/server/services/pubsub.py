@@ -112,7 +112,7 @@ class PubSub:
         else:
             self._of(kind).setdefault(name, {})[session] = None
         session.subscriptions.of(kind)[name] = None
-        session.subscribed = True
+        session.subscriptions.active = True
 
     def unsubscribe(self, session: Session, kind: bytes, name: bytes) -> None:
         """``session`` listens to ``name`` no longer, if it did."""
@@ -120,7 +120,7 @@ class PubSub:
         if name not in own.of(kind):
             return
         del own.of(kind)[name]
-        session.subscribed = bool(own.channels or own.patterns or own.shard_channels)
+        session.subscriptions.active = bool(own.channels or own.patterns or own.shard_channels)
         index = self._of(kind)
         del index[name][session]
         if not index[name]:
@@ -131,7 +131,7 @@ class PubSub:
 
     def leave(self, session: Session) -> None:
         """``session`` listens to nothing any more (RESET, or it is gone)."""
-        if session.subscribed:
+        if session.subscriptions.active:
             for kind in (CHANNEL, PATTERN, SHARD):
                 for name in list(session.subscriptions.of(kind)):
                     self.unsubscribe(session, kind, name)
@@ -188,11 +188,15 @@ class PubSub:
         for session in listeners:
             if session.closing:
                 continue
-            out = session.pushes if session is executing else session.outbox
+            out = session.output.pushes if session is executing else session.output.outbox
             out += b"*" if session.resp == 2 else b">"
             out += body
             self._clients.wrote_to(session)
-            if hard and session.unsent + len(session.outbox) + len(session.pushes) > hard:
+            if (
+                hard
+                and session.output.unsent + len(session.output.outbox) + len(session.output.pushes)
+                > hard
+            ):
                 self._cut_off(session)
 
     def _cut_off(self, session: Session) -> None:
@@ -203,8 +207,8 @@ class PubSub:
             "client %s (%s) is disconnected: it listens and has not read %d bytes "
             "(client-output-buffer-limit)",
             session.id,
-            session.address,
-            session.unsent + len(session.outbox) + len(session.pushes),
+            session.client.address,
+            session.output.unsent + len(session.output.outbox) + len(session.output.pushes),
         )
 
 

@@ -1,7 +1,7 @@
 from headwater.commands.dispatch cimport KnownCommand
 from headwater.resp.arguments cimport Arguments
 from headwater.server.session.session cimport Session
-from headwater.server.session.transaction_queue cimport TransactionQueue
+from headwater.server.session.transaction cimport TransactionQueue
 
 
 cdef class Runner:

@@ -10,7 +10,7 @@ from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
 from headwater.resp.arguments import Arguments
 from headwater.server.session.session import Session
-from headwater.server.session.transaction_queue import TransactionQueue
+from headwater.server.session.transaction import TransactionQueue
 
 
 class Runner:

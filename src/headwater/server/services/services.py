@@ -141,8 +141,8 @@ class Services:
 
     def leave_transaction(self, session: Session) -> None:
         """Forget MULTI's queue and every WATCH."""
-        session.end_transaction()
-        self.watches.end(session.watch)
+        session.transaction.end()
+        self.watches.end(session.transaction.watch)
 
     def forget(self, session: Session) -> None:
         """The client is gone: it waits for nothing, listens to nothing and watches nothing."""

@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
+from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.output_room import OutputRoom
 from headwater.server.session.session import Session
 
@@ -42,27 +43,14 @@ class Clients:
 
     def connect(
         self,
+        client: ClientInfo,
         call: Call,
         *,
-        kind: str,
-        address: str,
-        local_address: str,
-        on_output: Callable[[Session], None] | None,
         user: User,
-        now: float,
+        on_output: Callable[[Session], None] | None,
     ) -> Session:
-        """Open a session whose commands run in ``call``; ``now`` is monotonic."""
-        session = Session(
-            next(self._ids),
-            call,
-            self.room,
-            kind=kind,
-            address=address,
-            local_address=local_address,
-            on_output=on_output,
-            user=user,
-            now=now,
-        )
+        """Open a session whose commands run in ``call``."""
+        session = Session(next(self._ids), client, call, self.room, user=user, on_output=on_output)
         session.scanner.max_bulk_bytes = self._max_bulk_bytes
         self.sessions[session.id] = session
         self.connections_seen += 1
@@ -72,19 +60,19 @@ class Clients:
         """Forget a session. It keeps no room from here on."""
         session.closed = True
         self.sessions.pop(session.id, None)
-        session.give_room_back()
+        session.output.close()
 
     def wrote_to(self, session: Session) -> None:
         """A session was given output, or is to be closed: its driver is told after the commit."""
-        if not session.changed:
-            session.changed = True
+        if not session.output.changed:
+            session.output.changed = True
             self.changed.append(session)
 
     def discard_output(self) -> None:
         """Drop what the turn under way has written, and close every session."""
         self.changed = []
         for session in self.sessions.values():
-            session.changed = False
-            session.outbox.clear()
-            session.pushes.clear()
+            session.output.changed = False
+            session.output.outbox.clear()
+            session.output.pushes.clear()
             session.closing = True

@@ -24,12 +24,14 @@ _WHILE_SUBSCRIBED = frozenset(
 class Subscriptions:
     """What one session listens to; `headwater.server.services.pubsub.PubSub` changes it."""
 
-    __slots__ = ("channels", "cut_off", "patterns", "shard_channels")
-
     def __init__(self) -> None:
         self.channels: dict[bytes, None] = {}
         self.patterns: dict[bytes, None] = {}
         self.shard_channels: dict[bytes, None] = {}
+        self.active = False
+        """Whether there is any channel or pattern."""
+        self.monitoring = False
+        """This client is shown every command that runs (MONITOR)."""
         self.cut_off = False
         """It has left too much unread and is sent nothing more (pubsub.py, rule 3)."""
 

@@ -9,7 +9,7 @@ from headwater.server.services.pausing cimport Pause
 from headwater.server.services.runner cimport Runner
 from headwater.server.services.turn_clock cimport TurnClock
 from headwater.server.session.session cimport Session
-from headwater.server.session.transaction_queue cimport TransactionQueue
+from headwater.server.session.transaction cimport TransactionQueue
 
 
 cdef class Execution(Runner):

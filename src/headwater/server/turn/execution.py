@@ -25,7 +25,7 @@ from headwater.server.services.runner import Runner
 from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 from headwater.server.session.subscriptions import check_context
-from headwater.server.session.transaction_queue import TransactionQueue
+from headwater.server.session.transaction import TransactionQueue
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -56,7 +56,7 @@ class Execution(Runner):
 
     def execute(self, session: Session, arguments: Arguments) -> Wait | Job | None:
         """Choose the function and call it; an error becomes the reply."""
-        mark = len(session.outbox)
+        mark = len(session.output.outbox)
         chosen: KnownCommand | None = None
         try:
             known = session.last
@@ -65,20 +65,20 @@ class Execution(Runner):
             self._check_gates(session, known, arguments)
             if self._pause.active and self._pause.holds(session, known.row):
                 return self._pause.postpone(session, arguments)
-            if session.queued is not None and known.name not in _NEVER_QUEUED:
-                session.queued.add(known, arguments)
-                session.reply.simple(b"QUEUED")
+            if session.transaction.queue is not None and known.name not in _NEVER_QUEUED:
+                session.transaction.queue.add(known, arguments)
+                session.output.reply.simple(b"QUEUED")
                 return None
             chosen = known
             return self._run(session, known, arguments, self._times.began_ns)
         except CommandError as error:
-            del session.outbox[mark:]
+            del session.output.outbox[mark:]
             if chosen is not None:
                 self._failed(session, chosen, arguments, self._times.began_ns, error)
             else:
-                session.queue_failed |= session.queued is not None
+                session.transaction.failed |= session.transaction.queue is not None
                 error = self._rejected(session, arguments, error)
-            session.reply.error(str(error))
+            session.output.reply.error(str(error))
             return None
 
     def _rejected(
@@ -95,13 +95,13 @@ class Execution(Runner):
         """Refuse what may not run. Raises `CommandError`."""
         if not session.scanner.authenticated and not known.before_login:
             raise CommandError(NO_AUTH)
-        if session.queued is not None and known.never_queued:
+        if session.transaction.queue is not None and known.never_queued:
             raise CommandError("ERR Command not allowed inside a transaction")
         if not session.user.unrestricted:
             self._services.authorization.check(session, known.row, arguments)
-        if session.monitoring and known.on_keys:
+        if session.subscriptions.monitoring and known.on_keys:
             raise CommandError("ERR Replica can't interact with the keyspace")
-        if session.subscribed:
+        if session.subscriptions.active:
             check_context(session.resp, known.title)
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
@@ -120,7 +120,7 @@ class Execution(Runner):
 
     def run_queued(self, session: Session, queue: TransactionQueue) -> None:
         """Run the commands of a transaction, each with its reply or its error in its place."""
-        arguments, outbox = Arguments(), session.outbox
+        arguments, outbox = Arguments(), session.output.outbox
         queue.begin()
         for known in queue.commands:
             queue.next(arguments)
@@ -132,10 +132,10 @@ class Execution(Runner):
                 if not session.user.unrestricted:
                     self._services.authorization.check_queued(session, known.row, arguments)
                 if self.run(session, known, arguments, began) is not None:
-                    session.reply.nil_array()
+                    session.output.reply.nil_array()
             except CommandError as error:
                 del outbox[mark:]
-                session.reply.error(str(error))
+                session.output.reply.error(str(error))
 
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int

@@ -39,6 +39,7 @@ from headwater.server.services.reloading import reload_from_journal
 from headwater.server.services.sealer import Sealer
 from headwater.server.services.services import Services
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids, record_seen
+from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.session import Session
 from headwater.server.turn.execution import Execution
 
@@ -115,13 +116,10 @@ class Node:
         self._check_process()
         with self.lock:
             session = self.clients.connect(
+                ClientInfo(kind, address, local_address, self.clock.monotonic()),
                 self.services.new_call(offloads=kind != "embedded"),
-                kind=kind,
-                address=address,
-                local_address=local_address,
-                on_output=on_output,
                 user=self.services.access.default,
-                now=self.clock.monotonic(),
+                on_output=on_output,
             )
             self.services.authorization.log_in_at_first(session)
             return session
@@ -148,7 +146,7 @@ class Node:
         with self.lock:
             session.scanner.feed(requests)
             self.turn_locked([session])
-            return session.take_bytes()
+            return session.output.take_bytes()
 
     def tick(self) -> None:
         """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
@@ -254,16 +252,18 @@ class Node:
 
     def _drain(self, session: Session) -> None:
         """Run a session's whole requests until it waits, closes or has more answers in line than it may."""
-        session.last_interaction = self.times.turn_began
-        room = self.clients.output_ahead_bytes - (session.released_bytes - session.taken_bytes)
-        session.stalled = False
+        session.client.last_interaction = self.times.turn_began
+        room = self.clients.output_ahead_bytes - (
+            session.output.released_bytes - session.output.taken_bytes
+        )
+        session.output.stalled = False
         facts_mark = len(self.records.facts.data)
         if session.postponed is not None:
             postponed, session.postponed = session.postponed, None
             self.run(session, postponed)
         while not session.blocked and not session.closing:
-            if len(session.outbox) > room and session.kind != "embedded":
-                session.stalled = True
+            if len(session.output.outbox) > room and session.client.kind != "embedded":
+                session.output.stalled = True
                 break
             try:
                 if not session.scanner.next(self._arguments):
@@ -278,10 +278,13 @@ class Node:
 
     def _refuse_input(self, session: Session, error: ProtocolError) -> None:
         """The client sent bytes that are not a request: it gets the error, and the connection ends."""
-        session.reply.error(f"ERR {error}")
+        session.output.reply.error(f"ERR {error}")
         session.closing = True
         self.services.client_log.warning(
-            "client %d (%s) is disconnected: %s", session.id, session.address, escaped(str(error))
+            "client %d (%s) is disconnected: %s",
+            session.id,
+            session.client.address,
+            escaped(str(error)),
         )
 
     def _drain_resumed(self) -> None:
@@ -295,14 +298,14 @@ class Node:
     def run(self, session: Session, arguments: Arguments) -> None:
         """One request: its record group, its reply, and whoever it wakes."""
         if self.state.poisoned is not None:
-            session.reply.error(f"MISCONF {self.state.poisoned}")
+            session.output.reply.error(f"MISCONF {self.state.poisoned}")
             return
         call, keyspace = session.call, self.keyspace
         self.times.begin_command()
         call.now_ms = self.times.now_ms
         if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
             self._do_before(call.now_ms)
-        reply_mark = len(session.outbox)
+        reply_mark = len(session.output.outbox)
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
         wait = self.execution.execute(session, arguments)
@@ -310,11 +313,11 @@ class Node:
         if wait is not None:
             self.blocked.block(session, wait)
         if silent and session.reply_mode != "on":
-            del session.outbox[reply_mark:]
+            del session.output.outbox[reply_mark:]
             if session.reply_mode == "skip":
                 session.reply_mode = "on"
-        if session.pushes:
-            session.deliver_pushes()
+        if session.output.pushes:
+            session.output.deliver_pushes()
         if self.keyspace.signalled:  # DEBUG RELOAD has put another keyspace in place
             self.blocked.serve_signalled()
         if self.keyspace.unseen and self._seen_deadline == inf:
@@ -342,11 +345,11 @@ class Node:
         except NodePoisoned as error:
             self.state.poisoned = error
             for session in changed:
-                session.outbox.clear()
+                session.output.outbox.clear()
                 session.closing = True
         for session in changed:
-            session.changed = False
-            if not session.closed and (session.release() or session.closing):
+            session.output.changed = False
+            if not session.closed and (session.output.release() or session.closing):
                 session.tell()
         if self.keyspace.garbage:
             free(self.keyspace.garbage, FREED_AT_ONCE)

@@ -44,7 +44,7 @@ class Authorization:
 
     def log_in_at_first(self, session: Session) -> None:
         """Let a session be who a new connection is: `default`; if embedded, the superuser."""
-        if session.kind == "embedded":
+        if session.client.kind == "embedded":
             self.log_in(session, SUPERUSER, authenticated=True)
         else:
             self.log_in(session, self._access.default, authenticated=self._access.open)
@@ -92,7 +92,7 @@ class Authorization:
         """Remember that a session was refused something."""
         self._access.log.add(
             kind,
-            context=context or ("toplevel" if session.queued is None else "multi"),
+            context=context or ("toplevel" if session.transaction.queue is None else "multi"),
             about=about,
             user=session.user.name if user is None else user,
             client=self._describe(session),

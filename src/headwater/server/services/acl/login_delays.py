@@ -91,11 +91,13 @@ class LoginDelays:
     def refuse(self, session: Session, user: bytes, reply: bytes) -> Wait | None:
         """A login of ``session`` was refused with ``reply``: what holds it back. None when the command
         is to answer at once: to an embedded client, or as a part of EXEC."""
-        if session.kind == "embedded":
+        if session.client.kind == "embedded":
             return None
         delay_ms = self._failures.failed(address_of(session), self._times.monotonic())
         self._client_log.warning(
-            "login refused: user %s from %s", shown_name(user), session.address or session.kind
+            "login refused: user %s from %s",
+            shown_name(user),
+            session.client.address or session.client.kind,
         )
         if not session.call.may_block:
             self._owed_ms = delay_ms
@@ -113,8 +115,8 @@ class LoginDelays:
         delay_ms, self._owed_ms = self._owed_ms, 0
         if not delay_ms:
             return None
-        reply = bytes(session.outbox[start:])
-        del session.outbox[start:]
+        reply = bytes(session.output.outbox[start:])
+        del session.output.outbox[start:]
         return self._hold(session, delay_ms, reply, failed=False)
 
     def release(self, session: Session) -> bool:
@@ -135,9 +137,9 @@ class LoginDelays:
 
 def address_of(session: Session) -> str:
     """The address that failures of ``session`` are counted for (rule 3)."""
-    if session.kind == "unix":
+    if session.client.kind == "unix":
         return "unix"
-    host = session.address.rpartition(":")[0].strip("[]").partition("%")[0]
+    host = session.client.address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -109,11 +109,11 @@ def _clients(services: Services) -> Fields:
         "client_recent_max_input_buffer": max(
             (one.scanner.unread() for one in sessions), default=0
         ),
-        "client_recent_max_output_buffer": max((one.unsent for one in sessions), default=0),
+        "client_recent_max_output_buffer": max((one.output.unsent for one in sessions), default=0),
         "blocked_clients": len(waiters),
         "tracking_clients": 0,
-        "pubsub_clients": sum(1 for one in sessions if one.subscribed),
-        "watching_clients": sum(1 for one in sessions if one.watch.keys),
+        "pubsub_clients": sum(1 for one in sessions if one.subscriptions.active),
+        "watching_clients": sum(1 for one in sessions if one.transaction.watch.keys),
         "clients_in_timeout_table": sum(1 for waiter in waiters if waiter.deadline != inf),
         "total_watched_keys": services.watches.count_keys(),
         "total_blocking_keys": len(waited),

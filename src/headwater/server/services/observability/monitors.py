@@ -76,12 +76,12 @@ class Monitors:
         )
         for monitor in self._sessions:
             # What a client does itself it is shown behind the reply to it.
-            out = monitor.pushes if monitor is session else monitor.outbox
+            out = monitor.output.pushes if monitor is session else monitor.output.outbox
             out += line
             self._clients.wrote_to(monitor)
 
 
 def _source(session: Session) -> bytes:
-    if session.kind == "unix":
-        return b"unix:" + session.address.removesuffix(":0").encode()
-    return session.address.encode() or session.kind.encode()
+    if session.client.kind == "unix":
+        return b"unix:" + session.client.address.removesuffix(":0").encode()
+    return session.client.address.encode() or session.client.kind.encode()

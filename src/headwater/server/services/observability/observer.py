@@ -98,14 +98,14 @@ class Observer:
 
     def start_monitoring(self, session: Session) -> None:
         """Show a client every command from now on."""
-        session.monitoring = True
+        session.subscriptions.monitoring = True
         self.monitors.add(session)
         self.choose()
 
     def stop_monitoring(self, session: Session) -> None:
         """RESET, or the client is gone."""
-        if session.monitoring:
-            session.monitoring = False
+        if session.subscriptions.monitoring:
+            session.subscriptions.monitoring = False
             self.monitors.discard(session)
             self.choose()
 
@@ -132,7 +132,7 @@ class Observer:
         slowlog = self.slowlog
         microseconds = nanoseconds // 1000
         if microseconds >= slowlog.threshold_us != OFF and "skip_slowlog" not in row.flags:
-            address, client_name = session.address.encode(), session.name
+            address, client_name = session.client.address.encode(), session.client.name
             values = cut_values(shown_values(name, first_values(arguments)), arguments.count)
             slowlog.add(wall_ms // 1000, microseconds, values, address, client_name)
         if self.monitors and not session.blocked:

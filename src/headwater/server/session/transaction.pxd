@@ -17,3 +17,12 @@ cdef class TransactionQueue:
     cpdef int add(self, KnownCommand known, Arguments arguments) except -1
     cpdef begin(self)
     cpdef bint next(self, Arguments arguments) except -1
+
+
+@cython.final
+cdef class Transaction:
+    cdef public TransactionQueue queue
+    cdef public bint failed
+    cdef public object watch
+
+    cpdef Py_ssize_t queued_bytes(self) except -1

@@ -1,4 +1,4 @@
-"""What a client has sent since MULTI, kept for EXEC.
+"""A client's transaction: what it watches, and what it has sent since MULTI, kept for EXEC.
 
     wire       *3␍␊$3␍␊SET…  │ *2␍␊$4␍␊INCR…  │ …     the requests, canonically encoded, back to back
     commands   SET             INCR             …     what each asks for, looked up when it was queued
@@ -17,6 +17,7 @@ import sys
 from headwater.commands.dispatch import KnownCommand
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
+from headwater.server.session.watch import Watch
 
 _POINTER_BYTES = 8
 
@@ -65,3 +66,23 @@ class TransactionQueue:
         """Put the next request into ``arguments``, valid until the queue goes; False after the last."""
         assert self._scanner is not None, "begin() comes first"
         return self._scanner.next(arguments)
+
+
+class Transaction:
+    """Part of a session."""
+
+    def __init__(self) -> None:
+        self.queue: TransactionQueue | None = None
+        """Commands since MULTI; None outside of a transaction."""
+        self.failed = False
+        """A command could not be queued, so EXEC is refused."""
+        self.watch = Watch()
+
+    def end(self) -> None:
+        """Forget the queue; `Watches.end` forgets what is watched."""
+        self.queue = None
+        self.failed = False
+
+    def queued_bytes(self) -> int:
+        """What the queue takes."""
+        return 0 if self.queue is None else self.queue.size

@@ -1,0 +1,29 @@
+cimport cython
+from headwater.memory_c cimport cut, empty
+from headwater.resp.replies cimport ReplyWriter
+
+cdef Py_ssize_t _KEPT_BYTES
+
+
+@cython.final
+cdef class Output:
+    cdef public ReplyWriter reply
+    cdef public bytearray outbox
+    cdef public bytearray released
+    cdef public bytearray pushes
+    cdef public long long released_bytes
+    cdef public long long taken_bytes
+    cdef public bint stalled
+    cdef public bint changed
+    cdef object _room
+    cdef Py_ssize_t _kept_bytes
+    cdef bint _closed
+
+    cpdef bint release(self) except -1
+    cpdef bytearray take(self)
+    @cython.locals(taken=bytes)
+    cpdef bytes take_bytes(self)
+    @cython.locals(size=Py_ssize_t)
+    cpdef int empty_released(self) except -1
+    @cython.locals(more=Py_ssize_t)
+    cdef bint _may_keep(self, Py_ssize_t size) except -1
