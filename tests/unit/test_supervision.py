@@ -12,7 +12,7 @@ import pytest
 
 from headwater.config.config import Config
 from headwater.server import supervision
-from headwater.server.supervision import Supervisor
+from headwater.server.supervision import ServiceNotifier
 from tests.e2e.notify import ServiceManager
 
 
@@ -40,7 +40,7 @@ def test_a_start_that_does_not_work_is_not_given_more_time(
     # Given a start whose thread uses no more processor time from its third look on
     monkeypatch.setattr(supervision, "EXTEND_EVERY_SECONDS", 0.0)
     times = iter([1.0, 2.0, 2.0, 2.0])
-    supervisor = Supervisor(manager.address)
+    supervisor = ServiceNotifier(manager.address)
     # When it is asked for more time as long as it works
     supervisor._extend(threading.Event(), lambda: next(times))
     supervisor.close()
@@ -49,7 +49,7 @@ def test_a_start_that_does_not_work_is_not_given_more_time(
 
 
 def test_a_start_that_has_ended_asks_for_no_more(manager: ServiceManager) -> None:
-    supervisor = Supervisor(manager.address)
+    supervisor = ServiceNotifier(manager.address)
     ended, times = threading.Event(), count()
     ended.set()
     supervisor._extend(ended, lambda: next(times))
@@ -61,7 +61,7 @@ async def test_a_manager_that_reads_nothing_does_not_hold_the_loop(
     manager: ServiceManager,
 ) -> None:
     # Given a service manager whose queue is full
-    supervisor = Supervisor(manager.address, watchdog_seconds=3600)
+    supervisor = ServiceNotifier(manager.address, watchdog_seconds=3600)
     loop = asyncio.get_running_loop()
     # When ten thousand signs of life are sent, which would wait a second each
     for _ in range(10_000):
@@ -76,7 +76,7 @@ async def test_a_manager_that_reads_nothing_does_not_hold_the_loop(
 def test_a_reload_while_the_server_starts_or_stops_is_not_called_ready(
     manager: ServiceManager,
 ) -> None:
-    supervisor = Supervisor(manager.address)
+    supervisor = ServiceNotifier(manager.address)
     with supervisor.reloading():
         pass
     assert waiting(manager) == []
@@ -92,7 +92,7 @@ def test_a_reload_while_the_server_starts_or_stops_is_not_called_ready(
 
 
 def test_without_a_manager_nothing_happens() -> None:
-    supervisor = Supervisor.of(Config(), {})
+    supervisor = ServiceNotifier.of(Config(), {})
     with supervisor.starting(), supervisor.reloading():
         supervisor.ready("ready")
     supervisor.stopping("stopping")
@@ -102,4 +102,4 @@ def test_without_a_manager_nothing_happens() -> None:
 
 @pytest.mark.parametrize("usec", ["", "0", "-1", "x", "٣"])
 def test_a_watchdog_that_is_not_set_is_none(usec: str) -> None:
-    assert Supervisor.of(Config(), {"WATCHDOG_USEC": usec}).watchdog_seconds == 0
+    assert ServiceNotifier.of(Config(), {"WATCHDOG_USEC": usec}).watchdog_seconds == 0

@@ -17,14 +17,14 @@ from headwater.journal.files import Files
 from headwater.server.identity import version
 from headwater.server.log import reopen_log
 from headwater.server.net.driver import Driver
-from headwater.server.net.listener import Listener, bind_all, told
+from headwater.server.net.listener import Listener, bind_all, listener_info
 from headwater.server.net.loop import make_loop
 from headwater.server.opening import open_node
 from headwater.server.replacement import remove_unfinished
 from headwater.server.services.garbage_collection import GarbageCollection
 from headwater.server.services.observability.info import running
 from headwater.server.signals import Signals, StopRequested
-from headwater.server.supervision import Supervisor
+from headwater.server.supervision import ServiceNotifier
 from headwater.server.turn.node import Node
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Server:
         try:
             self._node = open_node(self.config, clock=self._clock, files=self._files)
             self._loop = self._make(self._node, on_stop=self._end.set)
-            self._node.services.traffic.listeners = told(self._listeners)
+            self._node.services.traffic.listeners = listener_info(self._listeners)
             self._node.services.tls = tls
             for listener in self._listeners:
                 listener.listen(self._loop, backlog=self.config.tcp_backlog)
@@ -183,7 +183,7 @@ async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
 async def _serve(
     config: Config, on_ready: Callable[[str], None], collection: GarbageCollection
 ) -> int:
-    supervisor = Supervisor.of(config, os.environ)
+    supervisor = ServiceNotifier.of(config, os.environ)
     server = Server(config)
     signals = Signals(reopen=partial(_reload, supervisor))
     loop = asyncio.get_running_loop()
@@ -215,7 +215,7 @@ async def _serve(
     return status
 
 
-def _reload(supervisor: Supervisor, cause: str) -> None:
+def _reload(supervisor: ServiceNotifier, cause: str) -> None:
     """SIGHUP and SIGUSR1."""
     with supervisor.reloading():
         reopen_log(cause)

@@ -36,7 +36,7 @@ _SEND_SECONDS = 1.0
 """How long a notification waits for a busy service manager."""
 
 
-class Supervisor:
+class ServiceNotifier:
     """The service manager, or none: then every call does nothing.
 
     ``address`` is systemd's NOTIFY_SOCKET: a path, or a name that begins with ``@`` (abstract).
@@ -57,7 +57,7 @@ class Supervisor:
             log.warning("NOTIFY_SOCKET %r is neither a path nor an abstract name", address)
 
     @classmethod
-    def of(cls, config: ProcessConfig, environ: Mapping[str, str]) -> Supervisor:
+    def of(cls, config: ProcessConfig, environ: Mapping[str, str]) -> ServiceNotifier:
         """The one that ``supervised`` and the environment name."""
         address = environ.get("NOTIFY_SOCKET", "")
         if config.supervised == "no":

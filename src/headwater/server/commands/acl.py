@@ -17,7 +17,7 @@ from headwater.resp.replies import ReplyWriter
 from headwater.server.services.acl.access import SUPERUSER
 from headwater.server.services.acl.changes import AccessChanges
 from headwater.server.services.acl.file import FileError
-from headwater.server.services.acl.log import Refusal
+from headwater.server.services.acl.log import AclRefusal
 from headwater.server.services.acl.permissions import denial, sentence
 from headwater.server.services.acl.rules import CATEGORIES
 from headwater.server.session.user import DEFAULT, ROWS, Selector
@@ -223,7 +223,7 @@ def _write_selector(reply: ReplyWriter, selector: Selector) -> None:
     reply.bulk(selector.describe_channels())
 
 
-def _write_refusal(call: Call, entry: Refusal) -> None:
+def _write_refusal(call: Call, entry: AclRefusal) -> None:
     reply = call.reply
     reply.map(10)
     reply.bulk(b"count")

@@ -123,7 +123,7 @@ def _confirm(call: Call, session: Session, kind: bytes, word: bytes, name: bytes
     reply.push(3)
     reply.bulk(kind + word)
     reply.bulk_or_nil(name)
-    reply.integer(session.subscriptions.told(kind))
+    reply.integer(session.subscriptions.count(kind))
 
 
 def _list(call: Call, channels: dict[bytes, Listeners]) -> None:

@@ -11,10 +11,10 @@ from headwater.commands.call import Call
 from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.commands.functions import FLUSH_MODES
-from headwater.server.services.scripting.calls import Run
+from headwater.server.services.scripting.calls import ScriptRun
 
 if TYPE_CHECKING:
-    from headwater.server.services.scripting.cache import Script
+    from headwater.server.services.scripting.cache import CachedScript
     from headwater.server.services.services import Services
     from headwater.server.session.session import Session
 
@@ -91,11 +91,11 @@ def _key_count(call: Call) -> int:
     return count
 
 
-def _taken(call: Call, services: Services) -> Script:
+def _taken(call: Call, services: Services) -> CachedScript:
     return services.scripts.take(call.arguments.bytes(1), loaded=False)
 
 
-def _known(call: Call, services: Services) -> Script:
+def _known(call: Call, services: Services) -> CachedScript:
     sha = call.arguments.bytes(1)
     script = services.scripts.find(sha) if len(sha) == _LENGTH_OF_SHA else None
     if script is None:
@@ -107,13 +107,13 @@ def _run(
     call: Call,
     session: Session,
     services: Services,
-    script: Script,
+    script: CachedScript,
     key_count: int,
     read_only: bool,
 ) -> None:
     arguments = call.arguments
     words = [arguments.bytes(index) for index in range(3, arguments.count)]
-    run = Run(
+    run = ScriptRun(
         session,
         script,
         services.scripts.interpreter,

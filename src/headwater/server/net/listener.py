@@ -166,7 +166,7 @@ def bind_all(config: Config) -> list[Listener]:
     return listeners
 
 
-def told(listeners: list[Listener]) -> dict[str, str]:
+def listener_info(listeners: list[Listener]) -> dict[str, str]:
     """Where is listened, as INFO says it: ``listener0`` is TCP, 1 the unix socket, 2 TLS.
 
     Source: Redis, connection.c, getListensInfoString.

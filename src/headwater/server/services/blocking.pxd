@@ -1,19 +1,19 @@
 cimport cython
 from headwater.commands.call cimport Call, Wait
 from headwater.engine.keyspace cimport Keyspace
-from headwater.server.services.pausing cimport Pause
+from headwater.server.services.pausing cimport ClientPause
 from headwater.server.services.records cimport TurnRecords
 from headwater.server.services.runner cimport Runner
 from headwater.server.services.turn_clock cimport TurnClock
 from headwater.server.session.clients cimport Clients
 from headwater.server.session.session cimport Session
-from headwater.server.services.waiting cimport Waiter, WaitingRoom
+from headwater.server.services.waiting cimport Waiter, Waiters
 
 
 @cython.final
 cdef class BlockedClients:
-    cdef public WaitingRoom waiting
-    cdef public Pause pause
+    cdef public Waiters waiting
+    cdef public ClientPause pause
     cdef dict _waiters
     cdef Keyspace _keyspace
     cdef TurnClock _times
@@ -35,7 +35,7 @@ cdef class BlockedClients:
     @cython.locals(line=dict, held=Py_ssize_t, waiter=Waiter)
     cdef _serve(self, dict lines, value)
     @cython.locals(wait=Wait)
-    cdef bint _heed(self, value, Waiter waiter) except -1
+    cdef bint _wake(self, value, Waiter waiter) except -1
     @cython.locals(
         session=Session, records=TurnRecords, call=Call, facts_mark=Py_ssize_t, mark=Py_ssize_t,
         again=Wait, refused=bint,

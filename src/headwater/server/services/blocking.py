@@ -24,11 +24,11 @@ from headwater.limits import REFUSED_RECHECK_MS
 from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.offloading import Offloading
-from headwater.server.services.pausing import Pause
+from headwater.server.services.pausing import ClientPause
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
 from headwater.server.services.turn_clock import TurnClock
-from headwater.server.services.waiting import Lines, Waiter, WaitingRoom, by_arrival
+from headwater.server.services.waiting import Lines, Waiter, Waiters, by_arrival
 from headwater.server.session.clients import Clients
 from headwater.server.session.session import Session
 
@@ -45,9 +45,9 @@ class BlockedClients:
         observer: Observer,
         logins: LoginDelays,
         offloading: Offloading,
-        pause: Pause,
+        pause: ClientPause,
     ) -> None:
-        self.waiting = WaitingRoom()
+        self.waiting = Waiters()
         self.offloading = offloading
         self.pause = pause
         self._waiters: dict[Session, Waiter] = {}
@@ -186,7 +186,7 @@ class BlockedClients:
             held = 0  # who is neither served nor waits on: killed in this turn, held by a pause
             while len(line) > held:
                 waiter = next(islice(line, held, None))
-                if self._heed(value, waiter):
+                if self._wake(value, waiter):
                     return
                 held += waiter.active
             return
@@ -195,10 +195,10 @@ class BlockedClients:
             alike = waiter.wait.alike
             if not waiter.active or alike in done:
                 continue
-            if self._heed(value, waiter) and alike is not None:
+            if self._wake(value, waiter) and alike is not None:
                 done.add(alike)
 
-    def _heed(self, value: Value | None, waiter: Waiter) -> bool:
+    def _wake(self, value: Value | None, waiter: Waiter) -> bool:
         """Run a waiter to whom a signal of a key that holds ``value`` matters; True as by `_run`."""
         wait = waiter.wait
         return wait.heeds(value) and (wait.finds_nothing(value) or self._run(waiter))

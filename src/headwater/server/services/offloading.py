@@ -34,11 +34,11 @@ from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
 from headwater.errors import CommandError
 from headwater.server.services.observability.observer import Observer
-from headwater.server.services.pausing import Pause
+from headwater.server.services.pausing import ClientPause
 from headwater.server.services.pubsub import PubSub
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
-from headwater.server.services.state import State
+from headwater.server.services.state import NodeState
 from headwater.server.services.turn_clock import TurnClock
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ loop would wait up to 5 ms (`sys.getswitchinterval`) for Python's lock, several 
 FAULT = "ERR internal error: the command could not be carried out; the server's log says why"
 
 
-class Work:
+class OffloadedJob:
     """A job of a session, and what has become of it."""
 
     def __init__(self, session: Session, known: KnownCommand, job: Job) -> None:
@@ -97,7 +97,7 @@ class Work:
             self.error = error
 
 
-_Line = SimpleQueue[Work | threading.Event | None]
+_Line = SimpleQueue[OffloadedJob | threading.Event | None]
 
 
 class Offloading:
@@ -105,12 +105,12 @@ class Offloading:
 
     def __init__(
         self,
-        state: State,
+        state: NodeState,
         times: TurnClock,
         records: TurnRecords,
         pubsub: PubSub,
         observer: Observer,
-        pause: Pause,
+        pause: ClientPause,
     ) -> None:
         self.runner = Runner()
         self._state = state
@@ -120,10 +120,10 @@ class Offloading:
         self._observer = observer
         self._pause = pause
         self._line: _Line = SimpleQueue()
-        self._following: deque[Work] = deque()
+        self._following: deque[OffloadedJob] = deque()
         """Second jobs, which go before the line; with each, an event in the line wakes the thread."""
-        self._done: deque[Work] = deque()
-        self._under_way: dict[Session, Work] = {}
+        self._done: deque[OffloadedJob] = deque()
+        self._under_way: dict[Session, OffloadedJob] = {}
         self._thread: threading.Thread | None = None
         self.wake: Callable[[], None] | None = None
         """Has the driver give the node a tick; called in any thread."""
@@ -138,7 +138,7 @@ class Offloading:
         """``session`` waits for a job of the command that it has sent last."""
         assert session.last is not None
         session.blocked = True
-        work = self._under_way[session] = Work(session, session.last, job)
+        work = self._under_way[session] = OffloadedJob(session, session.last, job)
         self._line.put(work)
         if self._thread is None:
             arguments = (self._line, self._following, self._done, ref(self))
@@ -171,7 +171,7 @@ class Offloading:
             following = None if session.closing else self._finish(work)
             work.discard()
             if following is not None:
-                again = Work(session, work.known, following)
+                again = OffloadedJob(session, work.known, following)
                 again.silent = work.silent
                 self._under_way[session] = again
                 self._following.append(again)
@@ -200,7 +200,7 @@ class Offloading:
     def __del__(self) -> None:
         self._line.put(None)
 
-    def _finish(self, work: Work) -> Job | None:
+    def _finish(self, work: OffloadedJob) -> Job | None:
         """What the command does with what its job has made: another job, or its reply and facts."""
         session, records = work.session, self._records
         mark = len(session.output.outbox)
@@ -228,7 +228,7 @@ class Offloading:
             session.output.deliver_pushes()
         return following
 
-    def _run(self, work: Work) -> Job | None:
+    def _run(self, work: OffloadedJob) -> Job | None:
         """Raises `CommandError`; the command is counted when it ends."""
         session, arguments = work.session, work.job.arguments
         try:
@@ -245,7 +245,7 @@ class Offloading:
         return following
 
 
-def _told(work: Work) -> CommandError:
+def _told(work: OffloadedJob) -> CommandError:
     """What the client hears of an error of its job's steps."""
     error = work.error
     if isinstance(error, CommandError):
@@ -255,13 +255,16 @@ def _told(work: Work) -> CommandError:
 
 
 def _do_all(
-    line: _Line, following: deque[Work], done: deque[Work], offloading: ref[Offloading]
+    line: _Line,
+    following: deque[OffloadedJob],
+    done: deque[OffloadedJob],
+    offloading: ref[Offloading],
 ) -> None:
     """The thread. It holds on to no node: one that is let go of ends it."""
     while (item := line.get()) is not None:
         while following:
             _do(following.popleft(), done, offloading)
-        if isinstance(item, Work):
+        if isinstance(item, OffloadedJob):
             _do(item, done, offloading)
         else:
             item.set()
@@ -270,7 +273,7 @@ def _do_all(
             return
 
 
-def _do(work: Work, done: deque[Work], offloading: ref[Offloading]) -> None:
+def _do(work: OffloadedJob, done: deque[OffloadedJob], offloading: ref[Offloading]) -> None:
     work.do()
     done.append(work)
     owner = offloading()

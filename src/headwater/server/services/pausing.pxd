@@ -1,6 +1,6 @@
 cimport cython
 @cython.final
-cdef class Pause:
+cdef class ClientPause:
     cdef public double until
     cdef public bint active
     cdef public bint everything

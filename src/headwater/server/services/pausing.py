@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MAY_CHANGE = ("write", "may_replicate")
 
 
-class Pause:
+class ClientPause:
     """The pause of a node; nothing is paused while ``until`` is infinite."""
 
     def __init__(self) -> None:

@@ -26,12 +26,12 @@ from headwater.server.services.client_list import describe
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.observability.traffic import Traffic
 from headwater.server.services.offloading import Offloading
-from headwater.server.services.pausing import Pause
+from headwater.server.services.pausing import ClientPause
 from headwater.server.services.pubsub import PubSub
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import Scripts
-from headwater.server.services.state import State
+from headwater.server.services.state import NodeState
 from headwater.server.services.turn_clock import TurnClock
 from headwater.server.services.watching import Watches
 from headwater.server.session.clients import Clients
@@ -65,7 +65,7 @@ class Services:
         self.records = TurnRecords(keyspace.facts, journal)
         written_ms = 0 if journal is None else journal.recovery.last_now_ms
         self.times = TurnClock(clock, not_before_ms=written_ms)
-        self.state = State(self.times.now())
+        self.state = NodeState(self.times.now())
         self.clients = Clients()
         self.traffic = Traffic()
         self.client_log = LimitedLog(
@@ -78,7 +78,7 @@ class Services:
         self.runner = Runner()
         """Replaced by the node's (`run_with`)."""
         logins = LoginDelays(self.times, self.client_log)
-        pause = Pause()
+        pause = ClientPause()
         offloading = Offloading(
             self.state, self.times, self.records, self.pubsub, self.observer, pause
         )

@@ -2,7 +2,7 @@ cimport cython
 
 
 @cython.final
-cdef class State:
+cdef class NodeState:
     cdef public long long started_ms
     cdef public object poisoned
     cdef public bint stopping

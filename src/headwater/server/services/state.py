@@ -5,7 +5,7 @@ from __future__ import annotations
 from headwater.errors import NodePoisoned
 
 
-class State:
+class NodeState:
     """One for each node, which began at ``started_ms`` (steady time)."""
 
     def __init__(self, started_ms: int) -> None:

@@ -13,7 +13,7 @@ cdef class Waiter:
 
 
 @cython.final
-cdef class WaitingRoom:
+cdef class Waiters:
     cdef dict _by_key
     cdef list _deadlines
     cdef list _rechecks

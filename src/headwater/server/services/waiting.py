@@ -51,7 +51,7 @@ def by_arrival(lines: Lines) -> list[Waiter]:
     return everybody
 
 
-class WaitingRoom:
+class Waiters:
     """All waiters of a node."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.server.session.client_info import ClientInfo
-from headwater.server.session.output_room import OutputRoom
+from headwater.server.session.output_budget import OutputBudget
 from headwater.server.session.session import Session
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Clients:
         """How many sessions were opened."""
         self.changed: list[Session] = []
         """Sessions that the turn under way has written to."""
-        self.room = OutputRoom()
+        self.output_budget = OutputBudget()
         self.output_ahead_bytes = 0
         """A session with more replies than this that its client has not taken runs nothing."""
         self.query_buffer_limit = 0
@@ -50,7 +50,9 @@ class Clients:
         on_output: Callable[[Session], None] | None,
     ) -> Session:
         """Open a session whose commands run in ``call``."""
-        session = Session(next(self._ids), client, call, self.room, user=user, on_output=on_output)
+        session = Session(
+            next(self._ids), client, call, self.output_budget, user=user, on_output=on_output
+        )
         session.scanner.max_bulk_bytes = self._max_bulk_bytes
         self.sessions[session.id] = session
         self.connections_seen += 1

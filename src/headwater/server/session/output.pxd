@@ -15,7 +15,7 @@ cdef class Output:
     cdef public long long taken_bytes
     cdef public bint stalled
     cdef public bint changed
-    cdef object _room
+    cdef object _budget
     cdef Py_ssize_t _kept_bytes
     cdef bint _closed
 

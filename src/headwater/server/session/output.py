@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.resp.replies import ReplyWriter
-from headwater.server.session.output_room import OutputRoom
+from headwater.server.session.output_budget import OutputBudget
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -27,9 +27,9 @@ _KEPT_BYTES = 16 * 1024
 
 
 class Output:
-    """Part of a session. ``reply`` writes into the outbox; ``room`` is shared by all sessions."""
+    """Part of a session. ``reply`` writes into the outbox; all sessions share ``budget``."""
 
-    def __init__(self, reply: ReplyWriter, room: OutputRoom) -> None:
+    def __init__(self, reply: ReplyWriter, budget: OutputBudget) -> None:
         self.reply = reply
         self.outbox, self.released = reply.out, bytearray()
         self.pushes = bytearray()
@@ -40,7 +40,7 @@ class Output:
         """Requests wait until the client has taken what was answered before."""
         self.changed = False
         """It is among what the turn under way has written to."""
-        self._room = room
+        self._budget = budget
         self._kept_bytes = _KEPT_BYTES
         """Room that outbox and released may keep, each."""
         self._closed = False
@@ -94,12 +94,12 @@ class Output:
         if not self.outbox and not self.released:
             self.outbox, self.released = bytearray(), bytearray()
             self.reply.out = self.outbox
-            self._give_room_back()
+            self._give_back()
 
     def close(self) -> None:
         """The client is gone: it keeps no room from now on."""
         self._closed = True
-        self._give_room_back()
+        self._give_back()
 
     def memory_bytes(self) -> int:
         """What the buffers take, with the room in them, and what the client has not taken yet."""
@@ -110,12 +110,12 @@ class Output:
         """Whether there may be room for answers of this size from now on. Without it each one would ask
         the system for its pages again, which takes longer than to write and to send it."""
         more = 2 * (size - self._kept_bytes)  # two buffers take turns
-        if self._closed or more > self._room.free_bytes:
+        if self._closed or more > self._budget.free_bytes:
             return False
-        self._room.free_bytes -= more
+        self._budget.free_bytes -= more
         self._kept_bytes = size
         return True
 
-    def _give_room_back(self) -> None:
-        self._room.free_bytes += 2 * (self._kept_bytes - _KEPT_BYTES)
+    def _give_back(self) -> None:
+        self._budget.free_bytes += 2 * (self._kept_bytes - _KEPT_BYTES)
         self._kept_bytes = _KEPT_BYTES

@@ -11,7 +11,7 @@ from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
 from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.output import Output
-from headwater.server.session.output_room import OutputRoom
+from headwater.server.session.output_budget import OutputBudget
 from headwater.server.session.subscriptions import Subscriptions
 from headwater.server.session.transaction import Transaction
 
@@ -30,7 +30,7 @@ class Session:
         session_id: int,
         client: ClientInfo,
         call: Call,
-        room: OutputRoom,
+        budget: OutputBudget,
         *,
         user: User,
         on_output: Callable[[Session], None] | None,
@@ -41,7 +41,7 @@ class Session:
         self.user = user
         self.on_output = on_output
         self.scanner = Scanner()
-        self.output = Output(call.reply, room)
+        self.output = Output(call.reply, budget)
         self.subscriptions = Subscriptions()
         self.transaction = Transaction()
         self.last: KnownCommand | None = None

@@ -41,7 +41,7 @@ class Subscriptions:
             return self.patterns
         return self.shard_channels if kind == SHARD else self.channels
 
-    def told(self, kind: bytes) -> int:
+    def count(self, kind: bytes) -> int:
         """The number in the confirmation of a subscription: channels and patterns count together."""
         if kind == SHARD:
             return len(self.shard_channels)

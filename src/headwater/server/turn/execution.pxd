@@ -4,8 +4,8 @@ from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand, find_command, find_like
 from headwater.engine.keyspace cimport Keyspace
 from headwater.resp.arguments cimport Arguments
-from headwater.server.services.observability.observer cimport CommandFigures, Observer
-from headwater.server.services.pausing cimport Pause
+from headwater.server.services.observability.observer cimport CommandStatistics, Observer
+from headwater.server.services.pausing cimport ClientPause
 from headwater.server.services.runner cimport Runner
 from headwater.server.services.turn_clock cimport TurnClock
 from headwater.server.session.session cimport Session
@@ -17,7 +17,7 @@ cdef class Execution(Runner):
     cdef object _services
     cdef TurnClock _times
     cdef Observer _observer
-    cdef Pause _pause
+    cdef ClientPause _pause
     cdef object _pubsub
 
     @cython.locals(mark=Py_ssize_t, chosen=KnownCommand, known=KnownCommand)
@@ -38,7 +38,7 @@ cdef class Execution(Runner):
         self, Session session, KnownCommand known, Arguments arguments, long long began, error
     )
     @cython.locals(
-        call=Call, observer=Observer, timing=bint, took="long long", figures=CommandFigures
+        call=Call, observer=Observer, timing=bint, took="long long", statistics=CommandStatistics
     )
     cdef _run(
         self, Session session, KnownCommand known, Arguments arguments, long long began

@@ -190,10 +190,10 @@ class Execution(Runner):
             if call.may_block:
                 observer.blocks(session, known.name, arguments, took)
                 return result
-        figures = observer.figures_of(known)
-        figures.calls += 1
+        statistics = observer.statistics_of(known)
+        statistics.calls += 1
         if timing:
-            figures.nanoseconds += took
+            statistics.nanoseconds += took
             if took > observer.look_ns:
                 observer.look(session, known.name, arguments, took)
         return result

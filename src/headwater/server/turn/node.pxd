@@ -7,9 +7,9 @@ from headwater.resp.arguments cimport Arguments
 from headwater.server.services.blocking cimport BlockedClients
 from headwater.server.services.observability.observer cimport Observer
 from headwater.server.services.records cimport TurnRecords
-from headwater.server.services.state cimport State
+from headwater.server.services.state cimport NodeState
 from headwater.server.services.turn_clock cimport TurnClock
-from headwater.server.services.waiting cimport WaitingRoom
+from headwater.server.services.waiting cimport Waiters
 from headwater.server.session.clients cimport Clients
 from headwater.server.session.session cimport Session
 from headwater.server.turn.execution cimport Execution
@@ -25,7 +25,7 @@ cdef class Node:
     cdef public object clock
     cdef public object lock
     cdef public object services
-    cdef public State state
+    cdef public NodeState state
     cdef public Clients clients
     cdef public TurnRecords records
     cdef public TurnClock times
@@ -48,7 +48,7 @@ cdef class Node:
     cdef int _drain_resumed(self) except -1
     @cython.locals(keyspace=Keyspace)
     cdef _do_before(self, long long now_ms)
-    @cython.locals(deadline=double, waiting=WaitingRoom)
+    @cython.locals(deadline=double, waiting=Waiters)
     cpdef next_deadline(self)
     @cython.locals(room="long long", facts_mark=Py_ssize_t)
     cpdef _drain(self, Session session)

@@ -20,7 +20,7 @@ KINDS = (AUTH, "command", "key", "channel")
 
 
 @dataclass
-class Refusal:
+class AclRefusal:
     """One entry; ``kind`` is what was refused, ``context`` toplevel, multi or lua. Times are steady."""
 
     number: int
@@ -33,7 +33,7 @@ class Refusal:
     updated_ms: int
     count: int = 1
 
-    def repeats(self, other: Refusal) -> bool:
+    def repeats(self, other: AclRefusal) -> bool:
         """Whether the two are told as one."""
         return (self.kind, self.context, self.object, self.user) == (
             other.kind,
@@ -55,7 +55,7 @@ class AccessLog:
 
     def __init__(self, max_length: int) -> None:
         self.max_length = max_length
-        self.entries: list[Refusal] = []
+        self.entries: list[AclRefusal] = []
         self.counts = dict.fromkeys(KINDS, 0)
         """How often each kind was refused since the start, for INFO."""
         self._next_number = 0
@@ -68,7 +68,7 @@ class AccessLog:
         if self.max_length == 0:
             self.trim()
             return
-        made = Refusal(self._next_number, kind, context, about, user, client, now_ms, now_ms)
+        made = AclRefusal(self._next_number, kind, context, about, user, client, now_ms, now_ms)
         for index, known in enumerate(self.entries[:LOOKED_AT]):
             if known.repeats(made):
                 known.client, known.updated_ms = client, now_ms

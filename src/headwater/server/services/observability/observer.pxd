@@ -4,7 +4,7 @@ from headwater.resp.arguments cimport Arguments
 
 
 @cython.final
-cdef class CommandFigures:
+cdef class CommandStatistics:
     cdef public long long calls
     cdef public long long nanoseconds
     cdef public long long rejected
@@ -27,5 +27,5 @@ cdef class Observer:
     cdef public bint tracks
     cdef public object expired_before
 
-    @cython.locals(figures=CommandFigures)
-    cpdef CommandFigures figures_of(self, KnownCommand known)
+    @cython.locals(statistics=CommandStatistics)
+    cpdef CommandStatistics statistics_of(self, KnownCommand known)

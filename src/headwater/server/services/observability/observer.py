@@ -1,6 +1,6 @@
 """What is known of the commands that ran: how many, how long, which failed; and who looks on.
 
-    run ─▶ figures of the command (INFO commandstats)
+    run ─▶ statistics of the command (INFO commandstats)
            ─▶ `Observer.look`, for what took long or when somebody looks on:
                   slow log · latency events · histogram · MONITOR
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _NEVER_NS = 2**63 - 1
 
 
-class CommandFigures:
+class CommandStatistics:
     """What INFO commandstats says of one command."""
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class CommandFigures:
 
 
 class Observer:
-    """The figures of a node and everyone who looks on; one for each node."""
+    """The statistics of a node and everyone who looks on; one for each node."""
 
     def __init__(self, config: ExecutionConfig, clients: Clients) -> None:
-        self.commands: defaultdict[bytes, CommandFigures] = defaultdict(CommandFigures)
+        self.commands: defaultdict[bytes, CommandStatistics] = defaultdict(CommandStatistics)
         """By full upper-case name, ``CONFIG|SET``."""
-        self._numbered: list[CommandFigures | None] = [None] * KNOWN_COUNT
+        self._numbered: list[CommandStatistics | None] = [None] * KNOWN_COUNT
         """The same by the numbers of the commands, of those that were asked for."""
         self.errors: dict[str, int] = {}
         """Error replies by their first word."""
@@ -111,21 +111,21 @@ class Observer:
 
     # --- commands -------------------------------------------------------------------------------
 
-    def figures_of(self, known: KnownCommand) -> CommandFigures:
-        """The figures of a command, made when they are first asked for."""
-        figures = self._numbered[known.number]
-        if figures is None:
-            figures = self._numbered[known.number] = self.commands[known.name]
-        return figures
+    def statistics_of(self, known: KnownCommand) -> CommandStatistics:
+        """The statistics of a command, made when they are first asked for."""
+        statistics = self._numbered[known.number]
+        if statistics is None:
+            statistics = self._numbered[known.number] = self.commands[known.name]
+        return statistics
 
     def look(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """A command of ``session`` has ended; tell everyone whom it concerns."""
         row, wall_ms = row_of(name), session.call.wall_ms()
         if self.tracks:
-            figures = self.commands[name]
-            if figures.histogram is None:
-                figures.histogram = Histogram()
-            figures.histogram.add(nanoseconds)
+            statistics = self.commands[name]
+            if statistics.histogram is None:
+                statistics.histogram = Histogram()
+            statistics.histogram.add(nanoseconds)
         if self.latency.threshold_ms:
             event = FAST_COMMAND if "fast" in row.flags else COMMAND
             self.latency.add(event, time=wall_ms // 1000, ms=nanoseconds // 1_000_000)
@@ -148,10 +148,10 @@ class Observer:
     ) -> None:
         """A command ran and ended with an error."""
         self.count_error(error)
-        figures = self.commands[name]
-        figures.calls += 1
-        figures.failed += 1
-        figures.nanoseconds += nanoseconds
+        statistics = self.commands[name]
+        statistics.calls += 1
+        statistics.failed += 1
+        statistics.nanoseconds += nanoseconds
         if nanoseconds > self.look_ns:
             self.look(session, name, arguments, nanoseconds)
 
@@ -163,7 +163,7 @@ class Observer:
             self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
 
     def rejected(self, arguments: Arguments, error: CommandError) -> None:
-        """A command was refused before it ran; an unknown one has no figures."""
+        """A command was refused before it ran; an unknown one has no statistics."""
         self.count_error(error)
         name = full_name(arguments)
         if name is not None:
@@ -173,10 +173,10 @@ class Observer:
         """A blocked command ends without being run again."""
         name = full_name(arguments)
         assert name is not None, "only known commands wait"
-        figures = self.commands[name]
-        figures.calls += 1
-        figures.failed += failed
-        figures.nanoseconds += session.spent_ns
+        statistics = self.commands[name]
+        statistics.calls += 1
+        statistics.failed += failed
+        statistics.nanoseconds += session.spent_ns
         if session.spent_ns > self.look_ns:
             self.look(session, name, arguments, session.spent_ns)
 
@@ -186,7 +186,7 @@ class Observer:
         if code in self.errors or len(self.errors) < MAX_ERROR_CODES:
             self.errors[code] = self.errors.get(code, 0) + 1
 
-    # --- figures --------------------------------------------------------------------------------
+    # --- statistics -----------------------------------------------------------------------------
 
     def reset(self, *, expired: int) -> None:
         """CONFIG RESETSTAT; ``expired`` keys were counted so far."""
@@ -198,7 +198,7 @@ class Observer:
 
     def commands_processed(self) -> int:
         """How many commands have run, those within EXEC included."""
-        return sum(figures.calls for figures in self.commands.values())
+        return sum(statistics.calls for statistics in self.commands.values())
 
 
 def row_of(name: bytes) -> CommandRow:

@@ -63,13 +63,13 @@ _DENIALS = {"command": "cmd"}
 def commandstats(services: Services) -> Fields:
     """A line for each command that was called or refused."""
     fields: Fields = {}
-    for name, figures in services.observer.commands.items():
-        if figures.calls or figures.rejected:
-            microseconds = figures.nanoseconds // 1000
-            each = microseconds / figures.calls if figures.calls else 0.0
+    for name, statistics in services.observer.commands.items():
+        if statistics.calls or statistics.rejected:
+            microseconds = statistics.nanoseconds // 1000
+            each = microseconds / statistics.calls if statistics.calls else 0.0
             fields[f"cmdstat_{name.decode().lower()}"] = (
-                f"calls={figures.calls},usec={microseconds},usec_per_call={each:.2f},"
-                f"rejected_calls={figures.rejected},failed_calls={figures.failed}"
+                f"calls={statistics.calls},usec={microseconds},usec_per_call={each:.2f},"
+                f"rejected_calls={statistics.rejected},failed_calls={statistics.failed}"
             )
     return fields
 
@@ -84,9 +84,9 @@ def latencystats(services: Services) -> Fields:
     percentiles = services.config.latency_tracking_info_percentiles
     return {
         f"latency_percentiles_usec_{name.decode().lower()}": ",".join(
-            f"p{percent}={figures.histogram.percentile_us(float(percent)):.3f}"
+            f"p{percent}={statistics.histogram.percentile_us(float(percent)):.3f}"
             for percent in percentiles
         )
-        for name, figures in services.observer.commands.items()
-        if figures.histogram is not None and percentiles
+        for name, statistics in services.observer.commands.items()
+        if statistics.histogram is not None and percentiles
     }

@@ -19,12 +19,12 @@ from headwater.server.services.scripting.interpreter import Interpreter
 MOST_FROM_EVAL = 500
 
 _SCRIPT_BYTES = 400
-"""A `Script`, its SHA-1, its place in a dictionary and lupa's object for its function."""
+"""A `CachedScript`, its SHA-1, its place in a dictionary and lupa's object for its function."""
 
 _FLAGS = {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 
 
-class Script:
+class CachedScript:
     """One script. ``read_only`` by its shebang's ``no-writes``."""
 
     def __init__(self, sha: bytes, function: Any, *, read_only: bool) -> None:
@@ -37,8 +37,8 @@ class Scripts:
     """The scripts of a node, and the interpreter that runs them."""
 
     def __init__(self) -> None:
-        self._loaded: dict[bytes, Script] = {}
-        self._evaluated: OrderedDict[bytes, Script] = OrderedDict()
+        self._loaded: dict[bytes, CachedScript] = {}
+        self._evaluated: OrderedDict[bytes, CachedScript] = OrderedDict()
         self._interpreter: Interpreter | None = None
 
     @property
@@ -59,7 +59,7 @@ class Scripts:
     def __len__(self) -> int:
         return len(self._loaded) + len(self._evaluated)
 
-    def find(self, sha: bytes) -> Script | None:
+    def find(self, sha: bytes) -> CachedScript | None:
         """A script by its SHA-1 in hexadecimal, in either case."""
         name = sha.lower()
         found = self._loaded.get(name)
@@ -69,13 +69,13 @@ class Scripts:
                 self._evaluated.move_to_end(name)
         return found
 
-    def take(self, text: bytes, *, loaded: bool) -> Script:
+    def take(self, text: bytes, *, loaded: bool) -> CachedScript:
         """The script of a text, compiled if it is new. Raises `CommandError`."""
         sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
         script = self.find(sha)
         if script is None:
             body, read_only = _shebang(text)
-            script = Script(sha, self.interpreter.compile(body), read_only=read_only)
+            script = CachedScript(sha, self.interpreter.compile(body), read_only=read_only)
             self._evaluated[sha] = script
         if loaded:
             self._evaluated.pop(sha, None)

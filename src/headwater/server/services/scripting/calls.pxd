@@ -13,7 +13,7 @@ cdef int _VALUE_BYTES, _SMALL_BYTES
 
 
 @cython.final
-cdef class Run:
+cdef class ScriptRun:
     cdef Runner _runner
     cdef object _authorization
     cdef double _seconds

@@ -16,7 +16,7 @@ from headwater.resp.arguments import Arguments
 from headwater.server.services.acl import permissions
 from headwater.server.services.acl.authorization import Authorization
 from headwater.server.services.runner import Runner
-from headwater.server.services.scripting.cache import Script
+from headwater.server.services.scripting.cache import CachedScript
 from headwater.server.services.scripting.interpreter import Interpreter, Problem
 from headwater.server.services.scripting.values import (
     ScriptFailed,
@@ -47,13 +47,13 @@ _SMALL_BYTES = 512
 """A reply for which there is always room: what Python does with it is not bounded (interpreter.py)."""
 
 
-class Run:
+class ScriptRun:
     """One run of one script for one session, of at most ``seconds``."""
 
     def __init__(
         self,
         session: Session,
-        script: Script,
+        script: CachedScript,
         interpreter: Interpreter,
         runner: Runner,
         authorization: Authorization,

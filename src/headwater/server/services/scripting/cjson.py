@@ -24,7 +24,7 @@ class NotJSON(ValueError):
     """What cannot be said in JSON, or is no JSON."""
 
 
-class Encoder:
+class CjsonEncoder:
     """Lua values to text; ``kind`` is Lua's type of a value. The only userdata there is is null.
 
     ``check`` is told now and then how long the text has become, and raises `NotJSON` when that is too

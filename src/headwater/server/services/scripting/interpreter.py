@@ -24,7 +24,7 @@ from headwater.limits import MAX_SCRIPT_MEMORY_BYTES
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.server.identity import COMPATIBLE_VERSION
-from headwater.server.services.scripting.cjson import Encoder, NotJSON, decode
+from headwater.server.services.scripting.cjson import CjsonEncoder, NotJSON, decode
 from headwater.server.services.scripting.tailcalls import without_tail_calls
 from headwater.server.services.scripting.values import ScriptFailed
 
@@ -294,7 +294,7 @@ class Interpreter:
 
     def _json_encode(self) -> bytes:
         try:
-            text = Encoder(self.kind, self._check_json).encode(self._box[2])
+            text = CjsonEncoder(self.kind, self._check_json).encode(self._box[2])
         except NotJSON as error:
             raise ScriptFailed(str(error).encode()) from None
         except RecursionError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-LARGE_ROOM_BYTES = 16 * 1024 * 1024
+OUTPUT_BUDGET_BYTES = 16 * 1024 * 1024
 
 
-class OutputRoom:
+class OutputBudget:
     """What is left of it; one for each node."""
 
     def __init__(self) -> None:
-        self.free_bytes = LARGE_ROOM_BYTES
+        self.free_bytes = OUTPUT_BUDGET_BYTES

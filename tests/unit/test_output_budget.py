@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.server.session.output_room import LARGE_ROOM_BYTES
+from headwater.server.session.output_budget import OUTPUT_BUDGET_BYTES
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
@@ -33,7 +33,7 @@ def test_small_answers_take_nothing_of_it(node: Node) -> None:
     session = connect(node)
     answer(node, session, SMALL - 100)
     # Then there is as much room for large ones as before
-    assert node.clients.room.free_bytes == LARGE_ROOM_BYTES
+    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
 
 
 def test_a_silent_client_and_one_that_leaves_give_it_back(node: Node) -> None:
@@ -42,16 +42,16 @@ def test_a_silent_client_and_one_that_leaves_give_it_back(node: Node) -> None:
     answer(node, silent, LARGE)
     answer(node, leaving, LARGE)
     answer(node, leaving, LARGE - 1)
-    taken = LARGE_ROOM_BYTES - node.clients.room.free_bytes
+    taken = OUTPUT_BUDGET_BYTES - node.clients.output_budget.free_bytes
     assert 4 * (LARGE - SMALL) <= taken < 4 * LARGE
     # When one is silent for a while and one leaves
     silent.rest()
     node.close_session(leaving)
     # Then all of it is there again, and who has left takes none
-    assert node.clients.room.free_bytes == LARGE_ROOM_BYTES
+    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
     leaving.output.released += bytes(LARGE)
     leaving.output.empty_released()
-    assert node.clients.room.free_bytes == LARGE_ROOM_BYTES
+    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
 
 
 def test_all_clients_together_keep_no_more_than_there_is(node: Node) -> None:
@@ -60,7 +60,7 @@ def test_all_clients_together_keep_no_more_than_there_is(node: Node) -> None:
     for session in sessions:
         answer(node, session, LARGE)
     # Then what is kept is within bounds, and everybody was served
-    assert 0 <= node.clients.room.free_bytes < 2 * LARGE
+    assert 0 <= node.clients.output_budget.free_bytes < 2 * LARGE
     for session in sessions:
         session.rest()
-    assert node.clients.room.free_bytes == LARGE_ROOM_BYTES
+    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
