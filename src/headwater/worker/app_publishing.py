@@ -1,16 +1,19 @@
-"""How an app publishes: the part of `App` that sends messages."""
+"""How an app is opened and publishes: the part of `App` that sends messages."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Any, overload
+from typing import Any, Self, overload
 
 from headwater.errors import HeadwaterError
 from headwater.groups.scheduling import Placed
+from headwater.worker.connections import Connections
 from headwater.worker.extensions import Extensions
+from headwater.worker.open_apps import left, open_apps, opened
 from headwater.worker.publishing import Publisher
 from headwater.worker.scheduled import Scheduled
 from headwater.worker.stream import Stream
@@ -40,9 +43,17 @@ def _whole(stream: Stream[Any]) -> str:
 class AppPublishing:
     """Sends through a publisher. Its methods serve every stream; those of `Stream` find the app."""
 
-    def __init__(self, publisher: Publisher, extensions: Extensions) -> None:
-        self._publisher = publisher
+    def __init__(self, connections: Connections, *, name: str, extensions: Extensions) -> None:
+        self.url = connections.url
+        """The store."""
+        self.name = name
+        """What logs and errors call the app."""
+        self._connections = connections
+        self._publisher = Publisher(connections)
         self._extensions = extensions
+        self._openers = 0
+        """How many ``async with`` blocks are open; the last one closes the connections."""
+        self._openers_lock = threading.Lock()
 
     @overload
     async def send(
@@ -153,3 +164,39 @@ class AppPublishing:
         with self._extensions.publishing(additions) as ids:
             ids += self._publisher.publish(additions)
         return ids
+
+    # --- opening for publishing -------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        opened(self)
+        with self._openers_lock:
+            self._openers += 1
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        left(self)
+        with self._openers_lock:
+            self._openers -= 1
+        if not self._openers:
+            await self._publisher.close(opened=lambda: self._openers > 0)
+        self._close_synchronous()
+
+    def __enter__(self) -> Self:
+        opened(self)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        left(self)
+        self._close_synchronous()
+
+    def _close_synchronous(self) -> None:
+        """Close what threads have used, unless somebody else has the app open."""
+        if self not in open_apps():
+            self._publisher.close_synchronous()
+
+    def _use(self, connections: Connections) -> Connections:
+        """Publish and work through ``connections``; those that were used before."""
+        before, self._connections = self._connections, connections
+        self.url = connections.url
+        self._publisher = Publisher(connections)
+        return before

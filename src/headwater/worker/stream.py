@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 from weakref import WeakSet
 
 from headwater.errors import DeclarationError, HeadwaterError
@@ -16,11 +16,9 @@ from headwater.groups.scheduling import Placed, deferred, place
 from headwater.groups.settling import Addition
 from headwater.messages import codec_for
 from headwater.worker.durations import milliseconds
+from headwater.worker.open_apps import OpenApp, open_apps
 from headwater.worker.partitions import check_partitions, partition_name, partition_of
 from headwater.worker.scheduled import Scheduled
-
-if TYPE_CHECKING:
-    from headwater.worker.app import App
 
 M = TypeVar("M")
 
@@ -111,7 +109,7 @@ class Stream(Generic[M]):
         """The function of the message that chooses its partition."""
         self.codec = codec_for(type, codec)
         """Encodes and decodes messages."""
-        self._apps: WeakSet[App] = WeakSet()
+        self._apps: WeakSet[OpenApp] = WeakSet()
 
     def __repr__(self) -> str:
         named = getattr(self.type, "__name__", str(self.type))
@@ -183,7 +181,7 @@ class Stream(Generic[M]):
             raise HeadwaterError(f"wait={wait!r} must be a number of replicas from 1 on")
         return partial(add_replicated, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS)
 
-    def belongs_to(self, app: App) -> None:
+    def belongs_to(self, app: OpenApp) -> None:
         """``app`` declares a consumer of this stream, or one whose results go into it."""
         self._apps.add(app)
 
@@ -293,10 +291,8 @@ class Stream(Generic[M]):
         """The same as `Stream.cancel`, for code without an event loop."""
         return self._app().cancel_blocking(self, scheduled_id)
 
-    def _app(self) -> App:
+    def _app(self) -> OpenApp:
         """The app through which to publish: this stream's, or the only one that is open."""
-        from headwater.worker.app import open_apps
-
         candidates = [app for app in open_apps() if app in self._apps] or open_apps()
         candidates = candidates or [*self._apps]
         if len(candidates) == 1:

@@ -30,6 +30,7 @@ from headwater.groups.dead_letters import page
 from headwater.groups.operation import Operation, run, single
 from headwater.messages import DeadLetter, dead_letter_stream
 from headwater.testing.clock import ManualClock
+from headwater.worker.app_declaring import AppDeclaring
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
 from headwater.worker.durations import milliseconds
@@ -39,8 +40,6 @@ from headwater.worker.stream import Stream
 
 if TYPE_CHECKING:
     import redis
-
-    from headwater.worker.app import App
 
 ROUNDS = 3
 """Turns of the event loop in which nothing was ready before it counts as at rest."""
@@ -80,7 +79,7 @@ class AppTest:
     look: redis.Redis
     """A redis-py client of the store, to look at it and to change it."""
 
-    def __init__(self, app: App, *, use: Mapping[Handler, Any] | None = None) -> None:
+    def __init__(self, app: AppDeclaring, *, use: Mapping[Handler, Any] | None = None) -> None:
         self.app = app
         """The app under test."""
         self._use = use

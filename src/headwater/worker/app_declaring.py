@@ -1,0 +1,196 @@
+"""How an app declares what it works on: the part of `App` with its decorators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack
+
+from headwater.errors import DeclarationError
+from headwater.worker.app_publishing import AppPublishing
+from headwater.worker.connections import Connections
+from headwater.worker.declaration import (
+    BatchOptions,
+    Consumer,
+    ConsumerOptions,
+    check_stream,
+    declare,
+    declare_batch,
+    known,
+    split,
+)
+from headwater.worker.extensions import Extensions
+from headwater.worker.lifespan import hook
+from headwater.worker.middleware import Middleware
+from headwater.worker.on_dead import OnDeadOptions, declare_on_dead, stream_of_dead
+from headwater.worker.running import Running
+from headwater.worker.statistics import Statistics
+from headwater.worker.stream import Stream
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+class AppDeclaring(AppPublishing):
+    """Collects the consumers, hooks and middleware of an app, until it works."""
+
+    def __init__(self, connections: Connections, *, name: str, extensions: Extensions) -> None:
+        super().__init__(connections, name=name, extensions=extensions)
+        self.consumers: list[Consumer] = []
+        self._on_dead: dict[str, str] = {}
+        """Stream → dead-letter stream, of what `on_dead` was declared for."""
+        self._running: Running | None = None
+
+    def __repr__(self) -> str:
+        return f"App(name={self.name!r}, consumers={[one.name for one in self.consumers]})"
+
+    def consumer(self, stream: Stream[Any], **options: Unpack[ConsumerOptions]) -> Callable[[H], H]:
+        """Declare that a function handles the entries of ``stream`` for a consumer group.
+
+        >>> import msgspec
+        >>> from headwater import Backoff, Delivery
+        >>> class Order(msgspec.Struct):
+        ...     id: int
+        >>> app, orders = App(name="shop"), Stream("orders", Order)
+        >>> @app.consumer(orders, group="billing", retry=Backoff("1s"), timeout="30s")
+        ... async def bill(order: Order, delivery: Delivery) -> None: ...
+
+        The function gets the message as its first argument; other parameters get what their
+        annotation asks for: `Delivery`, or a dependency (`Use`). A function that is not ``async`` runs in
+        a thread. The worker acknowledges the entry after the function returned, and delivers it again
+        after it raised; see `Dead` and `Again` for other outcomes.
+
+        ``options`` are those of `ConsumerOptions`; ``group`` is required. Raises `DeclarationError` for
+        options that contradict each other, for a parameter that nothing fills, and for a second handler of
+        the same stream and group. Source: the command pages of XREADGROUP, XACK and XAUTOCLAIM.
+        """
+        check_stream(stream, "@app.consumer")
+        known(options, ConsumerOptions)
+
+        def decorate(handler: H) -> H:
+            self._register(declare(handler, stream, **options))
+            return handler
+
+        return decorate
+
+    def batch(self, stream: Stream[Any], **options: Unpack[BatchOptions]) -> Callable[[H], H]:
+        """Declare that a function handles the entries of ``stream`` in batches, for a consumer group.
+
+        >>> import msgspec
+        >>> class Order(msgspec.Struct):
+        ...     id: int
+        >>> app, orders = App(name="shop"), Stream("orders", Order)
+        >>> @app.batch(orders, group="warehouse", size=500, linger="50ms")
+        ... async def load(rows: Batch[Order]) -> None: ...
+
+        The function gets a `Batch`. When it returns, the worker acknowledges all items except those for
+        which the function called ``rows.fail``, ``rows.dead`` or ``rows.again``. When it raises, each item
+        has failed.
+
+        ``options`` are those of `BatchOptions`; ``group`` is required. Raises what `App.consumer` raises.
+        """
+        check_stream(stream, "@app.batch")
+        known(options, BatchOptions)
+
+        def decorate(handler: H) -> H:
+            self._register(declare_batch(handler, stream, **options))
+            return handler
+
+        return decorate
+
+    def on_dead(
+        self, stream: Stream[Any] | str, **options: Unpack[OnDeadOptions]
+    ) -> Callable[[H], H]:
+        """Declare that a function is called with each `DeadLetter` of ``stream``.
+
+        >>> from headwater import DeadLetter
+        >>> app, orders = App(name="shop"), Stream("orders", dict[str, str], codec="json")
+        >>> @app.on_dead(orders)
+        ... async def alert(letter: DeadLetter) -> None:
+        ...     print(letter.stream, letter.entry_id, letter.error)
+
+        ``stream`` is a `Stream`, whose dead-letter stream is meant, or the name of a dead-letter stream.
+        ``options`` are those of `OnDeadOptions`. The worker calls the function at least once for each
+        record, including those that the stream already holds, and again after it raised. The record stays
+        in the dead-letter stream. A record on which the function fails ``max_deliveries`` times is logged as
+        an error; it makes no second dead letter.
+
+        Raises `DeclarationError` if the consumers of ``stream`` have several dead-letter streams.
+        """
+        name = stream_of_dead(stream, self.consumers)
+
+        def decorate(handler: H) -> H:
+            self._register(declare_on_dead(handler, name, options))
+            if isinstance(stream, Stream):
+                self._on_dead[stream.name] = name
+            return handler
+
+        return decorate
+
+    def _register(self, found: Consumer) -> None:
+        self._not_working(f"the declaration of {found.name}")
+        parts = split(found)
+        names = {part.stream.name for part in parts}
+        for one in self.consumers:
+            if one.stream.name in names and one.group == found.group:
+                raise DeclarationError(
+                    f"group {found.group!r} of stream {found.stream.name!r} has the handler "
+                    f"{one.name} already; a second one would share its entries at random. Use "
+                    "another group."
+                )
+            if one.handler is found.handler:
+                raise DeclarationError(f"{found.name} is declared twice; use two functions")
+        watched = self._on_dead.get(found.stream.name, found.dead)
+        if watched != found.dead:
+            raise DeclarationError(
+                f"{found.name} writes dead letters to {found.dead!r}, and on_dead was declared before "
+                f"it for {watched!r}: declare it after {found.name}, or give it the name"
+            )
+        self.consumers += parts
+        found.stream.belongs_to(self)
+        if found.into is not None:
+            found.into.belongs_to(self)
+
+    def use(self, middleware: Middleware) -> None:
+        """Add a `Middleware` inside those of the app. Raises `DeclarationError` while the app works."""
+        self._not_working("use")
+        self._extensions.use(middleware)
+
+    def on_start(self, function: H) -> H:
+        """Have each worker process call ``function`` before it reads its first entry.
+
+        >>> app = App(name="shop")
+        >>> @app.on_start
+        ... async def warm_up() -> None: ...
+
+        The function is async or not; its parameters may be dependencies of the process (`Use`). Functions run
+        as declared. If one raises, the worker ends with `StartFailed`, and ``headwater work`` starts it again.
+        Returns ``function``; raises `DeclarationError` for a parameter that nothing fills.
+        """
+        self._not_working("on_start")
+        self._extensions.hooks.on_start.append(hook(function, "on_start"))
+        return function
+
+    def on_stop(self, function: H) -> H:
+        """Have each worker process call ``function`` after its last settlement.
+
+        The function is async or not; its parameters may be dependencies of the process (`Use`). The last one
+        declared runs first. One that raises is logged, and the next one runs. None runs if the start failed.
+        Returns ``function``; raises what `App.on_start` raises.
+        """
+        self._not_working("on_stop")
+        self._extensions.hooks.on_stop.append(hook(function, "on_stop"))
+        return function
+
+    def _not_working(self, what: str) -> None:
+        if self._running is not None:
+            raise DeclarationError(f"{what} comes too late: {self!r} works already")
+
+    def statistics(self) -> Statistics:
+        """Return what this process has done for the app, and the progress of its consumers."""
+        loops = {} if self._running is None else self._running.loops
+        return Statistics(
+            self._extensions.published,
+            [
+                self._extensions.statistics(one, loops[one].progress() if one in loops else None)
+                for one in self.consumers
+            ],
+        )
