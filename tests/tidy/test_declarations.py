@@ -16,14 +16,24 @@ _CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:")
 _ATTRIBUTES = re.compile(r"^    cdef (?:public |readonly )?[\w :\[\].]+ (\w+(?:, \w+)*)$")
 
 
+def imported(text: str, name: str, ending: str) -> Path | None:
+    """The file that ``name`` comes from, if the text imports it from another module of the package."""
+    word = "cimport" if ending == ".pxd" else "import"
+    found = re.search(rf"^from headwater\.([\w.]+) {word} (?:.*\b)?{name}\b", text, re.MULTILINE)
+    return found and (PACKAGE / found[1].replace(".", "/")).with_suffix(ending)
+
+
 def declared(text: str) -> dict[str, set[str]]:
     """Class → attributes, its base's included, as a ``.pxd`` declares them."""
     found: dict[str, set[str]] = {}
     current = ""
     for line in text.splitlines():
         if match := _CLASS.match(line):
-            current = match[1]
-            found[current] = set(found.get(match[2] or "", ()))
+            current, base = match[1], match[2] or ""
+            inherited = found.get(base, set())
+            if base and base not in found and (origin := imported(text, base, ".pxd")):
+                inherited = declared(origin.read_text())[base]
+            found[current] = set(inherited)
         elif not line.startswith(" "):
             current = "" if line.strip() else current
         elif current and "(" not in line and (match := _ATTRIBUTES.match(line)):
@@ -32,21 +42,33 @@ def declared(text: str) -> dict[str, set[str]]:
     return found
 
 
+def own(node: ast.ClassDef) -> set[str]:
+    """Attributes that a class annotates without a value, or assigns on ``self``."""
+    annotated = {
+        line.target.id
+        for line in node.body
+        if isinstance(line, ast.AnnAssign) and not line.value and isinstance(line.target, ast.Name)
+    }
+    return annotated | {
+        target.attr
+        for target in ast.walk(node)
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.ctx, ast.Store)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == "self"
+    }
+
+
 def kept(source: str) -> dict[str, set[str]]:
-    """Class → attributes that its methods, or its base's, assign on ``self``."""
+    """Class → the attributes that it, or its base, keeps."""
     found: dict[str, set[str]] = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef):
-            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-            found[node.name] = {name for base in bases for name in found.get(base, ())}
-            found[node.name] |= {
-                target.attr
-                for target in ast.walk(node)
-                if isinstance(target, ast.Attribute)
-                and isinstance(target.ctx, ast.Store)
-                and isinstance(target.value, ast.Name)
-                and target.value.id == "self"
-            }
+            found[node.name] = own(node)
+            for base in (base.id for base in node.bases if isinstance(base, ast.Name)):
+                if base not in found and (origin := imported(source, base, ".py")):
+                    found[node.name] |= kept(origin.read_text()).get(base, set())
+                found[node.name] |= found.get(base, set())
     return found
 
 
