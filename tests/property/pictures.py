@@ -8,21 +8,21 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOBODY, NOWHERE
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.testing.replies import Nil
 from tests.property import model
 
 
 def of_store(keyspace: Keyspace) -> dict[bytes, Any]:
     values = keyspace.databases[0].values.items()
-    return {key: _stream(value) for key, value in values if isinstance(value, Stream)}
+    return {key: _stream(value) for key, value in values if isinstance(value, StoredStream)}
 
 
 def of_model(store: model.EntriesModel) -> dict[bytes, Any]:
     return {key: _modelled(stream) for key, stream in store.streams.items()}
 
 
-def _stream(stream: Stream) -> dict[str, Any]:
+def _stream(stream: StoredStream) -> dict[str, Any]:
     spans, _ = stream.log.spans(model.LEAST, model.GREATEST)
     return {
         "entries": [entry_id for span in spans for entry_id in span.ids()],

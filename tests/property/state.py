@@ -7,7 +7,7 @@ from typing import Any
 from headwater.engine.database import Value
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 
 Picture = dict[str, Any]
 
@@ -31,7 +31,7 @@ def picture(keyspace: Keyspace) -> Picture:
 def _value(value: Value) -> Any:
     if isinstance(value, bytes):
         return value
-    if not isinstance(value, Stream):
+    if not isinstance(value, StoredStream):
         return value.copy()
     nodes, known = value.nodes, value.idempotency
     spans, _ = value.log.spans((0, 0), (2**64 - 1, 2**64 - 1))

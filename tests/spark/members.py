@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from headwater.groups.capabilities import probe
-from headwater.groups.claiming import Delivered, Reader
+from headwater.groups.claiming import Delivered, MemberReader
 from headwater.groups.member import Member, join
 from headwater.groups.operation import run
 from headwater.groups.settling import How, Settlement, settle
@@ -82,7 +82,7 @@ class Consumer:
         self.member = Member(stream, "g", name, CLAIM_AFTER_MS, able)
         run(self.client, join(self.member))
         self.gone: list[bytes] = []
-        self.reader = Reader(self.member, gone=self.gone.extend)
+        self.reader = MemberReader(self.member, gone=self.gone.extend)
 
     def read(self, limit: int = 100, *, claims: bool = True) -> list[Delivered]:
         found: list[Delivered] = run(

@@ -10,7 +10,7 @@ from headwater.errors import DataLoss, DeclarationError
 from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.completeness import (
     Finding,
-    Memory,
+    LastSeen,
     judge,
     judge_range,
     report,
@@ -175,7 +175,7 @@ def test_the_querys_own_id_is_no_stream() -> None:
 def test_what_only_ever_rises_tells_another_stream(
     now: StreamState | None, said: str | None
 ) -> None:
-    memory = Memory()
+    memory = LastSeen()
 
     assert memory.compare("s", state(deleted=7)) is None
     assert memory.compare("s", now) == said
@@ -183,7 +183,7 @@ def test_what_only_ever_rises_tells_another_stream(
 
 
 def test_an_empty_stream_that_never_held_anything_may_go() -> None:
-    memory = Memory()
+    memory = LastSeen()
     memory.compare("s", state(length=0, last=0, added=0, first=0))
 
     assert memory.compare("s", None) is None

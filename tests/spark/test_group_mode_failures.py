@@ -155,7 +155,7 @@ def test_a_lost_connection_is_made_again_and_loses_nothing(
 
     shop.add("s", range(1, 1001))
     lost = 0
-    new = claiming.Reader._new
+    new = claiming.MemberReader._new
 
     def losing(self: Any, limit: int, **rest: Any) -> Any:
         nonlocal lost
@@ -165,7 +165,7 @@ def test_a_lost_connection_is_made_again_and_loses_nothing(
             raise ConnectionResetError("as if the reply were lost")
         return found
 
-    monkeypatch.setattr(claiming.Reader, "_new", losing)
+    monkeypatch.setattr(claiming.MemberReader, "_new", losing)
     with member_query(shop) as query:
         assert query.read_all() == list(range(1, 1001))
     assert lost == 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from headwater.engine.database import Database
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 
 
-def keyspace_of(part: Database | Stream | ConsumerGroup) -> Keyspace:
+def keyspace_of(part: Database | StoredStream | ConsumerGroup) -> Keyspace:
     """The keyspace that this is in."""
     assert isinstance(part.keyspace, Keyspace)
     return part.keyspace

@@ -10,7 +10,7 @@ from headwater.engine import entry_log
 from headwater.engine.check import broken_invariants
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.model import flat_words
 from tests.unit.keyspaces import keyspace_of
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
 
-def sound() -> Stream:
+def sound() -> StoredStream:
     """A stream with something in every place: dead, released, delayed, owned, large counts."""
     db = Keyspace().databases[0]
     stream = db.create_stream(b"s", 1)
@@ -48,15 +48,17 @@ def test_a_sound_store_has_nothing_broken() -> None:
     assert broken_invariants(keyspace_of(sound())) == []
 
 
-def _set(target: Callable[[Stream], object], name: str, value: object) -> Callable[[Stream], None]:
+def _set(
+    target: Callable[[StoredStream], object], name: str, value: object
+) -> Callable[[StoredStream], None]:
     return lambda stream: setattr(target(stream), name, value)
 
 
-def _group(stream: Stream) -> ConsumerGroup:
+def _group(stream: StoredStream) -> ConsumerGroup:
     return stream.groups[b"g"]
 
 
-FAULTS: dict[str, tuple[Callable[[Stream], object], str]] = {
+FAULTS: dict[str, tuple[Callable[[StoredStream], object], str]] = {
     "length": (_set(lambda s: s.log, "length", 9), "the length is 9"),
     "live": (_set(lambda s: s.log.blocks[0], "live", 3), "are said to live"),
     "head": (_set(lambda s: s.log.blocks[0], "head", 1), "are said to live"),

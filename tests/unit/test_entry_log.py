@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwater.engine.check import broken_invariants
 from headwater.engine.entry_log import EntryLog
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from tests.blocks import tiny_blocks
 from tests.unit.keyspaces import keyspace_of
 
@@ -49,7 +49,7 @@ class Naive:
 
     def __init__(self) -> None:
         self.entries: dict[ID, bytes] = {}
-        self.stream: Stream = Keyspace().databases[0].create_stream(b"s", 1)
+        self.stream: StoredStream = Keyspace().databases[0].create_stream(b"s", 1)
         self.log: EntryLog = self.stream.log
         self.others: list[tuple[EntryLog, dict[ID, bytes]]] = []
 

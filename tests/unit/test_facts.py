@@ -14,7 +14,7 @@ from headwater.engine.facts import FactBuffer
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.model import flat_words
 from tests.property.state import picture
 from tests.unit.keyspaces import keyspace_of
@@ -103,7 +103,7 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     return keyspace, written
 
 
-def _tell_of_a_group(stream: Stream, note: Note) -> None:
+def _tell_of_a_group(stream: StoredStream, note: Note) -> None:
     group = stream.create_group(b"g", 1, 0, 0, -1)
     note("group_created")
     consumer = group.create_consumer(b"c", 1, 1000)

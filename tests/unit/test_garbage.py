@@ -10,7 +10,7 @@ import pytest
 
 from headwater.engine.garbage import free
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.limits import SMALL_GARBAGE
 from headwater.model import flat_words
 from headwater.testing.node import LocalStore
@@ -18,7 +18,7 @@ from headwater.testing.node import LocalStore
 LARGE = 4 * SMALL_GARBAGE
 
 
-def large_stream(keyspace: Keyspace) -> Stream:
+def large_stream(keyspace: Keyspace) -> StoredStream:
     """A stream with a group that has everything pending, some of it released and delayed."""
     stream = keyspace.databases[0].create_stream(b"s", keyspace.next_sid)
     for ms in range(1, LARGE + 1):

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.group import NEVER, Consumer, ConsumerGroup
+from headwater.engine.group import NEVER, ConsumerGroup, GroupConsumer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOWHERE
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.model import UNKNOWN, flat_words, id_pairs
 from tests.unit.keyspaces import keyspace_of
 
@@ -21,7 +21,7 @@ ID = tuple[int, int]
 
 
 @pytest.fixture
-def stream() -> Iterator[Stream]:
+def stream() -> Iterator[StoredStream]:
     """Entries 1-0 to 6-0; sound after the test."""
     made = Keyspace().databases[0].create_stream(b"s", 1)
     for ms in range(1, 7):
@@ -31,17 +31,17 @@ def stream() -> Iterator[Stream]:
 
 
 @pytest.fixture
-def group(stream: Stream) -> ConsumerGroup:
+def group(stream: StoredStream) -> ConsumerGroup:
     return stream.create_group(b"g", 1, 0, 0, 0)
 
 
 @pytest.fixture
-def ann(group: ConsumerGroup) -> Consumer:
+def ann(group: ConsumerGroup) -> GroupConsumer:
     return group.create_consumer(b"ann", 1, 0)
 
 
 @pytest.fixture
-def bob(group: ConsumerGroup) -> Consumer:
+def bob(group: ConsumerGroup) -> GroupConsumer:
     return group.create_consumer(b"bob", 2, 0)
 
 
@@ -66,7 +66,7 @@ def ids(group: ConsumerGroup, now_ms: int) -> list[ID]:
     return id_pairs(group.due(now_ms))
 
 
-def test_delivered_entries_are_owned(group: ConsumerGroup, ann: Consumer) -> None:
+def test_delivered_entries_are_owned(group: ConsumerGroup, ann: GroupConsumer) -> None:
     group.deliver(ann, 50, (1, 0), (3, 0), 3, 3, noack=False)
     assert owners(group) == {(1, 0): b"ann", (2, 0): b"ann", (3, 0): b"ann"}
     assert (group.last_id, group.entries_read, ann.pending) == ((3, 0), 3, 3)
@@ -75,7 +75,7 @@ def test_delivered_entries_are_owned(group: ConsumerGroup, ann: Consumer) -> Non
 
 
 def test_without_acknowledgement_nothing_becomes_pending(
-    group: ConsumerGroup, ann: Consumer
+    group: ConsumerGroup, ann: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (3, 0), 3, 3, noack=True)
     assert owners(group) == {}
@@ -83,7 +83,7 @@ def test_without_acknowledgement_nothing_becomes_pending(
 
 
 def test_what_is_delivered_again_changes_hands_with_count_1(
-    group: ConsumerGroup, ann: Consumer, bob: Consumer
+    group: ConsumerGroup, ann: GroupConsumer, bob: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (2, 0), 2, 2, noack=False)
     group.own(ann, flat_words([(1, 0, 60, 5)]), 60, 60)
@@ -95,7 +95,7 @@ def test_what_is_delivered_again_changes_hands_with_count_1(
 
 
 def test_an_acknowledged_entry_is_forgotten_whoever_owned_it(
-    group: ConsumerGroup, ann: Consumer
+    group: ConsumerGroup, ann: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
     group.release(flat_words([(1, 0, 1)]))
@@ -105,7 +105,7 @@ def test_an_acknowledged_entry_is_forgotten_whoever_owned_it(
     assert (group.released, group.delayed, group.keyspace.delaying) == ({}, {}, {})
 
 
-def test_the_released_stand_first_in_first_out(group: ConsumerGroup, ann: Consumer) -> None:
+def test_the_released_stand_first_in_first_out(group: ConsumerGroup, ann: GroupConsumer) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
     group.release(flat_words([(3, 0, 1), (1, 0, 1)]))
     group.release(flat_words([(2, 0, 1), (3, 0, 7)]))
@@ -115,7 +115,7 @@ def test_the_released_stand_first_in_first_out(group: ConsumerGroup, ann: Consum
     assert ann.pending == 1
 
 
-def test_a_delay_ends_by_due_time_and_then_by_id(group: ConsumerGroup, ann: Consumer) -> None:
+def test_a_delay_ends_by_due_time_and_then_by_id(group: ConsumerGroup, ann: GroupConsumer) -> None:
     # Given three delayed entries and one that was released before
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
     group.delay(flat_words([(3, 0, 200, 1), (1, 0, 200, 2), (2, 0, 100, 3)]))
@@ -131,7 +131,7 @@ def test_a_delay_ends_by_due_time_and_then_by_id(group: ConsumerGroup, ann: Cons
 
 
 def test_a_delayed_entry_can_be_delayed_anew_released_or_owned(
-    group: ConsumerGroup, ann: Consumer
+    group: ConsumerGroup, ann: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (3, 0), 3, 3, noack=False)
     group.delay(flat_words([(ms, 0, 100, 1) for ms in (1, 2, 3)]))
@@ -145,7 +145,7 @@ def test_a_delayed_entry_can_be_delayed_anew_released_or_owned(
 
 
 def test_deleting_a_consumer_drops_its_entries_and_no_others(
-    group: ConsumerGroup, ann: Consumer, bob: Consumer
+    group: ConsumerGroup, ann: GroupConsumer, bob: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
     group.own(bob, flat_words([(2, 0, 60, 2)]), 60, 60)
@@ -157,12 +157,16 @@ def test_deleting_a_consumer_drops_its_entries_and_no_others(
     assert group.consumers == {b"bob": bob}
 
 
-def test_a_number_of_a_consumer_is_not_given_twice(group: ConsumerGroup, ann: Consumer) -> None:
+def test_a_number_of_a_consumer_is_not_given_twice(
+    group: ConsumerGroup, ann: GroupConsumer
+) -> None:
     group.delete_consumer(ann)
     assert group.next_cid == 2
 
 
-def test_only_the_exact_owner_owns(group: ConsumerGroup, ann: Consumer, bob: Consumer) -> None:
+def test_only_the_exact_owner_owns(
+    group: ConsumerGroup, ann: GroupConsumer, bob: GroupConsumer
+) -> None:
     group.deliver(ann, 50, (1, 0), (2, 0), 2, 2, noack=False)
     group.release(flat_words([(2, 0, 1)]))
     assert group.owns(ann, 1, 0)
@@ -172,7 +176,7 @@ def test_only_the_exact_owner_owns(group: ConsumerGroup, ann: Consumer, bob: Con
     assert not group.owns(None, 1, 0)
 
 
-def test_who_was_only_seen_is_to_be_written_down(group: ConsumerGroup, ann: Consumer) -> None:
+def test_who_was_only_seen_is_to_be_written_down(group: ConsumerGroup, ann: GroupConsumer) -> None:
     written = len(group.facts.data)
     group.see(ann, 77)
     assert (len(group.facts.data), group.keyspace.unseen) == (written, {1: {1: None}})

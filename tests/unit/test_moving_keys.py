@@ -14,7 +14,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.database import Database
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.limits import SMALL_GARBAGE
 from headwater.model import flat_words
 from tests.property.state import picture
@@ -43,7 +43,7 @@ def other(keyspace: Keyspace) -> Database:
     return keyspace.databases[1]
 
 
-def made(db: Database, key: bytes = b"s") -> Stream:
+def made(db: Database, key: bytes = b"s") -> StoredStream:
     """A stream of four entries: one acknowledged, one released, one delayed, one owned."""
     keyspace = keyspace_of(db)
     stream = db.create_stream(key, keyspace.next_sid)
@@ -77,7 +77,7 @@ def test_a_copied_stream_shares_nothing(db: Database, other: Database) -> None:
     keyspace = keyspace_of(db)
     db.copy(b"s", other, b"t", keyspace.next_sid, [(1, keyspace.next_gid)])
     copy = other.values[b"t"]
-    assert isinstance(copy, Stream)
+    assert isinstance(copy, StoredStream)
     before = picture(keyspace)["databases"][0]
     # When everything of the copy changes
     group = copy.groups[b"g"]

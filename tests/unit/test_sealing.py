@@ -13,7 +13,7 @@ from headwater import limits
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealing import HOT, KEPT, Sealing
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from tests.unit.keyspaces import keyspace_of
 
 BLOCK = 1024
@@ -28,7 +28,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stream() -> Stream:
+def stream() -> StoredStream:
     return Keyspace().databases[0].create_stream(b"s", 1)
 
 
@@ -36,12 +36,12 @@ def body(*words: bytes) -> bytes:
     return b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
-def add(stream: Stream, count: int, value: bytes = b"value") -> None:
+def add(stream: StoredStream, count: int, value: bytes = b"value") -> None:
     for _ in range(count):
         stream.append(stream.last_ms + 1, 0, body(b"field", value), 1, stream.length == 0)
 
 
-def seal(stream: Stream, budget: int = 0, codec: str = "zlib") -> Sealing:
+def seal(stream: StoredStream, budget: int = 0, codec: str = "zlib") -> Sealing:
     sealing = stream.keyspace.sealing
     sealing.configure(budget, codec)
     for _ in range(3):  # What is being written to is passed over once.
@@ -50,16 +50,16 @@ def seal(stream: Stream, budget: int = 0, codec: str = "zlib") -> Sealing:
     return sealing
 
 
-def sealed(stream: Stream) -> list[bool]:
+def sealed(stream: StoredStream) -> list[bool]:
     return [block.packed is not None for block in stream.log.blocks]
 
 
-def whole(stream: Stream) -> bytes:
+def whole(stream: StoredStream) -> bytes:
     spans, _ = stream.log.spans((0, 0), stream.last_id)
     return b"".join(bytes(span.wire()) for span in spans)
 
 
-def test_nothing_is_sealed_until_it_is_asked_for(stream: Stream) -> None:
+def test_nothing_is_sealed_until_it_is_asked_for(stream: StoredStream) -> None:
     add(stream, 1000)
     assert seal(stream, 0, "none").sealed_bytes == 0
     assert not any(sealed(stream))
@@ -67,7 +67,7 @@ def test_nothing_is_sealed_until_it_is_asked_for(stream: Stream) -> None:
 
 @pytest.mark.parametrize("size", [1, 30, 200])
 def test_a_block_that_is_written_to_is_in_the_books_with_its_arrays(
-    stream: Stream, size: int
+    stream: StoredStream, size: int
 ) -> None:
     # Given a block that is nearly full
     while not stream.log.blocks or len(stream.log.blocks[0].data) < BLOCK - 2 * size - 100:
@@ -80,7 +80,7 @@ def test_a_block_that_is_written_to_is_in_the_books_with_its_arrays(
 
 
 @pytest.mark.parametrize("codec", ["zlib", "auto"])
-def test_the_newest_stay_as_they_were_written(stream: Stream, codec: str) -> None:
+def test_the_newest_stay_as_they_were_written(stream: StoredStream, codec: str) -> None:
     # Given many blocks
     add(stream, 1000)
     before = whole(stream)
@@ -95,7 +95,7 @@ def test_the_newest_stay_as_they_were_written(stream: Stream, codec: str) -> Non
     assert whole(stream) == before
 
 
-def test_a_block_that_is_written_to_is_passed_over_once(stream: Stream) -> None:
+def test_a_block_that_is_written_to_is_passed_over_once(stream: StoredStream) -> None:
     # Given two streams whose blocks are not full
     add(stream, 12)
     other = stream.db.create_stream(b"t", 2)
@@ -110,7 +110,7 @@ def test_a_block_that_is_written_to_is_passed_over_once(stream: Stream) -> None:
     assert broken_invariants(keyspace_of(stream)) == []
 
 
-def test_what_is_too_small_too_large_or_does_not_shrink_stays(stream: Stream) -> None:
+def test_what_is_too_small_too_large_or_does_not_shrink_stays(stream: StoredStream) -> None:
     # Given an entry that is larger than what is ever sealed, noise, and a little stream
     noise = random.Random(1)
     add(stream, 1, b"x" * 10_000)
@@ -129,7 +129,7 @@ def test_what_is_too_small_too_large_or_does_not_shrink_stays(stream: Stream) ->
     assert not sealing.due()
 
 
-def test_counts_and_ids_open_no_block(stream: Stream) -> None:
+def test_counts_and_ids_open_no_block(stream: StoredStream) -> None:
     # Given a stream that is sealed but for its end
     add(stream, 500)
     sealing = seal(stream)
@@ -158,7 +158,7 @@ def test_counts_and_ids_open_no_block(stream: Stream) -> None:
     assert broken_invariants(keyspace_of(stream)) == []
 
 
-def test_a_sealed_block_of_which_most_is_dead_is_written_anew(stream: Stream) -> None:
+def test_a_sealed_block_of_which_most_is_dead_is_written_anew(stream: StoredStream) -> None:
     # Given sealed blocks
     add(stream, 200)
     sealing = seal(stream)
@@ -174,7 +174,7 @@ def test_a_sealed_block_of_which_most_is_dead_is_written_anew(stream: Stream) ->
     assert whole(stream) == b"".join(stream.log.get(ms, 0) or b"missing" for ms in range(4, 201, 4))
 
 
-def test_a_trimmed_head_is_not_opened(stream: Stream) -> None:
+def test_a_trimmed_head_is_not_opened(stream: StoredStream) -> None:
     add(stream, 200)
     sealing = seal(stream)
     before = sealing.opened_count
@@ -184,7 +184,7 @@ def test_a_trimmed_head_is_not_opened(stream: Stream) -> None:
     assert stream.length == 51
 
 
-def test_a_job_whose_block_has_changed_is_done_again(stream: Stream) -> None:
+def test_a_job_whose_block_has_changed_is_done_again(stream: StoredStream) -> None:
     # Given a job in another thread's hands
     add(stream, 200)
     sealing = stream.keyspace.sealing
@@ -202,12 +202,12 @@ def test_a_job_whose_block_has_changed_is_done_again(stream: Stream) -> None:
     assert stream.length == len(list(entries_of(stream)))
 
 
-def entries_of(stream: Stream) -> Iterator[tuple[int, int]]:
+def entries_of(stream: StoredStream) -> Iterator[tuple[int, int]]:
     for span in stream.log.spans((0, 0), stream.last_id)[0]:
         yield from span.ids()
 
 
-def test_what_could_not_be_compressed_stays(stream: Stream) -> None:
+def test_what_could_not_be_compressed_stays(stream: StoredStream) -> None:
     add(stream, 200)
     sealing = stream.keyspace.sealing
     sealing.configure(0, "zlib")
@@ -218,7 +218,9 @@ def test_what_could_not_be_compressed_stays(stream: Stream) -> None:
     assert whole(stream)
 
 
-def test_few_blocks_are_open_at_a_time(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_blocks_are_open_at_a_time(
+    stream: StoredStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "OPENED_BLOCKS", 3)
     add(stream, 500)
     sealing = seal(stream)

@@ -6,14 +6,14 @@ import pytest
 
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.model import UNKNOWN, flat_words
 from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
 
-def stream_of(*ms: int) -> Stream:
+def stream_of(*ms: int) -> StoredStream:
     """A stream with the entries ``ms-0``."""
     stream = Keyspace().databases[0].create_stream(b"s", 1)
     for one in ms:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from headwater.groups.capabilities import Capabilities
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.settling import Addition, How, Outcome, Settlement
+from headwater.groups.settling import Addition, How, Settlement, SettleOutcome
 from headwater.testing import ManualClock
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
@@ -17,7 +17,7 @@ from headwater.worker.settle import BATCH, BATCH_BYTES, BATCH_RESULTS, Queued, S
 
 MEMBER = Member("s", "g", "c", 1_000, Capabilities(verbs=True, cluster=False, server="test"))
 
-Answer = Callable[[Settlement], Outcome]
+Answer = Callable[[Settlement], SettleOutcome]
 
 
 def an_entry(number: int, *additions: Addition) -> Owned:
@@ -30,22 +30,22 @@ def to(stream: str, value: bytes = b"v") -> Addition:
     return Addition(stream, [(b"data", value)])
 
 
-def done(_settlement: Settlement) -> Outcome:
-    return Outcome(done=True)
+def done(_settlement: Settlement) -> SettleOutcome:
+    return SettleOutcome(done=True)
 
 
 async def sent(
     queue: Sequence[Owned | Queued], *, answer: Answer = done
-) -> tuple[list[list[Settlement]], list[tuple[Queued, Outcome]]]:
+) -> tuple[list[list[Settlement]], list[tuple[Queued, SettleOutcome]]]:
     """The batches in which these go out, and what became of each settlement."""
     batches: list[list[Settlement]] = []
-    ended: list[tuple[Queued, Outcome]] = []
+    ended: list[tuple[Queued, SettleOutcome]] = []
 
-    async def send(settlements: list[Settlement]) -> list[Outcome]:
+    async def send(settlements: list[Settlement]) -> list[SettleOutcome]:
         batches.append(settlements)
         return [answer(one) for one in settlements]
 
-    def end(queued: Queued, outcome: Outcome) -> None:
+    def end(queued: Queued, outcome: SettleOutcome) -> None:
         if queued.shared and not outcome.done:
             settler.part(queued)
         else:
@@ -101,10 +101,10 @@ async def test_a_shared_settlement_that_did_nothing_is_repeated_entry_by_entry()
     # Given results of three entries, one of which is another worker's now
     entries = [an_entry(number, to("results", b"%d" % number)) for number in range(3)]
 
-    def answer(settlement: Settlement) -> Outcome:
+    def answer(settlement: Settlement) -> SettleOutcome:
         if b"1-0" in settlement.ids:
-            return Outcome(done=False, missed=settlement.ids)
-        return Outcome(done=True, added=[b"9-9"])
+            return SettleOutcome(done=False, missed=settlement.ids)
+        return SettleOutcome(done=True, added=[b"9-9"])
 
     # When they are settled
     batches, ended = await sent(entries, answer=answer)

@@ -9,10 +9,10 @@ from typing import Any
 import redis
 
 from headwater.groups import capabilities, claiming, settling
-from headwater.groups.claiming import Delivered, Reader
+from headwater.groups.claiming import Delivered, MemberReader
 from headwater.groups.member import Member, join
 from headwater.groups.operation import Command, Operation, run, single
-from headwater.groups.settling import Addition, How, Outcome, Settlement
+from headwater.groups.settling import Addition, How, Settlement, SettleOutcome
 from headwater.messages import group_settings_key
 
 CLAIM_AFTER_MS = 60_000
@@ -24,7 +24,7 @@ class Core:
 
     client: redis.Redis
     member: Member
-    reader: Reader
+    reader: MemberReader
     gone: list[bytes]
     """What was said to be gone from the stream."""
     now: float = 1_000.0
@@ -50,7 +50,7 @@ class Core:
     def of(cls, client: redis.Redis, member: Member, **more: Any) -> Core:
         """A member that is joined already."""
         gone: list[bytes] = []
-        return cls(client, member, Reader(member, gone=gone.extend), gone, **more)
+        return cls(client, member, MemberReader(member, gone=gone.extend), gone, **more)
 
     def close(self) -> None:
         self.client.close()
@@ -82,10 +82,10 @@ class Core:
         *,
         delay_ms: int = 0,
         to: Sequence[Addition] = (),
-    ) -> Outcome:
+    ) -> SettleOutcome:
         entry_id = entry if isinstance(entry, bytes) else entry.id
         settlement = Settlement(entry_id, how, delay_ms, to)
-        outcome: Outcome = self.do(settling.settle(self.member, [settlement]))[0]
+        outcome: SettleOutcome = self.do(settling.settle(self.member, [settlement]))[0]
         return outcome
 
     def renew(self, *entries: Delivered) -> list[bool]:

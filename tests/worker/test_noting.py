@@ -11,7 +11,7 @@ import pytest
 from headwater.groups.member import Remade, join, rejoin
 from headwater.groups.notes import FIELDS, MOST, parse
 from headwater.groups.noting import Noter, Round
-from headwater.groups.session import ROUNDS, Session
+from headwater.groups.session import ROUNDS, GroupSession
 from headwater.groups.settling import How, Settlement
 from headwater.messages import delays_key, noted_key
 from headwater.worker import Again, Delivery
@@ -116,7 +116,7 @@ def test_a_retry_that_was_handed_back_after_the_note_survives_its_group(
     # Given a note of an entry that a member owns, and that it hands back after the note
     (first,) = add(core, b"a")
     (entry,) = core.read()
-    session = Session(core.member, unsettled=lambda: ())
+    session = GroupSession(core.member, unsettled=lambda: ())
     session.seen = first
     if noted:
         note(core)
@@ -137,7 +137,7 @@ def test_a_retry_that_was_settled_by_another_since_does_not_come_again(core: Cor
     # Given a group of which nothing is noted, and a retry that another member settled some rounds later
     (first,) = add(core, b"a")
     core.read()
-    session = Session(core.member, unsettled=lambda: ())
+    session = GroupSession(core.member, unsettled=lambda: ())
     session.seen = first
     core.do(session.settle([Settlement(first, How.FAIL)]))
     (again,) = core.beside("two").read()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headwater.groups.noting import Noter, Round
-from headwater.groups.session import Session
+from headwater.groups.session import GroupSession
 from headwater.groups.settling import How
 from headwater.messages import SIGN_CONSUMER, noted_key
 from headwater.worker import Again, Delivery
@@ -46,7 +46,7 @@ def test_a_group_that_another_client_destroyed_and_created_gets_back_what_was_no
     assert core.do(noter.round()) == Round(noted=False, set_back_ms=0, replaced=True)
 
     # and in it everything is as it was
-    session = Session(core.member, unsettled=lambda: [(second, 1)])
+    session = GroupSession(core.member, unsettled=lambda: [(second, 1)])
     session.seen = third
     core.do(session.create_again(replaced=True))
     assert core.pending(first)[1] == 1

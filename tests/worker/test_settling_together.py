@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.groups.claiming import Delivered
-from headwater.groups.settling import MOST_WORDS, Addition, How, Outcome, Settlement, settle
+from headwater.groups.settling import MOST_WORDS, Addition, How, Settlement, SettleOutcome, settle
 from tests.worker.core import Core
 
 ENTRIES = 100
@@ -26,8 +26,8 @@ def result(entry: Delivered, *, stream: str = "results") -> Settlement:
     return Settlement(entry.id, How.ACK, additions=[Addition(stream, [(b"of", entry.id)])])
 
 
-def together(core: Core, settlements: Sequence[Settlement]) -> list[Outcome]:
-    outcomes: list[Outcome] = core.do(settle(core.member, settlements))
+def together(core: Core, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
+    outcomes: list[SettleOutcome] = core.do(settle(core.member, settlements))
     return outcomes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.settling import SHARED_WORDS, Addition, How, Outcome, Settlement, settle
+from headwater.groups.settling import SHARED_WORDS, Addition, How, Settlement, SettleOutcome, settle
 from tests.worker.core import Core
 
 RESULTS = 40
@@ -25,8 +25,8 @@ def with_result(entry_id: bytes, *, stream: str = "results", pairs: int = 1) -> 
     return Settlement(entry_id, How.ACK, additions=(Addition(stream, fields),))
 
 
-def settled(core: Core, settlements: list[Settlement]) -> list[Outcome]:
-    outcomes: list[Outcome] = core.do(settle(core.member, settlements))
+def settled(core: Core, settlements: list[Settlement]) -> list[SettleOutcome]:
+    outcomes: list[SettleOutcome] = core.do(settle(core.member, settlements))
     return outcomes
 
 

@@ -22,7 +22,7 @@ from headwater.cli.asking import (
 )
 
 if TYPE_CHECKING:
-    from headwater.groups.pending import GroupPending, PendingEntry
+    from headwater.groups.pending import GroupPending, PendingDelivery
 
 
 def pending(
@@ -82,7 +82,7 @@ def _print(stream: str, found: GroupPending) -> None:
         print(f"  … and {found.pending - len(found.entries):,} more (--count)")
 
 
-def _row(one: PendingEntry) -> tuple[str, ...]:
+def _row(one: PendingDelivery) -> tuple[str, ...]:
     state = one.state if one.due_ms is None else f"{one.state}, due in {length_of_time(one.due_ms)}"
     return (
         f"  {one.id}",

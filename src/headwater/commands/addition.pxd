@@ -1,7 +1,7 @@
 cimport cython
 from headwater.commands.call cimport Call, StreamSettings
 from headwater.commands.trimming cimport Trim
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport u64
 from headwater.resp.arguments cimport Arguments
 
@@ -13,7 +13,7 @@ cdef unsigned int STREAM
 
 @cython.final
 @cython.freelist(8)
-cdef class Addition:
+cdef class AddRequest:
     cdef public bytes key
     cdef public bint makes_stream
     cdef public bint id_given
@@ -41,12 +41,12 @@ cdef class Addition:
     cpdef int check_id(self) except -1
     cpdef choose_id(self, u64 last_ms, u64 last_seq, long long wall_ms)
     @cython.locals(size=Py_ssize_t)
-    cpdef Py_ssize_t fact_bytes(self, Stream stream) except -1
+    cpdef Py_ssize_t fact_bytes(self, StoredStream stream) except -1
     @cython.locals(settings=StreamSettings, wire=bytearray, opens=bint)
-    cpdef int add(self, Call call, Stream stream) except -1
+    cpdef int add(self, Call call, StoredStream stream) except -1
 
 
 @cython.locals(
-    arguments=Arguments, addition=Addition, index=Py_ssize_t, fields=Py_ssize_t, stream=Stream
+    arguments=Arguments, addition=AddRequest, index=Py_ssize_t, fields=Py_ssize_t, stream=StoredStream
 )
 cpdef xadd(Call call)

@@ -10,7 +10,7 @@ from headwater.commands.idempotency import IdempotentID
 from headwater.commands.trimming import Trim
 from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_ID_TEXT_BYTES
 from headwater.model import MAX_U64
@@ -21,7 +21,7 @@ _STAR = 42
 SMALL_ID = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 
 
-class Addition:
+class AddRequest:
     """What an XADD asks for, parsed; XSETTLE's TO is one as well.
 
     Its fields stay where they are, in the arguments; `add` copies them into the stream."""
@@ -142,14 +142,14 @@ class Addition:
         if self.ms < last_ms or (self.ms == last_ms and self.seq <= last_seq):
             raise CommandError(SMALL_ID)
 
-    def fact_bytes(self, stream: Stream | None) -> int:
+    def fact_bytes(self, stream: StoredStream | None) -> int:
         """An upper bound for the facts of `add`."""
         size = 3 * HEADROOM + len(self.key) + self.end - self.start
         if self.trim is not None:
             size += self.trim.fact_bytes(stream, 1)
         return size if self.iid is None else size + self.iid.fact_bytes()
 
-    def add(self, call: Call, stream: Stream | None) -> None:
+    def add(self, call: Call, stream: StoredStream | None) -> None:
         """Append, record the iid, then trim; admitted before."""
         if stream is None:
             stream = call.create_stream(self.key)
@@ -171,11 +171,11 @@ def xadd(call: Call) -> None:
     [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the entry's
     id; nil for NOMKSTREAM and no key; for an iid that is known, the id that it has become."""
     arguments = call.arguments
-    if isinstance(call.spare, Addition):
+    if isinstance(call.spare, AddRequest):
         addition = call.spare
         addition.begin(call.key(1))
     else:
-        addition = Addition(call.key(1))
+        addition = AddRequest(call.key(1))
         call.spare = addition
     index = addition.take_options(arguments, 2)
     addition.check(call.settings)

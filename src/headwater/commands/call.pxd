@@ -3,7 +3,7 @@ from headwater.commands.wall_time cimport WallOffset
 from headwater.engine.database cimport Database
 from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.keyspace cimport Keyspace
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport cut, is_part, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
@@ -65,10 +65,10 @@ cdef class Call:
     cpdef admit(self, Py_ssize_t size)
     cpdef modified(self, bytes key, Py_ssize_t changes=*)
     cpdef notify(self, unsigned int kind, bytes event, bytes key, Database db=*)
-    cpdef Stream stream(self, bytes key)
-    cpdef Stream read_stream(self, bytes key)
-    @cython.locals(found=Stream)
-    cdef Stream _checked(self, value)
+    cpdef StoredStream stream(self, bytes key)
+    cpdef StoredStream read_stream(self, bytes key)
+    @cython.locals(found=StoredStream)
+    cdef StoredStream _checked(self, value)
     cpdef lookup(self, bytes key)
     cpdef read(self, bytes key)
-    cpdef Stream create_stream(self, bytes key)
+    cpdef StoredStream create_stream(self, bytes key)

@@ -23,7 +23,7 @@ from headwater.engine.database import Database, Value
 from headwater.engine.events import MISSED
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import MAX_ENTRY_BYTES
 from headwater.resp.arguments import Arguments
@@ -86,7 +86,7 @@ class Wait:
     def heeds(self, value: Value | None) -> bool:
         """Whether a signal of a key that holds ``value`` now counts."""
         if self.for_streams:
-            return isinstance(value, Stream)
+            return isinstance(value, StoredStream)
         return not self.for_lists or isinstance(value, deque)
 
     def finds_nothing(self, value: Value | None) -> bool:
@@ -214,12 +214,12 @@ class Call:
             index = self.db.index if db is None else db.index
             self.keyspace.events.append((index, event, key))
 
-    def stream(self, key: bytes) -> Stream | None:
+    def stream(self, key: bytes) -> StoredStream | None:
         """The stream at ``key``, None if there is no such key; WRONGTYPE if it holds another type."""
         value = self.db.lookup(key, self.now_ms)
         return None if value is None else self._checked(value)
 
-    def read_stream(self, key: bytes) -> Stream | None:
+    def read_stream(self, key: bytes) -> StoredStream | None:
         """As `stream`, for commands that look a key up for reading in Redis: it is a hit or a miss,
         and a miss is an event."""
         value = self.db.lookup(key, self.now_ms)
@@ -229,9 +229,9 @@ class Call:
         self.keyspace.hits += 1
         return self._checked(value)
 
-    def _checked(self, value: Value) -> Stream:
-        if isinstance(value, Stream):
-            found: Stream = value
+    def _checked(self, value: Value) -> StoredStream:
+        if isinstance(value, StoredStream):
+            found: StoredStream = value
             if self.touches:
                 found.used_ms = self.now_ms
             return found
@@ -258,7 +258,7 @@ class Call:
         self.keyspace.misses += 1
         self.notify(MISSED, b"keymiss", key)
 
-    def create_stream(self, key: bytes) -> Stream:
+    def create_stream(self, key: bytes) -> StoredStream:
         """A new stream at ``key``, configured as the settings say that new ones are; two facts of
         `HEADROOM` and the key, admitted before."""
         stream = self.db.create_stream(key, self.keyspace.next_sid)

@@ -19,7 +19,7 @@ from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending import NOWHERE
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.model import flat_words
 from headwater.resp.arguments import Arguments
@@ -62,7 +62,7 @@ class _Deletion:
         return id_list(self.arguments, self.start, self.start + self.count)
 
 
-def removal_bytes(stream: Stream, count: int) -> int:
+def removal_bytes(stream: StoredStream, count: int) -> int:
     """An upper bound for the facts of acknowledging and deleting ``count`` entries."""
     return (2 + len(stream.groups)) * (HEADROOM + count * ID_BYTES)
 
@@ -84,7 +84,7 @@ def xackdel(call: Call) -> None:
 
 def acknowledge_and_delete(
     call: Call,
-    stream: Stream,
+    stream: StoredStream,
     group: ConsumerGroup,
     ids: list[tuple[int, int]],
     mode: bytes,
@@ -139,11 +139,11 @@ def xdelex(call: Call) -> None:
     _answer(call, flags)
 
 
-def _is_pending(stream: Stream, entry_id: tuple[int, int]) -> bool:
+def _is_pending(stream: StoredStream, entry_id: tuple[int, int]) -> bool:
     return any(group.pel.find(*entry_id) != NOWHERE for group in stream.groups.values())
 
 
-def _delete(call: Call, stream: Stream, ids: list[tuple[int, int]]) -> None:
+def _delete(call: Call, stream: StoredStream, ids: list[tuple[int, int]]) -> None:
     """Delete these live entries; nothing happens when there are none."""
     if ids:
         stream.delete(ids, marks=True)

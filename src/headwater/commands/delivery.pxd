@@ -5,9 +5,9 @@ from headwater.commands.read_limits cimport ReadLimits, Share
 from headwater.engine.delivery_order cimport DeliveryWalk
 from headwater.engine.entry_block cimport EntryBlock, Span
 from headwater.engine.entry_log cimport EntryLog
-from headwater.engine.group cimport Consumer, ConsumerGroup
+from headwater.engine.group cimport GroupConsumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport append_fours, new_words, push_id, push_word, u64, word_at
 from headwater.resp.replies cimport ReplyWriter
 
@@ -35,7 +35,7 @@ cdef class NewEntries:
 
 
 @cython.locals(made=NewEntries, ms=u64, seq=u64)
-cpdef NewEntries entries_after(Stream stream, tuple last_seen, Py_ssize_t count)
+cpdef NewEntries entries_after(StoredStream stream, tuple last_seen, Py_ssize_t count)
 
 
 cdef class GroupRead:
@@ -43,7 +43,7 @@ cdef class GroupRead:
     cdef public bytes key
     cdef public ConsumerGroup group
     cdef public bytes name
-    cdef public Consumer consumer
+    cdef public GroupConsumer consumer
 
     cdef of(self, Call call, bytes key, ConsumerGroup group, bytes name)
     cpdef bint plan(self, ReadLimits limits) except -1
@@ -53,15 +53,15 @@ cdef class GroupRead:
     cpdef recheck_at_ms(self)
     cdef Py_ssize_t consumer_bytes(self) except -1
     cdef Py_ssize_t pending_after(self) except -1
-    cpdef Consumer meet_consumer(self)
+    cpdef GroupConsumer meet_consumer(self)
     cpdef see_consumer(self)
 
 
-@cython.locals(consumer=Consumer)
-cpdef Consumer meet_consumer(Call call, ConsumerGroup group, bytes name)
+@cython.locals(consumer=GroupConsumer)
+cpdef GroupConsumer meet_consumer(Call call, ConsumerGroup group, bytes name)
 
 
-cdef class Delivery(GroupRead):
+cdef class GroupDelivery(GroupRead):
     cdef public bint noack
     cdef public long long claim_ms
     cdef public array.array claims
@@ -83,7 +83,7 @@ cdef class Delivery(GroupRead):
     )
     cdef bint _take(self, Py_ssize_t at, Share share) except -1
     @cython.locals(
-        group=ConsumerGroup, now_ms="long long", consumer=Consumer, entries=NewEntries,
+        group=ConsumerGroup, now_ms="long long", consumer=GroupConsumer, entries=NewEntries,
         read="long long", number=Py_ssize_t, wire=bytes,
     )
     cpdef give(self, ReplyWriter reply)
@@ -108,10 +108,10 @@ cdef class History(GroupRead):
         pel=PendingList, cid=Py_ssize_t, left=Py_ssize_t, at=Py_ssize_t, ms=u64, seq=u64,
         wire=bytes,
     )
-    cdef _find(self, Consumer consumer, Share share)
+    cdef _find(self, GroupConsumer consumer, Share share)
     @cython.locals(size=Py_ssize_t)
     cpdef Py_ssize_t fact_bytes(self) except -1
     @cython.locals(found=Py_ssize_t, most=Py_ssize_t)
     cpdef Py_ssize_t most_fact_bytes(self, ReadLimits limits) except -1
-    @cython.locals(consumer=Consumer, number=Py_ssize_t, wire=bytes)
+    @cython.locals(consumer=GroupConsumer, number=Py_ssize_t, wire=bytes)
     cpdef give(self, ReplyWriter reply)

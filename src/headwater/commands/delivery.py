@@ -13,8 +13,8 @@ from headwater.commands.read_limits import ReadLimits, Share
 from headwater.engine.entry_block import Span
 from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM
-from headwater.engine.group import Consumer, ConsumerGroup
-from headwater.engine.stream import Stream
+from headwater.engine.group import ConsumerGroup, GroupConsumer
+from headwater.engine.stream import StoredStream
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.model import MAX_U64, id_after
 from headwater.resp.replies import ReplyWriter
@@ -80,7 +80,7 @@ class NewEntries:
             append_fours(reply.out, data, edges, span.first, span.end, span.stop())
 
 
-def entries_after(stream: Stream, last_seen: tuple[int, int], count: int) -> NewEntries:
+def entries_after(stream: StoredStream, last_seen: tuple[int, int], count: int) -> NewEntries:
     """Entries past ``last_seen``, at most ``count`` (-1: all)."""
     made = NewEntries()
     ms, seq = last_seen[0], last_seen[1]
@@ -93,7 +93,7 @@ def entries_after(stream: Stream, last_seen: tuple[int, int], count: int) -> New
     return made
 
 
-def newest_entry(stream: Stream) -> NewEntries:
+def newest_entry(stream: StoredStream) -> NewEntries:
     """The last live entry; the stream has one."""
     made, last = NewEntries(), stream.log.last()
     made.spans, made.total = stream.log.spans(last, last)
@@ -101,7 +101,7 @@ def newest_entry(stream: Stream) -> NewEntries:
 
 
 class GroupRead:
-    """What `Delivery` and `History` share: the consumer, made when the command is admitted."""
+    """What `GroupDelivery` and `History` share: the consumer, made when the command is admitted."""
 
     def of(self, call: Call, key: bytes, group: ConsumerGroup, name: bytes) -> None:
         """Be a read of this consumer of ``group``, which is one of the stream at ``key``."""
@@ -140,7 +140,7 @@ class GroupRead:
         same command have delivered what is there."""
         return self.group.pel.length + self.group.stream.length
 
-    def meet_consumer(self) -> Consumer:
+    def meet_consumer(self) -> GroupConsumer:
         """The consumer, made if it is not there."""
         if self.consumer is None:
             self.consumer = meet_consumer(self.call, self.group, self.name)
@@ -151,7 +151,7 @@ class GroupRead:
         self.group.see(self.meet_consumer(), self.call.now_ms)
 
 
-def meet_consumer(call: Call, group: ConsumerGroup, name: bytes) -> Consumer:
+def meet_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsumer:
     """The consumer of that name, made if it is not there."""
     consumer = group.consumers.get(name)
     if consumer is None:
@@ -161,7 +161,7 @@ def meet_consumer(call: Call, group: ConsumerGroup, name: bytes) -> Consumer:
     return consumer
 
 
-class Delivery(GroupRead):
+class GroupDelivery(GroupRead):
     """``>``: idle entries first when CLAIM is given (``claim_ms`` ≥ 0), then new ones."""
 
     def __init__(self) -> None:
@@ -319,7 +319,7 @@ class History(GroupRead):
         share.close()
         return True
 
-    def _find(self, consumer: Consumer, share: Share) -> None:
+    def _find(self, consumer: GroupConsumer, share: Share) -> None:
         pel, cid, left = self.group.pel, consumer.cid, consumer.pending
         after = id_after(self.after[0], self.after[1])
         at = pel.owned_from(pel.seek(after[0], after[1]), cid) if left else -1

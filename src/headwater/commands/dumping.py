@@ -14,7 +14,7 @@ from headwater.commands.stream_images import image_of, retime
 from headwater.commands.wall_time import WallOffset
 from headwater.engine.database import Value
 from headwater.engine.snapshot import StreamSnapshot
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.limits import LARGE_VALUE_BYTES, LARGE_VALUE_PARTS
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage
 from headwater.rdb.values import dump as write
@@ -43,7 +43,7 @@ def _answer(call: Call, payload: bytes) -> None:
 
 
 def _is_large(value: Value) -> bool:
-    if isinstance(value, Stream):
+    if isinstance(value, StoredStream):
         parts = value.length + value.idempotency.tracked
         parts += sum(len(group.pel) + len(group.by_cid) for group in value.groups.values())
         return parts >= LARGE_VALUE_PARTS or value.log.size() >= LARGE_VALUE_BYTES
@@ -52,7 +52,7 @@ def _is_large(value: Value) -> bool:
 
 def _snapshot(value: Value) -> StreamSnapshot | Image:
     """What the value is now, whatever becomes of it."""
-    if isinstance(value, Stream):
+    if isinstance(value, StoredStream):
         return StreamSnapshot(value)
     if isinstance(value, dict):
         return HashImage(list(value.items()))

@@ -2,12 +2,12 @@ cimport cython
 from headwater.commands.call cimport Call
 from headwater.engine.entry_block cimport Span
 from headwater.engine.entry_log cimport EntryLog
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 
 
-@cython.locals(stream=Stream)
+@cython.locals(stream=StoredStream)
 cpdef xlen(Call call)
 
 cpdef xrange(Call call)
@@ -15,7 +15,7 @@ cpdef xrange(Call call)
 cpdef xrevrange(Call call)
 
 @cython.locals(
-    arguments=Arguments, reply=ReplyWriter, index=Py_ssize_t, stream=Stream, log=EntryLog,
+    arguments=Arguments, reply=ReplyWriter, index=Py_ssize_t, stream=StoredStream, log=EntryLog,
     spans=list, span=Span, total=Py_ssize_t, count=Py_ssize_t,
 )
 cdef _range(Call call, Py_ssize_t start_at, Py_ssize_t end_at, bint backward)

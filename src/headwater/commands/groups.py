@@ -10,7 +10,7 @@ from headwater.commands.help import write_lines, wrong_arguments
 from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.model import UNKNOWN
 from headwater.resp.arguments import Arguments
@@ -43,7 +43,7 @@ XGROUP_HELP = (
 )
 
 
-def pending_group(call: Call, *, looked_up: bool = False) -> tuple[Stream, ConsumerGroup]:
+def pending_group(call: Call, *, looked_up: bool = False) -> tuple[StoredStream, ConsumerGroup]:
     """The stream of argument 1 and its group of argument 2, for what acts on pending entries.
 
     ``looked_up`` says that the command has noticed a missing key already. Raises `CommandError`
@@ -77,7 +77,7 @@ class _Subject:
         self.call.keyspace.dirty += 1
         self.call.notify(STREAM, event, self.key)
 
-    def existing_stream(self) -> Stream:
+    def existing_stream(self) -> StoredStream:
         if self.stream is None:
             raise CommandError(_NO_KEY)
         return self.stream
@@ -89,7 +89,9 @@ class _Subject:
         return group
 
 
-def _position(arguments: Arguments, stream: Stream | None, *, strict: bool) -> tuple[int, int]:
+def _position(
+    arguments: Arguments, stream: StoredStream | None, *, strict: bool
+) -> tuple[int, int]:
     """The id that ``$`` or an id argument means."""
     if arguments.bytes(4) == b"$":
         return stream.last_id if stream is not None else (0, 0)

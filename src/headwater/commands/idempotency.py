@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
 from headwater.engine.facts import HEADROOM
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_ENTRIES_COUNT, MAX_IDMP_DURATION_S, MAX_IDMP_MAXSIZE
 from headwater.resp.arguments import Arguments
@@ -63,7 +63,7 @@ class IdempotentID:
         if self.iid is None:
             self.iid = content_hash(arguments.values(start))
 
-    def repeats(self, call: Call, stream: Stream) -> bool:
+    def repeats(self, call: Call, stream: StoredStream) -> bool:
         """Whether ``stream`` knows the pair; then that is counted and answered, and nothing else has
         happened: no event, no WATCH is broken, nothing is trimmed."""
         assert self.iid is not None
@@ -82,7 +82,7 @@ class IdempotentID:
         assert self.iid is not None
         return HEADROOM + len(self.pid) + len(self.iid)
 
-    def record(self, call: Call, stream: Stream, entry_id: tuple[int, int]) -> None:
+    def record(self, call: Call, stream: StoredStream, entry_id: tuple[int, int]) -> None:
         """The pair, which the stream did not know, has become ``entry_id``; admitted before."""
         assert self.iid is not None
         stream.idempotency.record(self.pid, self.iid, entry_id, now_ms=call.now_ms)

@@ -15,7 +15,7 @@ from headwater.commands.pending import (
 )
 from headwater.commands.wall_time import WallOffset
 from headwater.engine.group import NEVER, ConsumerGroup
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.model import UNKNOWN
 from headwater.resp.replies import ReplyWriter
@@ -57,14 +57,14 @@ def xinfo_stream(call: Call) -> None:
         _ends(call.reply, stream)
 
 
-def _existing(call: Call) -> Stream:
+def _existing(call: Call) -> StoredStream:
     stream = call.read_stream(call.arguments.bytes(2))
     if stream is None:
         raise CommandError(NO_SUCH_KEY)
     return stream
 
 
-def _counters(reply: ReplyWriter, stream: Stream) -> None:
+def _counters(reply: ReplyWriter, stream: StoredStream) -> None:
     reply.bulk(b"length")
     reply.integer(stream.length)
     reply.bulk(b"radix-tree-keys")
@@ -92,7 +92,7 @@ def _counters(reply: ReplyWriter, stream: Stream) -> None:
         reply.integer(value)
 
 
-def _ends(reply: ReplyWriter, stream: Stream) -> None:
+def _ends(reply: ReplyWriter, stream: StoredStream) -> None:
     reply.bulk(b"groups")
     reply.integer(len(stream.groups))
     for name, entry_id in (
@@ -107,7 +107,7 @@ def _ends(reply: ReplyWriter, stream: Stream) -> None:
             reply.raw(wire)
 
 
-def _entries_and_groups(call: Call, stream: Stream, count: int) -> None:
+def _entries_and_groups(call: Call, stream: StoredStream, count: int) -> None:
     reply = call.reply
     spans, total = stream.log.spans((0, 0), stream.last_id, count)
     reply.bulk(b"entries")

@@ -11,7 +11,7 @@ from headwater.commands.call import Call
 from headwater.engine.database import Database, Value
 from headwater.engine.events import EXPIRED, GENERIC
 from headwater.engine.facts import HEADROOM
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 
 
 def delete(call: Call) -> None:
@@ -77,7 +77,7 @@ def type_name(value: Value | None) -> bytes:
     """The name that TYPE gives to a value."""
     if value is None:
         return b"none"
-    if isinstance(value, Stream):
+    if isinstance(value, StoredStream):
         return b"stream"
     if isinstance(value, bytes):
         return b"string"

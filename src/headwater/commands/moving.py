@@ -12,7 +12,7 @@ from headwater.commands.keys import clear_expired, type_name
 from headwater.engine.database import Database, Value
 from headwater.engine.events import GENERIC, OVERWRITTEN, TYPE_CHANGED
 from headwater.engine.facts import HEADROOM
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
 from headwater.resp.arguments import Arguments
@@ -86,7 +86,7 @@ def copy(call: Call) -> None:
         call.reply.integer(0)
         return
     sid, gids = 0, []
-    if isinstance(value, Stream):
+    if isinstance(value, StoredStream):
         sid, gid = call.keyspace.next_sid, call.keyspace.next_gid
         gids = [(one.gid, gid + at) for at, one in enumerate(value.sorted_groups())]
     _admit(call, key, name, _GID_PAIR_BYTES * len(gids))

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from headwater.commands.call import Call
 from headwater.commands.help import write_lines
 from headwater.engine.database import Value
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.engine.weights import LISTPACK_FRAME, element_bytes
 from headwater.errors import CommandError
 from headwater.resp.arguments import parse_integer
@@ -48,7 +48,7 @@ _NO_LFU = (
 
 def encoding(value: Value) -> bytes:
     """What OBJECT ENCODING says of a value."""
-    if isinstance(value, Stream):
+    if isinstance(value, StoredStream):
         return b"stream"
     if isinstance(value, bytes):
         if parse_integer(value) is not None:

@@ -2,10 +2,10 @@ cimport cython
 from cpython cimport array
 from headwater.commands.call cimport Call
 from headwater.commands.delivery cimport counted_once_more, meet_consumer
-from headwater.engine.group cimport Consumer, ConsumerGroup
+from headwater.engine.group cimport GroupConsumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
@@ -39,7 +39,7 @@ cdef class _Claims:
     cdef bint all_too_young(self, u64 min_time) except -1
     cdef take(self, u64 ms, u64 seq, bytes wire, u64 time, u64 count)
     cdef Py_ssize_t fact_bytes(self) except -1
-    @cython.locals(group=ConsumerGroup, consumer=Consumer)
+    @cython.locals(group=ConsumerGroup, consumer=GroupConsumer)
     cdef carry_out(self, Call call, bytes name)
     @cython.locals(reply=ReplyWriter, records=array.array, number=Py_ssize_t, wire=bytes)
     cdef write(self, Call call, bint justid)
@@ -57,14 +57,14 @@ cdef class _NamedClaims(_Claims):
 cdef u64 _claimed_count(u64 count, ClaimOptions options)
 
 @cython.locals(
-    arguments=Arguments, stream=Stream, group=ConsumerGroup, min_idle="long long",
+    arguments=Arguments, stream=StoredStream, group=ConsumerGroup, min_idle="long long",
     claims=_NamedClaims, index=Py_ssize_t, ids=array.array, found=tuple, options=ClaimOptions,
     base=Py_ssize_t, name=bytes,
 )
 cpdef xclaim(Call call)
 
 @cython.locals(
-    arguments=Arguments, stream=Stream, group=ConsumerGroup, min_idle="long long", start=tuple,
+    arguments=Arguments, stream=StoredStream, group=ConsumerGroup, min_idle="long long", start=tuple,
     count="long long", justid=bint, index=Py_ssize_t, claims=_Claims, scan=_Scan, cursor=tuple,
     name=bytes, reply=ReplyWriter, entry_id=tuple,
 )
@@ -73,7 +73,7 @@ cpdef xautoclaim(Call call)
 
 cdef class _Scan:
     cdef _Claims claims
-    cdef Stream stream
+    cdef StoredStream stream
     cdef long long count
     cdef long long most
     cdef bint justid

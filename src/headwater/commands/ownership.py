@@ -16,7 +16,7 @@ from headwater.commands.ids import range_start
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending_block import PendingBlock
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DELIVERY_COUNT
 from headwater.model import flat_words
@@ -253,7 +253,7 @@ class _Scan:
     costs one comparison; its records count as looked at."""
 
     def __init__(
-        self, claims: _Claims, stream: Stream, count: int, factor: int, justid: bool
+        self, claims: _Claims, stream: StoredStream, count: int, factor: int, justid: bool
     ) -> None:
         self.claims = claims
         self.stream = stream

@@ -2,7 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.commands.wall_time cimport WallOffset
 from headwater.commands.call cimport Call
-from headwater.engine.group cimport Consumer, ConsumerGroup
+from headwater.engine.group cimport GroupConsumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
 from headwater.memory_c cimport push_word, u64, word_at
@@ -18,16 +18,16 @@ cdef u64 NOBODY
 )
 cpdef xpending(Call call)
 
-@cython.locals(reply=ReplyWriter, pel=PendingList, entry_id=tuple, consumer=Consumer)
+@cython.locals(reply=ReplyWriter, pel=PendingList, entry_id=tuple, consumer=GroupConsumer)
 cdef _summary(Call call, ConsumerGroup group)
 
-@cython.locals(pel=PendingList, found=list, consumer=Consumer, at=Py_ssize_t)
+@cython.locals(pel=PendingList, found=list, consumer=GroupConsumer, at=Py_ssize_t)
 cdef list _rows(
     ConsumerGroup group, tuple start, tuple end, Py_ssize_t count, bytes name,
     object delivered_by,
 )
 
-@cython.locals(reply=ReplyWriter, pel=PendingList, owner=Consumer, idle="long long")
+@cython.locals(reply=ReplyWriter, pel=PendingList, owner=GroupConsumer, idle="long long")
 cdef _write_row(Call call, ConsumerGroup group, Py_ssize_t at)
 
 @cython.locals(pel=PendingList, total=Py_ssize_t, owner=u64, name=bytes, at=Py_ssize_t)
@@ -41,7 +41,7 @@ cpdef write_consumer_rows(
 )
 
 @cython.locals(
-    pel=PendingList, found=dict, waiting=Py_ssize_t, consumer=Consumer, at=Py_ssize_t, owner=u64,
+    pel=PendingList, found=dict, waiting=Py_ssize_t, consumer=GroupConsumer, at=Py_ssize_t, owner=u64,
     block=PendingBlock, same=Py_ssize_t, positions=array.array, most=Py_ssize_t, room=Py_ssize_t,
     number=Py_ssize_t,
 )

@@ -19,7 +19,7 @@ from headwater.commands.call import SYNTAX, Call
 from headwater.commands.groups import pending_group
 from headwater.commands.ids import range_end, range_start
 from headwater.commands.wall_time import WallOffset
-from headwater.engine.group import Consumer, ConsumerGroup
+from headwater.engine.group import ConsumerGroup, GroupConsumer
 from headwater.engine.pending import NOBODY
 from headwater.errors import CommandError
 from headwater.resp.replies import ReplyWriter
@@ -96,7 +96,7 @@ def _rows(
     (steady ms, None: at any time) or are unowned, of one consumer or of all."""
     pel = group.pel
     found: list[int] = []
-    consumer: Consumer | None = None
+    consumer: GroupConsumer | None = None
     if name is not None:
         consumer = group.consumers.get(name)
         count = 0 if consumer is None else min(count, consumer.pending)

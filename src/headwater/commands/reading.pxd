@@ -1,12 +1,12 @@
 cimport cython
 from headwater.commands.call cimport Call, Wait
 from headwater.commands.delivery cimport (
-    Delivery, GroupRead, History, NewEntries, entries_after,
+    GroupDelivery, GroupRead, History, NewEntries, entries_after,
 )
 from headwater.commands.timeouts cimport milliseconds
 from headwater.commands.read_limits cimport ReadLimits, Share
 from headwater.engine.group cimport ConsumerGroup
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport u64
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
@@ -47,7 +47,7 @@ cdef class ReadOptions:
 
 @cython.locals(
     arguments=Arguments, reply=ReplyWriter, options=ReadOptions, keys=list, frozen=dict,
-    found=list, missing=list, number=Py_ssize_t, key=bytes, stream=Stream, at=Py_ssize_t,
+    found=list, missing=list, number=Py_ssize_t, key=bytes, stream=StoredStream, at=Py_ssize_t,
     text=bytes, entries=NewEntries, limits=ReadLimits,
 )
 cpdef xread(Call call)
@@ -57,7 +57,7 @@ cdef list _within(ReadLimits limits, list found)
 
 @cython.locals(
     arguments=Arguments, options=ReadOptions, keys=list, reads=list, number=Py_ssize_t,
-    key=bytes, group=ConsumerGroup, limits=ReadLimits, given=bint, delivery=Delivery,
+    key=bytes, group=ConsumerGroup, limits=ReadLimits, given=bint, delivery=GroupDelivery,
     history=History, wait=Wait,
 )
 cpdef xreadgroup(Call call)
@@ -70,7 +70,7 @@ cdef bint _give(Call call, list reads, ReadLimits limits) except -1
 )
 cdef bint _give_in_turn(Call call, list reads, ReadLimits limits) except -1
 
-@cython.locals(stream=Stream, group=ConsumerGroup)
+@cython.locals(stream=StoredStream, group=ConsumerGroup)
 cdef ConsumerGroup _group_of(Call call, bytes key, ReadOptions options)
 
 cdef bint _asks_for_new(Arguments arguments, Py_ssize_t at) except -1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call, Wait, shown
 from headwater.commands.delivery import (
-    Delivery,
+    GroupDelivery,
     GroupRead,
     History,
     NewEntries,
@@ -233,7 +233,7 @@ def xreadgroup(call: Call) -> Wait | None:
         group = _group_of(call, key, options)
         at = options.id_at(number)
         if _asks_for_new(arguments, at):
-            delivery = Delivery()
+            delivery = GroupDelivery()
             delivery.of(call, key, group, options.consumer)
             delivery.noack, delivery.claim_ms = options.noack, claim_ms
             reads.append(delivery)

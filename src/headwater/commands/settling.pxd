@@ -1,10 +1,10 @@
 cimport cython
 from cpython cimport array
-from headwater.commands.addition cimport Addition
+from headwater.commands.addition cimport AddRequest
 from headwater.commands.call cimport Call
 from headwater.commands.ids cimport distinct, id_words
-from headwater.engine.group cimport Consumer, ConsumerGroup
-from headwater.engine.stream cimport Stream
+from headwater.engine.group cimport GroupConsumer, ConsumerGroup
+from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
@@ -29,7 +29,7 @@ cdef class _Settlement:
     cdef bint _deletes(self) except -1
 
 
-@cython.locals(arguments=Arguments, stream=Stream, group=ConsumerGroup, ids=array.array, found=Py_ssize_t)
+@cython.locals(arguments=Arguments, stream=StoredStream, group=ConsumerGroup, ids=array.array, found=Py_ssize_t)
 cpdef xack(Call call)
 
 @cython.locals(
@@ -42,7 +42,7 @@ cpdef xnack(Call call)
     records=array.array, counts=dict, base=Py_ssize_t, ms=u64, seq=u64, at=Py_ssize_t, count=u64
 )
 cdef array.array _releases(
-    Stream stream, ConsumerGroup group, array.array ids, bytes mode, long long retry_count,
+    StoredStream stream, ConsumerGroup group, array.array ids, bytes mode, long long retry_count,
     bint force,
 )
 
@@ -50,20 +50,20 @@ cdef _add_record(array.array records, u64 ms, u64 seq, u64 count)
 
 @cython.locals(
     arguments=Arguments, group=ConsumerGroup, block=_IDs, idle_ms="long long", index=Py_ssize_t,
-    more=bint, ids=array.array, consumer=Consumer, flags=bytearray, records=array.array,
+    more=bint, ids=array.array, consumer=GroupConsumer, flags=bytearray, records=array.array,
     number=Py_ssize_t, ms=u64, seq=u64,
 )
 cpdef xrenew(Call call)
 
 @cython.locals(flags=bytearray, number=Py_ssize_t)
-cdef bytearray _owned(ConsumerGroup group, Consumer consumer, array.array ids)
+cdef bytearray _owned(ConsumerGroup group, GroupConsumer consumer, array.array ids)
 
 @cython.locals(reply=ReplyWriter, number=Py_ssize_t)
 cdef _write_flags(Call call, bytearray flags)
 
 @cython.locals(
-    arguments=Arguments, group=ConsumerGroup, settlement=_Settlement, consumer=Consumer,
-    flags=bytearray, ids=array.array, addition=Addition,
+    arguments=Arguments, group=ConsumerGroup, settlement=_Settlement, consumer=GroupConsumer,
+    flags=bytearray, ids=array.array, addition=AddRequest,
 )
 cpdef xsettle(Call call)
 
@@ -75,8 +75,8 @@ cdef array.array _chosen(array.array ids, bytearray flags)
     due=u64,
 )
 cdef _settle(
-    Call call, Stream stream, ConsumerGroup group, array.array ids, _Settlement settlement
+    Call call, StoredStream stream, ConsumerGroup group, array.array ids, _Settlement settlement
 )
 
-@cython.locals(reply=ReplyWriter, addition=Addition)
+@cython.locals(reply=ReplyWriter, addition=AddRequest)
 cdef _answer(Call call, bytearray flags, list additions)

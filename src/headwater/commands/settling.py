@@ -9,15 +9,15 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from headwater.commands.addition import Addition
+from headwater.commands.addition import AddRequest
 from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.deleting import acknowledge_and_delete, removal_bytes
 from headwater.commands.groups import pending_group
 from headwater.commands.ids import distinct, id_words
 from headwater.commands.trimming import KEEPREF, REFERENCE_MODES
 from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.group import Consumer, ConsumerGroup
-from headwater.engine.stream import Stream
+from headwater.engine.group import ConsumerGroup, GroupConsumer
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DELIVERY_COUNT
 from headwater.model import flat_words, id_pairs
@@ -116,7 +116,7 @@ def xnack(call: Call) -> None:
 
 
 def _releases(
-    stream: Stream,
+    stream: StoredStream,
     group: ConsumerGroup,
     ids: array[int],
     mode: bytes,
@@ -195,7 +195,7 @@ def xrenew(call: Call) -> None:
     _write_flags(call, flags)
 
 
-def _owned(group: ConsumerGroup, consumer: Consumer | None, ids: array[int]) -> bytearray:
+def _owned(group: ConsumerGroup, consumer: GroupConsumer | None, ids: array[int]) -> bytearray:
     """For each id 1 if it is pending under exactly this consumer, else 0."""
     flags = bytearray(len(ids) // 2)
     for number in range(len(flags)):
@@ -219,7 +219,7 @@ class _Settlement:
             raise CommandError("ERR mode must be ACK, ACKDEL, SILENT, FAIL, or FATAL")
         self.delay_ms = -1
         self.references = b""
-        self.additions: list[Addition] = []
+        self.additions: list[AddRequest] = []
         block = _IDs()
         index = 5
         while index < arguments.count:
@@ -250,7 +250,7 @@ class _Settlement:
 
     def _addition(self, arguments: Arguments, index: int) -> int:
         """``dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v …``; the index behind it."""
-        addition = Addition(arguments.bytes(index))
+        addition = AddRequest(arguments.bytes(index))
         index += 1
         if index < arguments.count and arguments.token(index) in (b"MAXLEN", b"MINID"):
             index = addition.take_trim(arguments, index)
@@ -278,7 +278,7 @@ class _Settlement:
             addition.choose_id(*before, call.wall_ms())
             last[addition.key] = addition.ms, addition.seq
 
-    def fact_bytes(self, call: Call, stream: Stream) -> int:
+    def fact_bytes(self, call: Call, stream: StoredStream) -> int:
         size = removal_bytes(stream, len(self.ids) // 2) + 16 * len(self.ids)
         return size + sum(a.fact_bytes(call.stream(a.key)) for a in self.additions)
 
@@ -328,7 +328,7 @@ def _chosen(ids: array[int], flags: bytearray) -> array[int]:
 
 def _settle(
     call: Call,
-    stream: Stream,
+    stream: StoredStream,
     group: ConsumerGroup,
     ids: array[int],
     settlement: _Settlement,
@@ -363,7 +363,7 @@ def _settle(
         group.release(records)
 
 
-def _answer(call: Call, flags: bytearray, additions: list[Addition]) -> None:
+def _answer(call: Call, flags: bytearray, additions: list[AddRequest]) -> None:
     reply = call.reply
     reply.array(2)
     _write_flags(call, flags)

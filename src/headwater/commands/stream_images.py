@@ -23,7 +23,7 @@ from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import elements
 from headwater.engine.snapshot import GroupSnapshot, StreamSnapshot, ids_of
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.rdb import pending as columns
 from headwater.rdb.image import (
     NEVER,
@@ -262,7 +262,9 @@ def _by_time(pending: PendingImage) -> Steps[array[int]]:
     return orders[0] if orders else array("I")
 
 
-def _place_group(stream: Stream, image: GroupImage, order: array[int], gid: int) -> Steps[None]:
+def _place_group(
+    stream: StoredStream, image: GroupImage, order: array[int], gid: int
+) -> Steps[None]:
     read = image.entries_read
     if read is None:
         read = stream.entries_read_at(image.last_id)

@@ -2,7 +2,7 @@ cimport cython
 from headwater.commands.call cimport Call
 from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.nodes cimport NodeIndex
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.resp.arguments cimport Arguments
 
 
@@ -28,12 +28,12 @@ cdef class Trim:
         self, Arguments arguments, Py_ssize_t index, bytes word, Py_ssize_t more
     ) except -1
     cpdef int check(self, Py_ssize_t node_max_entries) except -1
-    cpdef object fact_bytes(self, Stream stream, Py_ssize_t added)
+    cpdef object fact_bytes(self, StoredStream stream, Py_ssize_t added)
     @cython.locals(plan=_Plan)
-    cpdef Py_ssize_t apply(self, Stream stream) except -1
+    cpdef Py_ssize_t apply(self, StoredStream stream) except -1
     @cython.locals(nodes=NodeIndex, keeps_references=bint, passed=Py_ssize_t, node=Py_ssize_t, live=Py_ssize_t, whole=bint)
-    cdef _plan(self, Stream stream, _Plan plan)
-    cdef bint _pick(self, Stream stream, Py_ssize_t node, _Plan plan) except -1
+    cdef _plan(self, StoredStream stream, _Plan plan)
+    cdef bint _pick(self, StoredStream stream, Py_ssize_t node, _Plan plan) except -1
     cdef bint _enough(self, Py_ssize_t length, tuple entry_id) except -1
     cdef bint _covers(self, Py_ssize_t length_without, tuple last) except -1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from headwater.commands.call import Call
 from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.model import flat_words
 from headwater.resp.arguments import Arguments
@@ -95,7 +95,7 @@ class Trim:
         else:
             self.limit = 0
 
-    def fact_bytes(self, stream: Stream | None, added: int) -> int:
+    def fact_bytes(self, stream: StoredStream | None, added: int) -> int:
         """An upper bound for the facts of `apply`, once ``added`` more entries are there."""
         if stream is None or self.mode in (b"", KEEPREF):
             return HEADROOM
@@ -106,7 +106,7 @@ class Trim:
             most = max(0, most - self.maxlen)
         return HEADROOM + (most * ID_BYTES + HEADROOM) * (1 + len(stream.groups))
 
-    def apply(self, stream: Stream) -> int:
+    def apply(self, stream: StoredStream) -> int:
         """Remove what the options say; how many entries that were."""
         if not self.given:
             return 0
@@ -120,7 +120,7 @@ class Trim:
             stream.delete(plan.ids, marks=False, stays=plan.stays)
         return plan.gone
 
-    def _plan(self, stream: Stream, plan: _Plan) -> None:
+    def _plan(self, stream: StoredStream, plan: _Plan) -> None:
         nodes, keeps_references = stream.nodes, self.mode in (b"", KEEPREF)
         passed = 0
         for node in range(len(nodes)):
@@ -141,7 +141,7 @@ class Trim:
             if not whole:
                 break
 
-    def _pick(self, stream: Stream, node: int, plan: _Plan) -> bool:
+    def _pick(self, stream: StoredStream, node: int, plan: _Plan) -> bool:
         """Entry by entry, from one node; whether any goes."""
         before = plan.gone
         spans, _ = stream.log.spans(stream.nodes.first(node), stream.nodes.last(node))
@@ -170,7 +170,7 @@ class Trim:
         return last < self.minid
 
 
-def forget(stream: Stream, ids: list[tuple[int, int]]) -> None:
+def forget(stream: StoredStream, ids: list[tuple[int, int]]) -> None:
     """DELREF: take ``ids`` out of every pending list of ``stream``."""
     for group in stream.sorted_groups():
         pending = [entry_id for entry_id in ids if group.pel.find(*entry_id) >= 0]

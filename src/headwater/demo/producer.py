@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from headwater.demo.data import Flight, Key, key
 from headwater.demo.names import STREAM
-from headwater.demo.spoil import Kind, plan, spoil
+from headwater.demo.spoil import Corruption, plan, spoil
 from headwater.messages import DATA_FIELD, codec_for
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Published(NamedTuple):
     """What was sent: what the reconciliation measures everything else by."""
 
     flights: int
-    spoiled: Counter[Kind]
+    spoiled: Counter[Corruption]
     unspoiled: set[Key]
     """The keys of the flights that must be enriched."""
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headwater.demo.data import Key
 from headwater.demo.evidence import Evidence, Held
-from headwater.demo.spoil import Kind, kind_of
+from headwater.demo.spoil import Corruption, kind_of
 
 
 class Line(NamedTuple):
@@ -75,7 +75,7 @@ def dead_letters(evidence: Evidence) -> list[Line]:
     found = Counter(kind_of(letter.error) for letter in evidence.dead)
     by_kind = [
         Line(f"dead letters: {kind}", evidence.published.spoiled[kind], found[kind.value])
-        for kind in Kind
+        for kind in Corruption
     ]
     return [*by_kind, Line("dead letters: other", 0, found["other"])]
 

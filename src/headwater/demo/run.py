@@ -67,7 +67,7 @@ class Order(NamedTuple):
     keep: bool = False
 
 
-class Outcome(NamedTuple):
+class DemoResult(NamedTuple):
     """What came out: the reconciliation, and where the report is."""
 
     lines: list[Line]
@@ -83,7 +83,7 @@ class Worked(NamedTuple):
     sampler: Sampler
 
 
-def run(order: Order, teller: Teller) -> Outcome:
+def run(order: Order, teller: Teller) -> DemoResult:
     """Run the demo in a new temporary directory; its processes end with it, however it ends.
 
     The directory keeps the report, and everything else only if a line does not hold or ``keep`` is
@@ -131,7 +131,7 @@ class Demo:
         self._step = ""
         self._step_began = 0.0
 
-    def run(self) -> Outcome:
+    def run(self) -> DemoResult:
         """The six steps."""
         self.begin("1 server", "A server with a journal")
         server, url = self.serve()
@@ -161,7 +161,7 @@ class Demo:
         self.teller.say(f"{self.teller.seconds:.0f} seconds in all: {self.times()}")
         if self.order.keep:
             self.leave_running(server, url)
-        return Outcome(lines, path)
+        return DemoResult(lines, path)
 
     # --- the steps --------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Demo:
                     "3 workers", f"{WORKERS} workers enrich them; one is stopped, one is killed"
                 )
                 workers = self.start_workers(client, url)
-                wait = Wait(client, workers, publishing, len(flights))
+                wait = SettlementWait(client, workers, publishing, len(flights))
                 wait.until(STOP_AT)
                 stopped = self.stop_one(client, sampler)
                 wait.until(KILL_AT)
@@ -313,7 +313,7 @@ class Demo:
         return ", ".join(f"{step[2:]} {took}" for step, took in self.facts if step[0].isdigit())
 
 
-class Wait:
+class SettlementWait:
     """Waits for flights to be settled, as long as there is hope."""
 
     def __init__(self, client: Redis, workers: Child, publishing: Publishing, flights: int) -> None:

@@ -17,7 +17,7 @@ from headwater.demo.data import Flight
 SHARE = 0.001
 
 
-class Kind(StrEnum):
+class Corruption(StrEnum):
     """What is wrong with a spoiled flight."""
 
     BROKEN_JSON = "broken JSON"
@@ -27,10 +27,10 @@ class Kind(StrEnum):
 
 
 REASONS = {
-    Kind.BROKEN_JSON: "is no JSON document",
-    Kind.IMPOSSIBLE_TIME: "impossible time",
-    Kind.MISSING_FIELD: "missing required field",
-    Kind.UNKNOWN_CARRIER: "unknown carrier",
+    Corruption.BROKEN_JSON: "is no JSON document",
+    Corruption.IMPOSSIBLE_TIME: "impossible time",
+    Corruption.MISSING_FIELD: "missing required field",
+    Corruption.UNKNOWN_CARRIER: "unknown carrier",
 }
 """Words of a dead letter's ``hw.error`` that tell its kind."""
 
@@ -40,31 +40,31 @@ UNKNOWN_CARRIERS = ("QX", "ZZ", "X9", "??")
 """No carrier of 2013 had these codes."""
 
 
-def plan(count: int, *, seed: int) -> dict[int, Kind]:
+def plan(count: int, *, seed: int) -> dict[int, Corruption]:
     """Which of ``count`` flights are spoiled, by their place, and how.
 
     One in a thousand, at least one of each kind as long as there are that many flights.
     """
-    wanted = min(count, max(round(count * SHARE), len(Kind)))
+    wanted = min(count, max(round(count * SHARE), len(Corruption)))
     chance = random.Random(seed)
     places = chance.sample(range(count), wanted)
-    kinds = [*Kind]
+    kinds = [*Corruption]
     return {place: kinds[number % len(kinds)] for number, place in enumerate(places)}
 
 
-def spoil(flight: Flight, kind: Kind, *, seed: int) -> bytes:
+def spoil(flight: Flight, kind: Corruption, *, seed: int) -> bytes:
     """The JSON document of ``flight``, spoiled in exactly one way."""
     chance = random.Random(f"{seed} {flight}")
-    if kind is Kind.BROKEN_JSON:
+    if kind is Corruption.BROKEN_JSON:
         whole = msgspec.json.encode(flight)
         return whole[: chance.randrange(1, len(whole))]  # no beginning of an object is a document
     fields: dict[str, Any] = msgspec.to_builtins(flight)
-    if kind is Kind.MISSING_FIELD:
+    if kind is Corruption.MISSING_FIELD:
         del fields[chance.choice(REQUIRED)]
-    elif kind is Kind.IMPOSSIBLE_TIME:
+    elif kind is Corruption.IMPOSSIBLE_TIME:
         fields["sched_dep_time"] = chance.randrange(25, 60) * 100 + chance.randrange(60)
     else:
-        assert kind is Kind.UNKNOWN_CARRIER
+        assert kind is Corruption.UNKNOWN_CARRIER
         fields["carrier"] = chance.choice(UNKNOWN_CARRIERS)
     return msgspec.json.encode(fields)
 

@@ -18,12 +18,12 @@ from itertools import pairwise
 
 from headwater.engine.check_blocks import block_faults, book_faults
 from headwater.engine.database import Database
-from headwater.engine.group import NEVER, Consumer, ConsumerGroup
+from headwater.engine.group import NEVER, ConsumerGroup, GroupConsumer
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.pending_block import PendingBlock
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.limits import (
     MAX_DELIVERY_COUNT,
     MAX_IDMP_DURATION_S,
@@ -44,7 +44,7 @@ def broken_invariants(keyspace: Keyspace) -> list[str]:
     for database in keyspace.databases:
         found += _database(database)
         for key, value in database.values.items():
-            if isinstance(value, Stream):
+            if isinstance(value, StoredStream):
                 where = f"database {database.index}, stream {key!r}"
                 found += [f"{where}: {sentence}" for sentence in _stream(value)]
     return found
@@ -63,7 +63,7 @@ def _names(keyspace: Keyspace) -> Iterator[str]:
         value.sid: value
         for database in keyspace.databases
         for value in database.values.values()
-        if isinstance(value, Stream)
+        if isinstance(value, StoredStream)
     }
     groups = {group.gid: group for s in streams.values() for group in s.groups.values()}
     if keyspace.streams != streams:
@@ -88,7 +88,7 @@ def _names(keyspace: Keyspace) -> Iterator[str]:
 def _database(database: Database) -> Iterator[str]:
     where = f"database {database.index}"
     for key, value in database.values.items():
-        if isinstance(value, Stream):
+        if isinstance(value, StoredStream):
             if value.db is not database or value.key != key:
                 yield f"{where}: the stream at {key!r} believes it stands at {value.key!r}"
         elif not isinstance(value, bytes) and not value:
@@ -100,7 +100,7 @@ def _database(database: Database) -> Iterator[str]:
         if (at, key) not in noted:
             yield f"{where}: nobody will look when {key!r} ends at {at}"
     for key in database.used:
-        if isinstance(database.values.get(key), Stream | None):
+        if isinstance(database.values.get(key), StoredStream | None):
             yield f"{where}: {key!r} has a time of use and is a stream, or does not exist"
     for key in database.values.keys() - set(database.order.names):
         yield f"{where}: SCAN would never find {key!r}"
@@ -112,7 +112,7 @@ def _database(database: Database) -> Iterator[str]:
 # --- streams --------------------------------------------------------------------------------------
 
 
-def _stream(stream: Stream) -> Iterator[str]:
+def _stream(stream: StoredStream) -> Iterator[str]:
     yield from _log(stream)
     yield from _nodes(stream)
     last = stream.log.last()
@@ -133,7 +133,7 @@ def _stream(stream: Stream) -> Iterator[str]:
         yield from (f"group {name!r}: {sentence}" for sentence in _group(group))
 
 
-def _log(stream: Stream) -> Iterator[str]:
+def _log(stream: StoredStream) -> Iterator[str]:
     log = stream.log
     live = sum(block.live for block in log.blocks)
     if log.length != live:
@@ -149,7 +149,7 @@ def _log(stream: Stream) -> Iterator[str]:
             before = entry_id
 
 
-def _nodes(stream: Stream) -> Iterator[str]:
+def _nodes(stream: StoredStream) -> Iterator[str]:
     nodes, before = stream.nodes, (-1, 0)
     if len(nodes.names) - nodes.gone != len(nodes):
         yield f"{len(nodes)} nodes have {len(nodes.names) - nodes.gone} sets of field names"
@@ -271,7 +271,9 @@ def _owners(group: ConsumerGroup) -> Iterator[str]:
         yield f"{len(group.consumers)} consumers have {len(group.by_cid)} numbers"
 
 
-def _consumer(group: ConsumerGroup, name: bytes, consumer: Consumer, owned: int) -> Iterator[str]:
+def _consumer(
+    group: ConsumerGroup, name: bytes, consumer: GroupConsumer, owned: int
+) -> Iterator[str]:
     if consumer.name != name or group.by_cid.get(consumer.cid) is not consumer:
         yield f"it believes it is {consumer.name!r}, number {consumer.cid}"
     if not NOBODY < consumer.cid < group.next_cid:

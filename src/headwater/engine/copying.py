@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.engine.group import Consumer, ConsumerGroup
-from headwater.engine.stream import Stream
+from headwater.engine.group import ConsumerGroup, GroupConsumer
+from headwater.engine.stream import StoredStream
 
 if TYPE_CHECKING:
     from headwater.engine.database import Database
@@ -21,12 +21,14 @@ PREFIX_BYTES = 256
 """What stands before facts that `adopt_facts` takes over: room for the header of their group."""
 
 
-def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[int, int]) -> Stream:
+def copy_stream(
+    source: StoredStream, db: Database, key: bytes, sid: int, gids: dict[int, int]
+) -> StoredStream:
     """A copy of ``source`` that will stand at ``key`` of ``db``, known to the keyspace already.
 
     ``gids`` has the number of each group's copy, by the group's own.
     """
-    made = Stream(source.keyspace, db, key, sid)
+    made = StoredStream(source.keyspace, db, key, sid)
     made.log, made.nodes = source.log.copy(), source.nodes.copy()
     made.last_id, made.entries_added = source.last_id, source.entries_added
     made.max_deleted_id, made.max_trimmed_id = source.max_deleted_id, source.max_trimmed_id
@@ -37,7 +39,7 @@ def copy_stream(source: Stream, db: Database, key: bytes, sid: int, gids: dict[i
     return made
 
 
-def adopt_stream(stream: Stream, db: Database, key: bytes, *, now_ms: int) -> None:
+def adopt_stream(stream: StoredStream, db: Database, key: bytes, *, now_ms: int) -> None:
     """Let a stream that was built in another keyspace be that at ``key`` of ``db``. Its number and those
     of its groups are nobody's here, and whoever has built it lets go of it. ``now_ms`` is the time of the record group."""
     keyspace = db.keyspace
@@ -68,7 +70,7 @@ def adopt_facts(buffer: FactBuffer, facts: bytearray) -> None:
         buffer.data = facts
 
 
-def _copy_group(source: ConsumerGroup, stream: Stream, gid: int) -> ConsumerGroup:
+def _copy_group(source: ConsumerGroup, stream: StoredStream, gid: int) -> ConsumerGroup:
     keyspace = source.keyspace
     made = ConsumerGroup(stream, source.name, gid, source.last_id, source.entries_read)
     made.next_cid = source.next_cid
@@ -77,7 +79,7 @@ def _copy_group(source: ConsumerGroup, stream: Stream, gid: int) -> ConsumerGrou
     made.released, made.delayed = dict(source.released), dict(source.delayed)
     made.due_order = list(source.due_order)
     for name, one in source.consumers.items():
-        consumer = Consumer(one.cid, name, one.seen_time)
+        consumer = GroupConsumer(one.cid, name, one.seen_time)
         consumer.active_time, consumer.pending = one.active_time, one.pending
         made.consumers[name] = made.by_cid[one.cid] = consumer
     made.enter()

@@ -24,9 +24,9 @@ from heapq import heapify, heappop, heappush
 from headwater.engine.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.key_order import KeyOrder
 from headwater.engine.keyspace_state import KeyspaceState
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 
-Value = Stream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
+Value = StoredStream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
 
 NO_EXPIRY = -1
 
@@ -121,7 +121,7 @@ class Database:
     def use(self, key: bytes, now_ms: int) -> None:
         """``key``, which is there, is used: no fact, an idle time begins anew at a restart."""
         value = self.values[key]
-        if isinstance(value, Stream):
+        if isinstance(value, StoredStream):
             value.used_ms = now_ms
         else:
             self.used[key] = now_ms
@@ -129,14 +129,14 @@ class Database:
     def used_ms(self, key: bytes) -> int:
         """When ``key`` was last used, steady ms; 0 if not since the store was opened."""
         value = self.values.get(key)
-        return value.used_ms if isinstance(value, Stream) else self.used.get(key, 0)
+        return value.used_ms if isinstance(value, StoredStream) else self.used.get(key, 0)
 
     # --- mutators -------------------------------------------------------------------------------
 
-    def create_stream(self, key: bytes, sid: int) -> Stream:
+    def create_stream(self, key: bytes, sid: int) -> StoredStream:
         """An empty stream at ``key``, over whatever was there."""
         self._drop(key)
-        stream = Stream(self.keyspace, self, key, sid)
+        stream = StoredStream(self.keyspace, self, key, sid)
         self._place(key, stream)
         stream.enter()
         self.keyspace.facts.stream_created(self.index, sid, key)
@@ -248,7 +248,7 @@ class Database:
         target._expire_at(name, at_ms)
         if used_ms is not None:
             target.used[name] = used_ms
-        if isinstance(value, Stream):
+        if isinstance(value, StoredStream):
             value.db, value.key = target, name
         self.keyspace.facts.key_renamed(self.index, key, target.index, name)
         self.changed(key)
@@ -262,7 +262,7 @@ class Database:
         assert target is not self or key != name
         value, at_ms = self.values[key], self.expiries.get(key)
         target._drop(name)
-        if isinstance(value, Stream):
+        if isinstance(value, StoredStream):
             value = copy_stream(value, target, name, sid, dict(gids))
         elif not isinstance(value, bytes):
             value = value.copy()
@@ -274,7 +274,7 @@ class Database:
     def adopt(self, key: bytes, value: Value, facts: bytearray, *, now_ms: int) -> None:
         """Put a value at ``key``, over whatever was there, that was built in another keyspace for that
         place; ``facts`` are what built it, and ``now_ms`` is the time of their record group."""
-        if isinstance(value, Stream):
+        if isinstance(value, StoredStream):
             self._drop(key)
             adopt_stream(value, self, key, now_ms=now_ms)
         elif key in self.values:
@@ -355,7 +355,7 @@ class Database:
             return
         self.expiries.pop(key, None)
         self.used.pop(key, None)
-        if isinstance(value, Stream):
+        if isinstance(value, StoredStream):
             value.leave()
         elif not isinstance(value, bytes):
             self.keyspace.discard(value, len(value))

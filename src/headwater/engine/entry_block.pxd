@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.sealing cimport Packed, Sealing
+from headwater.engine.sealing cimport SealedBlock, Sealing
 from headwater.memory_c cimport (
     append_part, offset_at, push_offset, push_word, reserve, u64, word_at,
 )
@@ -28,7 +28,7 @@ cdef class EntryBlock:
     cdef public Py_ssize_t head
     cdef public Py_ssize_t dead_bytes
     cdef public Sealing sealing
-    cdef public Packed packed
+    cdef public SealedBlock packed
     cdef public Py_ssize_t booked
     cdef public int books
     cdef public bint closed
@@ -42,7 +42,7 @@ cdef class EntryBlock:
     @cython.locals(edges=array.array)
     cpdef Py_ssize_t start(self, Py_ssize_t index) except -1
     cpdef bint lives(self, Py_ssize_t index) except -1
-    @cython.locals(packed=Packed, ids=array.array)
+    @cython.locals(packed=SealedBlock, ids=array.array)
     cpdef tuple first(self)
     @cython.locals(
         low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, ids=array.array, found=u64
@@ -65,7 +65,7 @@ cdef class EntryBlock:
 
 
 @cython.locals(ids=array.array)
-cpdef array.array packed_ids(Packed packed)
+cpdef array.array packed_ids(SealedBlock packed)
 
 @cython.locals(
     index=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t, count=Py_ssize_t

@@ -26,7 +26,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from headwater.engine.sealing import HOT, KEPT, SEALED, Packed, Sealing
+from headwater.engine.sealing import HOT, KEPT, SEALED, SealedBlock, Sealing
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -65,7 +65,7 @@ class EntryBlock:
         self.ids: array[int] = array("Q")
         self.offsets: array[int] = array("I")
         self.dead: bytearray | None = None
-        self.packed: Packed | None = None
+        self.packed: SealedBlock | None = None
         self.head = self.count = self.live = self.dead_bytes = 0
         self.last_ms = self.last_seq = 0
         self.room = 0
@@ -204,7 +204,9 @@ class EntryBlock:
         """Hold ``wire``, the bytes as the codec of this name compressed them, instead of them."""
         assert self.closed
         assert self.packed is None
-        self.packed = Packed(codec, wire, pack_ids(self.ids), len(self.data), len(self.offsets))
+        self.packed = SealedBlock(
+            codec, wire, pack_ids(self.ids), len(self.data), len(self.offsets)
+        )
         self.data, self.ids, self.offsets, self.dead_bytes = _NO_DATA, _NO_IDS, _NO_OFFSETS, 0
         self.sealing.sealed_size += self.packed.size
         self._move(SEALED, len(wire) + len(self.packed.ids) + _PACKED_BYTES)
@@ -338,7 +340,7 @@ class Span:
         return [(ids[2 * at], ids[2 * at + 1]) for at in range(self.first, self.end)]
 
 
-def packed_ids(packed: Packed) -> array[int]:
+def packed_ids(packed: SealedBlock) -> array[int]:
     """The ids of a sealed block's entries, two words each."""
     ids: array[int] = array("Q")
     unpack_ids(packed.ids, packed.count, ids)

@@ -12,9 +12,9 @@ from collections import deque
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Producer
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 
-_CONTAINERS = (dict, list, set, deque, Stream, ConsumerGroup, Producer)
+_CONTAINERS = (dict, list, set, deque, StoredStream, ConsumerGroup, Producer)
 
 FREED_AT_ONCE = 5000
 """Objects that a turn frees, in less than a millisecond."""
@@ -49,7 +49,7 @@ def dismantle(keyspace: Keyspace) -> list[object]:
 def _parts(value: object) -> list[object] | None:
     """What a value is made of; None for a container or anything small. Streams and groups know each
     other, so they are parted here and not left to the collector of cycles."""
-    if isinstance(value, Stream):
+    if isinstance(value, StoredStream):
         groups, value.groups = value.groups, {}
         return [*groups.values(), value.log.blocks, value.idempotency.producers]
     if isinstance(value, ConsumerGroup):

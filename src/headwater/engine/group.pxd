@@ -5,12 +5,12 @@ from headwater.engine.entry_block cimport Span
 from headwater.engine.facts cimport FactBuffer
 from headwater.engine.keyspace_state cimport KeyspaceState
 from headwater.engine.pending cimport PendingList
-from headwater.engine.stream cimport Stream
+from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport u64, word_at
 
 
 @cython.final
-cdef class Consumer:
+cdef class GroupConsumer:
     cdef public Py_ssize_t cid
     cdef public bytes name
     cdef public long long seen_time
@@ -19,7 +19,7 @@ cdef class Consumer:
 
 
 cdef class ConsumerGroup:
-    cdef public Stream stream
+    cdef public StoredStream stream
     cdef public KeyspaceState keyspace
     cdef public FactBuffer facts
     cdef public bytes name
@@ -36,23 +36,23 @@ cdef class ConsumerGroup:
     cdef public list due_order
 
     @cython.locals(at=Py_ssize_t)
-    cpdef bint owns(self, Consumer consumer, u64 ms, u64 seq) except -1
+    cpdef bint owns(self, GroupConsumer consumer, u64 ms, u64 seq) except -1
     @cython.locals(
-        stream=Stream, read="long long", last=tuple, done=Py_ssize_t, span=Span, at=Py_ssize_t,
+        stream=StoredStream, read="long long", last=tuple, done=Py_ssize_t, span=Span, at=Py_ssize_t,
         ids=array.array, counted=bint, left="long long",
     )
     cpdef long long entries_read_after(self, list spans, long long count) except? -1
-    cpdef see(self, Consumer consumer, long long now_ms)
+    cpdef see(self, GroupConsumer consumer, long long now_ms)
     @cython.locals(spans=list)
     cpdef deliver(
-        self, Consumer consumer, long long time, tuple first, tuple last, Py_ssize_t count,
+        self, GroupConsumer consumer, long long time, tuple first, tuple last, Py_ssize_t count,
         long long entries_read, bint noack,
     )
     @cython.locals(
         before=tuple, first=tuple, span=Span, ids=array.array, at=Py_ssize_t, last=Py_ssize_t
     )
     cpdef deliver_spans(
-        self, Consumer consumer, long long time, list spans, Py_ssize_t count,
+        self, GroupConsumer consumer, long long time, list spans, Py_ssize_t count,
         long long entries_read, bint noack,
     )
     @cython.locals(
@@ -65,7 +65,7 @@ cdef class ConsumerGroup:
         run_time=u64, base=Py_ssize_t, ms=u64, seq=u64, time=u64, count=u64, at=Py_ssize_t,
     )
     cpdef own(
-        self, Consumer consumer, array.array records, long long seen_time, long long active_time
+        self, GroupConsumer consumer, array.array records, long long seen_time, long long active_time
     )
     @cython.locals(base=Py_ssize_t, ms=u64, seq=u64)
     cpdef release(self, array.array records)
@@ -73,15 +73,15 @@ cdef class ConsumerGroup:
     cpdef delay(self, array.array records)
     @cython.locals(ended=Py_ssize_t, base=Py_ssize_t, at=Py_ssize_t, entry_id=tuple)
     cpdef end_delay(self, array.array ids)
-    cdef _seen(self, Consumer consumer, long long seen_time, long long active_time)
+    cdef _seen(self, GroupConsumer consumer, long long seen_time, long long active_time)
     @cython.locals(pel=PendingList, ms=u64, seq=u64, count=Py_ssize_t, at=Py_ssize_t)
     cdef _add(
-        self, Consumer consumer, array.array ids, Py_ssize_t first, Py_ssize_t end, long long time
+        self, GroupConsumer consumer, array.array ids, Py_ssize_t first, Py_ssize_t end, long long time
     )
     @cython.locals(at=Py_ssize_t)
     cdef _disown(self, u64 ms, u64 seq, u64 time, u64 count)
     @cython.locals(
-        pel=PendingList, end=Py_ssize_t, same=Py_ssize_t, owner=u64, consumer=Consumer,
+        pel=PendingList, end=Py_ssize_t, same=Py_ssize_t, owner=u64, consumer=GroupConsumer,
         one=Py_ssize_t,
     )
     cdef _leave_run(self, Py_ssize_t at, Py_ssize_t count)

@@ -29,7 +29,7 @@ from headwater.model import UNKNOWN, flat_words
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
-    from headwater.engine.stream import Stream
+    from headwater.engine.stream import StoredStream
 else:
     try:
         import cython
@@ -43,7 +43,7 @@ NEVER = -1
 """``active_time`` of a consumer that has never been given an entry."""
 
 
-class Consumer:
+class GroupConsumer:
     """A member of a group. ``seen_time`` is its last command, ``active_time`` its last entry."""
 
     def __init__(self, cid: int, name: bytes, seen_time: int) -> None:
@@ -58,7 +58,12 @@ class ConsumerGroup:
     """One group of ``stream``; ``gid`` names it in facts."""
 
     def __init__(
-        self, stream: Stream, name: bytes, gid: int, last_id: tuple[int, int], entries_read: int
+        self,
+        stream: StoredStream,
+        name: bytes,
+        gid: int,
+        last_id: tuple[int, int],
+        entries_read: int,
     ) -> None:
         self.stream = stream
         self.keyspace = stream.keyspace
@@ -67,8 +72,8 @@ class ConsumerGroup:
         self.gid = gid
         self.last_id = last_id
         self.entries_read = entries_read
-        self.consumers: dict[bytes, Consumer] = {}
-        self.by_cid: dict[int, Consumer] = {}
+        self.consumers: dict[bytes, GroupConsumer] = {}
+        self.by_cid: dict[int, GroupConsumer] = {}
         self.next_cid = 1
         self.pel = PendingList()
         self.order = DeliveryOrder(self.pel)
@@ -79,16 +84,16 @@ class ConsumerGroup:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def sorted_consumers(self) -> list[Consumer]:
+    def sorted_consumers(self) -> list[GroupConsumer]:
         """Consumers in byte order of their names, as Redis walks them."""
         return [self.consumers[name] for name in sorted(self.consumers)]
 
-    def consumer_of(self, at: int) -> Consumer | None:
+    def consumer_of(self, at: int) -> GroupConsumer | None:
         """The owner of the record at a position of ``pel``; None if released or delayed."""
         owner = self.pel.owner(at)
         return None if owner == NOBODY else self.by_cid[owner]
 
-    def owns(self, consumer: Consumer | None, ms: int, seq: int) -> bool:
+    def owns(self, consumer: GroupConsumer | None, ms: int, seq: int) -> bool:
         """``ms-seq`` is pending under exactly this consumer."""
         at = self.pel.find(ms, seq)
         return consumer is not None and at >= 0 and self.pel.owner(at) == consumer.cid
@@ -144,16 +149,16 @@ class ConsumerGroup:
         self.entries_read = entries_read
         self.facts.group_set_id(self.gid, ms, seq, entries_read)
 
-    def create_consumer(self, name: bytes, cid: int, seen_time: int) -> Consumer:
+    def create_consumer(self, name: bytes, cid: int, seen_time: int) -> GroupConsumer:
         assert name not in self.consumers
-        consumer = Consumer(cid, name, seen_time)
+        consumer = GroupConsumer(cid, name, seen_time)
         self.consumers[name] = consumer
         self.by_cid[cid] = consumer
         self.next_cid = max(self.next_cid, cid + 1)
         self.facts.consumer_created(self.gid, cid, seen_time, name)
         return consumer
 
-    def delete_consumer(self, consumer: Consumer) -> None:
+    def delete_consumer(self, consumer: GroupConsumer) -> None:
         """Remove a consumer and what it has pending (Redis: XGROUP DELCONSUMER)."""
         if consumer.pending:
             removed = self.pel.remove_owner(consumer.cid)
@@ -165,12 +170,12 @@ class ConsumerGroup:
         self.keyspace.forget_seen(self.gid, consumer.cid)
         self.facts.consumer_deleted(self.gid, consumer.cid)
 
-    def see(self, consumer: Consumer, now_ms: int) -> None:
+    def see(self, consumer: GroupConsumer, now_ms: int) -> None:
         """The consumer sent a command: not a fact of its own, it rides along (law 3)."""
         consumer.seen_time = now_ms
         self.keyspace.note_seen(self.gid, consumer.cid)
 
-    def record_seen(self, consumer: Consumer, seen_time: int, active_time: int) -> None:
+    def record_seen(self, consumer: GroupConsumer, seen_time: int, active_time: int) -> None:
         """The fact for what only `see` has changed; the node asks for it once a second."""
         consumer.seen_time, consumer.active_time = seen_time, active_time
         self.facts.consumer_seen(self.gid, consumer.cid, seen_time, active_time)
@@ -179,7 +184,7 @@ class ConsumerGroup:
 
     def deliver(
         self,
-        consumer: Consumer,
+        consumer: GroupConsumer,
         time: int,
         first: tuple[int, int],
         last: tuple[int, int],
@@ -194,7 +199,7 @@ class ConsumerGroup:
 
     def deliver_spans(
         self,
-        consumer: Consumer,
+        consumer: GroupConsumer,
         time: int,
         spans: list[Span],
         count: int,
@@ -236,7 +241,7 @@ class ConsumerGroup:
         self.facts.acknowledged(self.gid, ids)
 
     def own(
-        self, consumer: Consumer, records: array[int], seen_time: int, active_time: int
+        self, consumer: GroupConsumer, records: array[int], seen_time: int, active_time: int
     ) -> None:
         """Make ``consumer`` own each ``(ms, seq, delivery time, count)``, pending before or not."""
         self._seen(consumer, seen_time, active_time)
@@ -320,17 +325,19 @@ class ConsumerGroup:
         keyspace.discard(self, len(self.pel) + len(self.by_cid))
 
     def mark_gone(self, ids: Sequence[tuple[int, int]]) -> None:
-        """These entries were deleted from the stream; part of `Stream.delete`."""
+        """These entries were deleted from the stream; part of `StoredStream.delete`."""
         if self.pel.length:
             for ms, seq in ids:
                 self.pel.mark_gone(ms, seq)
 
-    def _seen(self, consumer: Consumer, seen_time: int, active_time: int) -> None:
+    def _seen(self, consumer: GroupConsumer, seen_time: int, active_time: int) -> None:
         consumer.seen_time, consumer.active_time = seen_time, active_time
         if self.keyspace.unseen:
             self.keyspace.forget_seen(self.gid, consumer.cid)
 
-    def _add(self, consumer: Consumer, ids: array[int], first: int, end: int, time: int) -> None:
+    def _add(
+        self, consumer: GroupConsumer, ids: array[int], first: int, end: int, time: int
+    ) -> None:
         """Make the entries ``first`` to ``end``-1 of a block pending, delivered once: all at once from
         the first on that is past all that are pending."""
         pel = self.pel

@@ -13,7 +13,7 @@ from headwater.engine.facts import ALL_DATABASES, FactBuffer
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Deadlines
 from headwater.engine.keyspace_state import KeyspaceState
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.limits import DATABASES
 
 
@@ -28,7 +28,7 @@ class Keyspace(KeyspaceState):
 
     def __init__(self, facts: FactBuffer | None = None) -> None:
         super().__init__(facts if facts is not None else FactBuffer())
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, StoredStream] = {}
         self.groups: dict[int, ConsumerGroup] = {}
         self.delaying: dict[int, ConsumerGroup] = {}
         self.expiring: dict[Database, None] = {}
@@ -130,14 +130,14 @@ class Keyspace(KeyspaceState):
         others = [other for other in self.databases if other is not database]
         if len(database.values) < sum(len(other.values) for other in others):
             for value in database.values.values():
-                if isinstance(value, Stream):
+                if isinstance(value, StoredStream):
                     value.leave()
             return
         self.streams = {
             value.sid: value
             for other in others
             for value in other.values.values()
-            if isinstance(value, Stream)
+            if isinstance(value, StoredStream)
         }
         self.groups = {
             group.gid: group for stream in self.streams.values() for group in stream.groups.values()

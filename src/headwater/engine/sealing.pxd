@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.packing_c cimport index_entries
 
 @cython.final
-cdef class Packed:
+cdef class SealedBlock:
     cdef public str codec
     cdef public bytes wire
     cdef public bytes ids
@@ -16,7 +16,7 @@ cdef class Packed:
 
 
 @cython.locals(data=bytearray, offsets=array.array)
-cpdef tuple unpacked(Packed packed, codec)
+cpdef tuple unpacked(SealedBlock packed, codec)
 
 
 @cython.final
@@ -41,4 +41,4 @@ cdef class Sealing:
     cpdef book(self, int books, Py_ssize_t size)
     cpdef bint due(self) except -1
     @cython.locals(data=bytearray, offsets=array.array)
-    cpdef open(self, Packed packed)
+    cpdef open(self, SealedBlock packed)

@@ -52,7 +52,7 @@ _WORTH = 0.9
 """What does not become smaller than that is left alone."""
 
 
-class Job(NamedTuple):
+class CompressionJob(NamedTuple):
     """A block to be compressed: its bytes, and how much of the books it was."""
 
     block: EntryBlock
@@ -60,7 +60,7 @@ class Job(NamedTuple):
     booked: int
 
 
-class Packed:
+class SealedBlock:
     """What a sealed block holds instead of bytes, ids and offsets: ``count`` entries, ``size`` bytes
     of them, dead ones included. ``first_ms`` and ``first_seq`` are the first that lives, 0-0 when it
     has to be looked up. ``data`` and ``offsets`` are there while the block is open for reading."""
@@ -75,12 +75,12 @@ class Packed:
         self.data: bytearray | None = None
         self.offsets: array[int] | None = None
 
-    def copy(self) -> Packed:
+    def copy(self) -> SealedBlock:
         """For another block over the same bytes."""
-        return Packed(self.codec, self.wire, self.ids, self.size, self.count)
+        return SealedBlock(self.codec, self.wire, self.ids, self.size, self.count)
 
 
-def unpacked(packed: Packed, codec: Codec) -> tuple[bytearray, array[int]]:
+def unpacked(packed: SealedBlock, codec: Codec) -> tuple[bytearray, array[int]]:
     """The bytes of a sealed block and where in them each entry begins. Any thread may ask for them, with
     a codec of its own."""
     data = bytearray(codec.decompress(packed.wire, packed.size))
@@ -122,7 +122,7 @@ class Sealing:
         """Coldest first; True for what was passed over (rule 3)."""
         self._in_jobs = 0
         self._codecs: dict[str, Codec] = {}
-        self._open: deque[Packed] = deque()
+        self._open: deque[SealedBlock] = deque()
 
     def configure(self, budget: int, codec: str) -> None:
         """Seal what is beyond ``budget`` bytes by the codec of this name; `NONE` seals nothing more,
@@ -157,9 +157,9 @@ class Sealing:
         """Whether there is more than may stay as it is."""
         return self.hot_bytes > self.budget
 
-    def choose(self, most: int) -> list[Job]:
+    def choose(self, most: int) -> list[CompressionJob]:
         """At most ``most`` of the coldest blocks, as many as are beyond the budget. They are closed."""
-        jobs: list[Job] = []
+        jobs: list[CompressionJob] = []
         excess = self.hot_bytes - self._in_jobs - self.budget
         for _ in range(min(_LOOKS, len(self.order))):
             if excess <= 0 or len(jobs) == most:
@@ -174,12 +174,12 @@ class Sealing:
                     continue
                 block.close()
             if block.books == HOT:
-                jobs.append(Job(block, block.data, block.booked))
+                jobs.append(CompressionJob(block, block.data, block.booked))
                 excess -= block.booked
                 self._in_jobs += block.booked
         return jobs
 
-    def settle(self, job: Job, codec: str, wire: bytes | None) -> None:
+    def settle(self, job: CompressionJob, codec: str, wire: bytes | None) -> None:
         """What has become of a job; None for bytes that could not be compressed."""
         self._in_jobs -= job.booked
         block = job.block
@@ -204,7 +204,7 @@ class Sealing:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def open(self, packed: Packed) -> None:
+    def open(self, packed: SealedBlock) -> None:
         """Let ``packed`` have its data and offsets, until so many others were opened after it."""
         data, offsets = unpacked(packed, self._codec(packed.codec))
         packed.data, packed.offsets = data, offsets

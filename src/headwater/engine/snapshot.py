@@ -18,7 +18,7 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import NodeIndex
 from headwater.engine.pending import PendingList
 from headwater.engine.sealing import unpacked
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 
 ID = tuple[int, int]
 
@@ -83,7 +83,7 @@ class GroupSnapshot:
 class StreamSnapshot:
     """A stream; see the rules above."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StoredStream) -> None:
         self.length = stream.length
         self.first_id = stream.log.first()
         self.last_id, self.max_deleted_id = stream.last_id, stream.max_deleted_id

@@ -11,7 +11,7 @@ cdef long long MAX_ENTRIES_COUNT
 
 
 @cython.final
-cdef class Stream:
+cdef class StoredStream:
     cdef public KeyspaceState keyspace
     cdef public Database db
     cdef public bytes key

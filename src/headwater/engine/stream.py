@@ -38,7 +38,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import offset_at, word_at
 
 
-class Stream:
+class StoredStream:
     """One stream. ``sid`` names it in facts; ``db`` and ``key`` say where it stands."""
 
     def __init__(self, keyspace: KeyspaceState, db: Database, key: bytes, sid: int) -> None:

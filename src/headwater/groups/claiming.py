@@ -60,7 +60,7 @@ class Delivered(NamedTuple):
     """It was claimed from an owner that neither released nor parked it."""
 
 
-class Reader:
+class MemberReader:
     """Reads for one member; keeps where its sweep of the pending list is.
 
     ``now`` is monotonic time in seconds, the caller's. Without ``looks_for_gone`` it does not look, on

@@ -33,7 +33,7 @@ class PendingState(StrEnum):
     """The next worker that reads claims it: its retry is due, or its owner fell silent."""
 
 
-class PendingEntry(NamedTuple):
+class PendingDelivery(NamedTuple):
     """One entry that is delivered and not settled. Times in milliseconds."""
 
     id: str
@@ -65,7 +65,7 @@ class GroupPending(NamedTuple):
     last_seen_ms: int | None
     next_due_ms: int | None
     """Until the first retry of the reported entries; None when none waits."""
-    entries: list[PendingEntry]
+    entries: list[PendingDelivery]
     """In id order, the first ones only."""
 
 
@@ -159,7 +159,7 @@ def _by_verbs(stream: str, group: str, ids: Sequence[bytes]) -> Operation[dict[b
 
 def _entry(
     row: Sequence[Any], due: int | None, now_ms: int, claim_after_ms: int | None
-) -> PendingEntry:
+) -> PendingDelivery:
     entry_id, owner = row[0].decode(), row[1].decode("utf-8", "backslashreplace")
     idle = None if not owner or row[2] < 0 else row[2]
     parked = owner == PARKED_CONSUMER
@@ -171,7 +171,7 @@ def _entry(
     else:
         silent = idle is not None and claim_after_ms is not None and idle >= claim_after_ms
         state = PendingState.CLAIMABLE if silent else PendingState.IN_FLIGHT
-    return PendingEntry(
+    return PendingDelivery(
         id=entry_id,
         owner=owner,
         age_ms=_age(entry_id, now_ms),

@@ -23,7 +23,7 @@ from headwater.groups.capabilities import Capabilities
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, accepted, executed
-from headwater.groups.settling import LUA_WORDS, Addition, How, Outcome, Settlement, settle
+from headwater.groups.settling import LUA_WORDS, Addition, How, Settlement, SettleOutcome, settle
 from headwater.groups.troubles import Remedy, Step, remedy
 from headwater.messages import Pairs, delays_key, later_key
 from headwater.model import StreamID
@@ -162,7 +162,9 @@ def _batches(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
         yield batch
 
 
-def _refusals(settlements: Sequence[Settlement], outcomes: Sequence[Outcome]) -> list[Refusal]:
+def _refusals(
+    settlements: Sequence[Settlement], outcomes: Sequence[SettleOutcome]
+) -> list[Refusal]:
     found = []
     for settlement, outcome in zip(settlements, outcomes, strict=True):
         if outcome.error is None:

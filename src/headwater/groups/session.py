@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeVar
 
 from headwater.groups.member import Member, Remade, join, look_again, rejoin
 from headwater.groups.operation import GroupVanished, Operation
-from headwater.groups.settling import FINAL, Outcome, Settlement, settle
+from headwater.groups.settling import FINAL, Settlement, SettleOutcome, settle
 from headwater.model import MIN_ID, StreamID
 
 log = logging.getLogger("headwater.groups")
@@ -32,7 +32,7 @@ Counted: TypeAlias = Sequence[tuple[bytes, int]]
 """Ids with their delivery counts."""
 
 
-class Session:
+class GroupSession:
     """One member's session. ``unsettled`` says what the member has taken and not settled."""
 
     def __init__(self, member: Member, *, unsettled: Callable[[], Counted]) -> None:
@@ -80,7 +80,7 @@ class Session:
         self.mark, kept = yield from look_again(self.member, unsettled=unsettled, mark=self.mark)
         return kept
 
-    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
         """Settle, in order. What is not ours because another member created the group again is
         registered and settled then. Raises `GroupVanished`."""
         outcomes = yield from settle(self.member, settlements)
@@ -118,7 +118,7 @@ def _registered(
     return settlement._replace(id=ids[0], others=ids[1:]) if ids else None
 
 
-def _with(first: Outcome, again: Settlement, second: Outcome) -> Outcome:
+def _with(first: SettleOutcome, again: Settlement, second: SettleOutcome) -> SettleOutcome:
     """The outcome of a settlement, a part of which was repeated."""
     repeated = set(again.ids)
     missed = [one for one in first.missed if one not in repeated] + [*second.missed]

@@ -103,7 +103,7 @@ def size_of(additions: Iterable[Addition]) -> int:
     return size
 
 
-class Outcome(NamedTuple):
+class SettleOutcome(NamedTuple):
     """What became of a settlement. ``done`` is False when an entry was not owned any more, or
     when ``error`` says why the additions could not be made; then nothing was changed."""
 
@@ -116,10 +116,10 @@ class Outcome(NamedTuple):
     """Entries that are not settled because they were not owned, or one that ends with them was not."""
 
 
-_DONE = Outcome(done=True)
+_DONE = SettleOutcome(done=True)
 
 
-def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
     """Carry out settlements; one outcome each, in order. `GroupVanished` when the group is gone."""
     if not any(s.additions for s in settlements):
         return (yield from _in_one_step(member, settlements))
@@ -135,12 +135,14 @@ def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[
     return [refused[n] if n in refused else next(settled) for n in range(len(settlements))]
 
 
-def _in_one_step(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+def _in_one_step(
+    member: Member, settlements: Sequence[Settlement]
+) -> Operation[list[SettleOutcome]]:
     by = _by_verbs if member.able.verbs else _by_script
-    outcomes: list[Outcome] = []
+    outcomes: list[SettleOutcome] = []
     for part in _parts(settlements):
         if _words(part[0]) > MOST_WORDS:
-            outcomes.append(Outcome(done=False, error=_too_many_words(part[0])))
+            outcomes.append(SettleOutcome(done=False, error=_too_many_words(part[0])))
         else:
             outcomes += yield from by(member, part)
     return outcomes
@@ -194,7 +196,7 @@ def _apart(member: Member, settlement: Settlement) -> bool:
     return False
 
 
-def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, Outcome]]:
+def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, SettleOutcome]]:
     """Make the additions of these settlements by XADD; outcomes of those that were refused."""
     commands: list[Command] = [
         ["XADD", addition.stream, *addition.words()]
@@ -207,11 +209,11 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, Outcome]]
         answers = [next(replies) for _ in settlement.additions]
         errors = [one for one in answers if isinstance(one, Refused)]
         if errors:
-            refused[n] = Outcome(done=False, error=errors[0])
+            refused[n] = SettleOutcome(done=False, error=errors[0])
     return refused
 
 
-def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
     """Those of a kind share an XSETTLE. With results it does everything or nothing: where it did
     nothing, each settlement is sent again by itself, so that one fails no other."""
     outcomes = [_DONE] * len(settlements)
@@ -239,7 +241,7 @@ def _settle_alike(
     member: Member,
     settlements: Sequence[Settlement],
     alike: Sequence[Sequence[int]],
-    outcomes: list[Outcome],
+    outcomes: list[SettleOutcome],
 ) -> Operation[list[int]]:
     """One XSETTLE for each list of indexes. Fills ``outcomes``; the indexes that must be sent by
     themselves are returned."""
@@ -254,7 +256,7 @@ def _settle_alike(
         if results and len(indexes) > 1 and (isinstance(reply, Refused) or not all(reply[0])):
             again += indexes
         elif isinstance(reply, Refused):
-            outcomes[indexes[0]] = Outcome(done=False, error=reply)
+            outcomes[indexes[0]] = SettleOutcome(done=False, error=reply)
         else:
             _fill(settlements, indexes, reply, outcomes)
     return again
@@ -264,7 +266,7 @@ def _fill(
     settlements: Sequence[Settlement],
     indexes: Sequence[int],
     reply: Sequence[Any],
-    outcomes: list[Outcome],
+    outcomes: list[SettleOutcome],
 ) -> None:
     """Note what the reply to one XSETTLE says of each settlement."""
     flags, added = iter(reply[0]), iter(reply[1])
@@ -275,9 +277,9 @@ def _fill(
         if not all(settled):
             if not settlement.additions:
                 ids = [one for one, flag in zip(ids, settled, strict=True) if not flag]
-            outcomes[index] = Outcome(done=False, missed=ids)
+            outcomes[index] = SettleOutcome(done=False, missed=ids)
         elif settlement.additions:
-            outcomes[index] = Outcome(True, list(islice(added, len(settlement.additions))))
+            outcomes[index] = SettleOutcome(True, list(islice(added, len(settlement.additions))))
 
 
 def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
@@ -294,7 +296,7 @@ def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
     return ["XSETTLE", *who, *how, *delay, "IDS", len(ids), *ids, *additions]
 
 
-def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[Outcome]]:
+def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
     try:
         return (yield from _scripted(member, settlements, timed=True))
     except Refused as error:
@@ -306,7 +308,7 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
     kinds: dict[tuple[bool, bool], list[int]] = {}
     for n, one in enumerate(settlements):
         kinds.setdefault((_waits_long(member, one), bool(one.additions)), []).append(n)
-    outcomes = [Outcome(done=False, error=refused)] * len(settlements)
+    outcomes = [SettleOutcome(done=False, error=refused)] * len(settlements)
     for (timed, _adds), places in kinds.items():
         try:
             found = yield from _scripted(member, [settlements[n] for n in places], timed=timed)
@@ -321,7 +323,7 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
 
 def _scripted(
     member: Member, settlements: Sequence[Settlement], *, timed: bool
-) -> Operation[list[Outcome]]:
+) -> Operation[list[SettleOutcome]]:
     """Settle in one step; ``timed`` names the sorted set of delays too."""
     keys: list[Word] = list(member.keys) if timed else [member.stream]
     places: dict[str, int] = {}
@@ -345,13 +347,13 @@ def _waits_long(member: Member, settlement: Settlement) -> bool:
     return parked and settlement.delay_ms > member.claim_after_ms
 
 
-def _outcome(settlement: Settlement, reply: list[Any]) -> Outcome:
+def _outcome(settlement: Settlement, reply: list[Any]) -> SettleOutcome:
     code = reply[0]
     if code < 0:
-        return Outcome(done=False, error=Refused(reply[1].decode("utf-8", "replace")))
+        return SettleOutcome(done=False, error=Refused(reply[1].decode("utf-8", "replace")))
     if code == 0:
-        return Outcome(done=False, missed=reply[1:] or settlement.ids)
-    return Outcome(True, reply[1:], gone=code == 2)
+        return SettleOutcome(done=False, missed=reply[1:] or settlement.ids)
+    return SettleOutcome(True, reply[1:], gone=code == 2)
 
 
 def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:

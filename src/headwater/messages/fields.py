@@ -25,7 +25,7 @@ from headwater.messages.codecs import (
     shown,
     type_name,
 )
-from headwater.messages.shapes import UNSET, Kind, Shape, shapes_of
+from headwater.messages.shapes import UNSET, FieldKind, Shape, shapes_of
 
 
 def text(value: Any) -> bytes:
@@ -124,7 +124,7 @@ class FieldsCodec(MessageCodec):
             raise EncodeError(f"{shown(message)} is no {type_name(self.kind)}: {error}") from error
 
     def _write(self, shape: Shape, value: Any) -> bytes:
-        if shape.kind is Kind.JSON:
+        if shape.kind is FieldKind.JSON:
             return msgspec.json.encode(value)
         if shape.naive_time and value.tzinfo is None:
             return str(value.isoformat()).encode()
@@ -153,9 +153,9 @@ class FieldsCodec(MessageCodec):
         return values
 
     def _read_one(self, shape: Shape, raw: bytes) -> Any:
-        if shape.kind is Kind.RAW:
+        if shape.kind is FieldKind.RAW:
             return raw
-        if shape.kind is Kind.JSON:
+        if shape.kind is FieldKind.JSON:
             try:
                 return msgspec.json.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -164,7 +164,7 @@ class FieldsCodec(MessageCodec):
                     f"({shape.type_name} expected): {error}"
                 ) from None
         found = _unicode(shape.field, raw)
-        if shape.kind is Kind.TIME and not shape.naive_time:
+        if shape.kind is FieldKind.TIME and not shape.naive_time:
             return _with_zone(found)
         return found
 
@@ -201,7 +201,7 @@ class PydanticFieldsCodec(FieldsCodec):
     def _write(self, shape: Shape, value: Any) -> bytes:
         from pydantic_core import to_json, to_jsonable_python
 
-        if shape.kind is Kind.JSON:
+        if shape.kind is FieldKind.JSON:
             return to_json(value)
         if any(isinstance(value, known) for known in _WRITERS):
             return text(value)

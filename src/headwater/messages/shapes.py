@@ -19,7 +19,7 @@ from headwater.messages.codecs import is_pydantic, type_name
 from headwater.messages.keys import is_reserved
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """How the bytes of one field are read."""
 
     TEXT = "text"
@@ -34,7 +34,7 @@ class Shape(NamedTuple):
 
     attribute: str
     field: str
-    kind: Kind
+    kind: FieldKind
     required: bool
     """A missing field is an error. False with a default, and for what may be None."""
     none_when_missing: bool
@@ -109,7 +109,7 @@ def _shape(kind: Any, field: inspect.Field) -> Shape:
     )
 
 
-def _refused_class(where: str, found: inspect.CustomType) -> Kind:
+def _refused_class(where: str, found: inspect.CustomType) -> FieldKind:
     raise DeclarationError(
         f"{where}: a {type_name(found.cls)} cannot be written as a field. Use a type that msgspec "
         "knows, or a pydantic model."
@@ -123,8 +123,8 @@ def _may_be_none(info: inspect.Type) -> bool:
 
 
 def _kind(
-    where: str, info: inspect.Type, custom: Callable[[str, inspect.CustomType], Kind]
-) -> Kind:
+    where: str, info: inspect.Type, custom: Callable[[str, inspect.CustomType], FieldKind]
+) -> FieldKind:
     """How a field of this declared type is read."""
     if isinstance(info, inspect.Metadata):
         return _kind(where, info.type, custom)
@@ -133,8 +133,8 @@ def _kind(
     if isinstance(info, inspect.UnionType):
         members = [m for m in info.types if not isinstance(m, inspect.NoneType)]
         kinds = {_kind(where, member, custom) for member in members}
-        if kinds == {Kind.TEXT, Kind.TIME}:
-            return Kind.TEXT
+        if kinds == {FieldKind.TEXT, FieldKind.TIME}:
+            return FieldKind.TEXT
         if len(kinds) > 1:
             raise DeclarationError(
                 f"{where}: a field that may be {' or '.join(sorted(k.value for k in kinds))} "
@@ -142,10 +142,10 @@ def _kind(
             )
         return kinds.pop()
     if isinstance(info, inspect.DateTimeType):
-        return Kind.TIME
+        return FieldKind.TIME
     if isinstance(info, _TEXT):
-        return Kind.TEXT
-    return Kind.RAW if isinstance(info, _RAW) else Kind.JSON
+        return FieldKind.TEXT
+    return FieldKind.RAW if isinstance(info, _RAW) else FieldKind.JSON
 
 
 def _name(info: inspect.Type) -> str:
@@ -195,9 +195,9 @@ def _pydantic_shapes(kind: Any) -> list[Shape]:
     return found
 
 
-def _pydantic_class(_where: str, found: inspect.CustomType) -> Kind:
+def _pydantic_class(_where: str, found: inspect.CustomType) -> FieldKind:
     """A class msgspec does not know: a model is JSON, anything else (a URL, an address) is text."""
-    return Kind.JSON if is_pydantic(found.cls) else Kind.TEXT
+    return FieldKind.JSON if is_pydantic(found.cls) else FieldKind.TEXT
 
 
 UNSET: object = msgspec.UNSET

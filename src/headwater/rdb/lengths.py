@@ -35,7 +35,7 @@ ID_BYTES = 16
 ID = tuple[int, int]
 
 
-class Reader:
+class ByteReader:
     """Takes values off ``data`` from ``at`` on, up to ``end``.
 
     >>> reader = Reader(bytes.fromhex("03 616263 c07b 4100"))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headwater.limits import MAX_DELIVERY_COUNT
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import NOBODY, UNCLAIMED, NodeImage, PendingImage
-from headwater.rdb.lengths import ID_BYTES, Reader, put_length
+from headwater.rdb.lengths import ID_BYTES, ByteReader, put_length
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -47,7 +47,7 @@ _SIGN = 2**63
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read(reader: Reader, pending: PendingImage, count: int) -> None:
+def read(reader: ByteReader, pending: PendingImage, count: int) -> None:
     """Add the next ``count`` pending entries, which nobody owns yet. Raises `BadPayload`."""
     data, words, owners = reader.data, pending.words, pending.owners
     size = len(words)
@@ -78,7 +78,7 @@ def read(reader: Reader, pending: PendingImage, count: int) -> None:
     reader.at = at
 
 
-def read_ids(reader: Reader, count: int) -> array[int]:
+def read_ids(reader: ByteReader, count: int) -> array[int]:
     """The next ``count`` ids of 16 bytes, two words each. Raises `BadPayload`."""
     ids = array("Q")
     ids.frombytes(reader.take(ID_BYTES * count))

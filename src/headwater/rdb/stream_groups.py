@@ -24,7 +24,7 @@ from headwater.rdb.image import (
     PendingImage,
 )
 from headwater.rdb.image import NOBODY as UNOWNED
-from headwater.rdb.lengths import ID_BYTES, Reader, put_id, put_length, put_string, put_time
+from headwater.rdb.lengths import ID_BYTES, ByteReader, put_id, put_length, put_string, put_time
 from headwater.steps import Steps
 
 NOBODY = b""
@@ -36,7 +36,9 @@ _AT_ONCE = 8192
 """Pending entries of one step."""
 
 
-def read(reader: Reader, *, counted: bool, active: bool, released: bool) -> Steps[list[GroupImage]]:
+def read(
+    reader: ByteReader, *, counted: bool, active: bool, released: bool
+) -> Steps[list[GroupImage]]:
     """The groups; which parts a type has, its caller knows. Raises `BadPayload`."""
     groups: dict[bytes, GroupImage] = {}
     for _ in range(reader.count(5)):
@@ -64,7 +66,7 @@ def read(reader: Reader, *, counted: bool, active: bool, released: bool) -> Step
     return list(groups.values())
 
 
-def _read_consumers(reader: Reader, group: GroupImage, *, active: bool) -> Steps[None]:
+def _read_consumers(reader: ByteReader, group: GroupImage, *, active: bool) -> Steps[None]:
     names: set[bytes] = set()
     for _ in range(reader.count(10)):
         name, seen_time = reader.string(), reader.time()
@@ -79,7 +81,7 @@ def _read_consumers(reader: Reader, group: GroupImage, *, active: bool) -> Steps
         yield from _read_owner(reader, group.pending, len(group.consumers))
 
 
-def _read_owner(reader: Reader, entries: PendingImage, owner: int) -> Steps[array[int]]:
+def _read_owner(reader: ByteReader, entries: PendingImage, owner: int) -> Steps[array[int]]:
     """The ids of the pending entries that one consumer owns, or nobody."""
     found = array("Q")
     left = reader.count(ID_BYTES)

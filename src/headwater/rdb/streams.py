@@ -28,7 +28,7 @@ from headwater.rdb.image import (
     ProducerImage,
     StreamImage,
 )
-from headwater.rdb.lengths import Reader, put_id, put_length, put_string
+from headwater.rdb.lengths import ByteReader, put_id, put_length, put_string
 from headwater.rdb.stream_nodes import NodeReader, NodeWriter, keep, rises
 from headwater.steps import Steps
 
@@ -42,7 +42,7 @@ _ENTRIES_AT_ONCE = 512
 """Of a node that are read or written in one step."""
 
 
-def read(kind: int, reader: Reader) -> Steps[StreamImage]:
+def read(kind: int, reader: ByteReader) -> Steps[StreamImage]:
     """The stream that ``reader`` stands at the beginning of. Raises `BadPayload`."""
     nodes = yield from _nodes(reader)
     length, last_id = reader.length(), reader.id()
@@ -70,11 +70,11 @@ def read(kind: int, reader: Reader) -> Steps[StreamImage]:
     return image
 
 
-def _nodes(reader: Reader) -> Steps[list[NodeImage]]:
+def _nodes(reader: ByteReader) -> Steps[list[NodeImage]]:
     nodes: list[NodeImage] = []
     size = 0
     for _ in range(reader.count(2)):
-        name = Reader(reader.string())
+        name = ByteReader(reader.string())
         first = name.raw_id()
         if name.left():
             raise BadPayload("a node's id has more than 16 bytes")
@@ -152,7 +152,7 @@ def _is_in_order(nodes: list[NodeImage], last_id: ID) -> Steps[bool]:
     return last <= last_id
 
 
-def _idempotency(reader: Reader) -> IdempotencyImage:
+def _idempotency(reader: ByteReader) -> IdempotencyImage:
     duration_s, max_size = reader.length(), reader.length()
     if not (1 <= duration_s <= _MAX_DURATION_S and 1 <= max_size <= _MAX_SIZE):
         raise BadPayload(f"idempotent ids live {duration_s} s, {max_size} of them: out of range")

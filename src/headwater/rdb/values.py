@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from headwater.rdb import streams
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage, StreamImage
-from headwater.rdb.lengths import Reader, put_length, put_string
+from headwater.rdb.lengths import ByteReader, put_length, put_string
 from headwater.rdb.listpack import text
 from headwater.rdb.payload import REDIS_NEWEST, unwrap, wrap
 from headwater.steps import Steps
@@ -35,7 +35,7 @@ _LISTS_AND_HASHES = 10
 _TEXTS_AT_ONCE = 1024
 """Of a list, a set or a hash that are read or written in one step."""
 
-_Read = Callable[[Reader], Steps[Image]]
+_Read = Callable[[ByteReader], Steps[Image]]
 
 STREAM_FORMS = {
     "7.0": (streams.COUNTED, 10),
@@ -58,7 +58,7 @@ def load(data: bytearray, start: int, end: int) -> Steps[Image]:
     Redis does.
     """
     behind = yield from unwrap(data, start, end)
-    reader = Reader(data, start, behind)
+    reader = ByteReader(data, start, behind)
     kind = reader.take(1)[0]
     if kind in streams.TYPES:
         return (yield from streams.read(kind, reader))
@@ -97,12 +97,12 @@ def _put_texts(out: bytearray, texts: Iterable[bytes]) -> Steps[None]:
             yield
 
 
-def _string(reader: Reader) -> Steps[Image]:
+def _string(reader: ByteReader) -> Steps[Image]:
     yield
     return reader.string()
 
 
-def _texts(reader: Reader, each: int = 1) -> Steps[list[bytes]]:
+def _texts(reader: ByteReader, each: int = 1) -> Steps[list[bytes]]:
     """So many strings as a length says, ``each`` for one that it counts."""
     found: list[bytes] = []
     for number in range(1, each * reader.count(each) + 1):
@@ -112,7 +112,7 @@ def _texts(reader: Reader, each: int = 1) -> Steps[list[bytes]]:
     return found
 
 
-def _packed(reader: Reader) -> list[bytes]:
+def _packed(reader: ByteReader) -> list[bytes]:
     return [text(element) for element in reader.packed()]
 
 
@@ -135,7 +135,7 @@ def _hash(texts: list[bytes]) -> Image:
     return HashImage(list(zip(fields, texts[1::2], strict=True)))
 
 
-def _quicklist(reader: Reader) -> Steps[Image]:
+def _quicklist(reader: ByteReader) -> Steps[Image]:
     items: list[bytes] = []
     for _ in range(reader.count(2)):
         container = reader.length()
@@ -146,7 +146,7 @@ def _quicklist(reader: Reader) -> Steps[Image]:
     return _list(items)
 
 
-def _intset(reader: Reader) -> Steps[Image]:
+def _intset(reader: ByteReader) -> Steps[Image]:
     data = reader.string()
     width = int.from_bytes(data[:4], "little")
     count = int.from_bytes(data[4:8], "little")
@@ -161,14 +161,14 @@ def _intset(reader: Reader) -> Steps[Image]:
 
 
 def _of_texts(make: Callable[[list[bytes]], Image], each: int = 1) -> _Read:
-    def read(reader: Reader) -> Steps[Image]:
+    def read(reader: ByteReader) -> Steps[Image]:
         return make((yield from _texts(reader, each)))
 
     return read
 
 
 def _of_listpack(make: Callable[[list[bytes]], Image]) -> _Read:
-    def read(reader: Reader) -> Steps[Image]:
+    def read(reader: ByteReader) -> Steps[Image]:
         yield
         return make(_packed(reader))
 

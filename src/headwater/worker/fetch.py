@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
-from headwater.groups.claiming import Delivered, Reader, drop_gone, recover
+from headwater.groups.claiming import Delivered, MemberReader, drop_gone, recover
 from headwater.groups.consumers import ConsumerInfo, strangers
 from headwater.groups.deleting import check_deleting
 from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform, single
-from headwater.groups.session import Session
+from headwater.groups.session import GroupSession
 from headwater.groups.settling import one_step
 from headwater.groups.suspects import SuspectReader
 from headwater.groups.trimmed import unread_lost
@@ -58,7 +58,7 @@ LOOK_SECONDS = 1.0
 NAMED = 5
 """Other consumers of the group that the log names at most."""
 
-AnyReader = Reader | SuspectReader | OrderedReader
+AnyReader = MemberReader | SuspectReader | OrderedReader
 
 Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
 
@@ -216,7 +216,7 @@ class Fetcher:
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
         in_flight = self._in_flight
-        session = in_flight.session or Session(member, unsettled=in_flight.unsettled)
+        session = in_flight.session or GroupSession(member, unsettled=in_flight.unsettled)
         if not self.joined:
             await perform(client, session.join(position=consumer.start))
             if consumer.delete:
@@ -231,7 +231,7 @@ class Fetcher:
         if self._order is not None:
             self.reader, self._able = self._order.reader(member), able
         elif self.reader is None or able != self._able:
-            kind = SuspectReader if self._suspects_only else Reader
+            kind = SuspectReader if self._suspects_only else MemberReader
             self.reader, self._able = kind(member, gone=self._losses.pending), able
         return member
 

@@ -13,7 +13,7 @@ from random import Random
 from headwater.groups.claiming import Delivered
 from headwater.groups.operation import Refused
 from headwater.groups.poison import NO_RECORD, condemnation
-from headwater.groups.settling import FINAL, How, Outcome
+from headwater.groups.settling import FINAL, How, SettleOutcome
 from headwater.worker.batch_pool import BatchPool
 from headwater.worker.batching import BatchHandler
 from headwater.worker.clocks import Timers
@@ -207,7 +207,7 @@ class Flow:
             owned.mark_lost()  # for a handler that goes on in its thread
         report(outcome, settlement, self.consumer, owned.delivery)
 
-    def _settled(self, queued: Queued, outcome: Outcome) -> None:
+    def _settled(self, queued: Queued, outcome: SettleOutcome) -> None:
         """A settlement's reply has come."""
         settlement = queued.settlement
         self.telemetry.settled(queued, outcome)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation
-from headwater.groups.session import Session
-from headwater.groups.settling import Addition, How, Outcome, Settlement, renew, whereabouts
+from headwater.groups.session import GroupSession
+from headwater.groups.settling import Addition, How, Settlement, SettleOutcome, renew, whereabouts
 from headwater.groups.troubles import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
@@ -59,14 +59,14 @@ class InFlight:
         connections: Connections,
         changes: Changes,
         counters: Counters,
-        settled: Callable[[Queued, Outcome], None],
+        settled: Callable[[Queued, SettleOutcome], None],
         how: How = How.ACK,
         most: int = BATCH,
     ) -> None:
         self.changes = changes
         self.counters = counters
         self.owned: dict[bytes, Owned] = {}
-        self.session: Session | None = None
+        self.session: GroupSession | None = None
         self.reading: ReaderLease | None = None
         """Of an ordered consumer: whether this process is the one that reads."""
         self.dropped: Callable[[Owned], None] = lambda _owned: None
@@ -245,7 +245,7 @@ class InFlight:
         """Ids and delivery counts of everything owned."""
         return [(owned.id, owned.count) for owned in self.owned.values()]
 
-    async def _send(self, settlements: list[Settlement]) -> list[Outcome]:
+    async def _send(self, settlements: list[Settlement]) -> list[SettleOutcome]:
         """Settle a batch, and log what was not ours."""
         outcomes = await self._sending.send(settlements)
         # Of several in one step, each is looked at when it is settled by itself, or handed back.
@@ -259,7 +259,7 @@ class InFlight:
             self._begin(self._say_lost(lost, "it was not settled by this worker"))
         return outcomes
 
-    def _done(self, queued: Queued, outcome: Outcome) -> None:
+    def _done(self, queued: Queued, outcome: SettleOutcome) -> None:
         if outcome.done:
             self._end(queued, outcome)
         elif queued.shared:
@@ -273,10 +273,10 @@ class InFlight:
             settled = [owned for owned in queued.entries if owned.id not in missed]
             others = [owned for owned in queued.entries if owned.id in missed]
             if settled:
-                self._end(queued._replace(entries=settled), Outcome(done=True))
+                self._end(queued._replace(entries=settled), SettleOutcome(done=True))
             self._end(queued._replace(entries=others), outcome)
 
-    def _end(self, queued: Queued, outcome: Outcome) -> None:
+    def _end(self, queued: Queued, outcome: SettleOutcome) -> None:
         """The same became of all these entries."""
         if outcome.error is None:
             for one in queued.entries:
@@ -292,14 +292,14 @@ class InFlight:
 
     @property
     def mark(self) -> bytes | None:
-        """The group's mark; see `Session`."""
+        """The group's mark; see `GroupSession`."""
         return None if self.session is None else self.session.mark
 
     def the_member(self) -> Member:
         """`member`, once the group is joined."""
         return self.the_session().member
 
-    def the_session(self) -> Session:
+    def the_session(self) -> GroupSession:
         """`session`, once the group is joined."""
         assert self.session is not None, "nothing is owned before the group is joined"
         return self.session

@@ -55,7 +55,7 @@ class LeaseTable(Protocol):
         """These were not owned any more when they were to be renewed."""
 
 
-class Lost(NamedTuple):
+class LostLeases(NamedTuple):
     """What was no longer this consumer's when it was to be renewed."""
 
     entries: Sequence[Owned] = ()
@@ -66,23 +66,23 @@ class Lost(NamedTuple):
         return bool(self.entries) or self.reading
 
 
-def renewal(table: LeaseTable) -> Operation[Lost]:
+def renewal(table: LeaseTable) -> Operation[LostLeases]:
     """Renew the reader's key, if it is held, then everything owned; what was lost."""
     member, reading = table.member, table.reading
     if member is None:
-        return Lost()
+        return LostLeases()
     another_reads = False
     if reading is not None and reading.held:
         another_reads = not (yield from reading.renew(member))
     entries = list(table.owned.values())
     if not entries:
-        return Lost(reading=another_reads)
+        return LostLeases(reading=another_reads)
     flags = yield from renew(member, [one.id for one in entries])
     lost = [one for one, kept in zip(entries, flags, strict=True) if not kept]
-    return Lost(lost, another_reads)
+    return LostLeases(lost, another_reads)
 
 
-def drop(table: LeaseTable, lost: Lost) -> None:
+def drop(table: LeaseTable, lost: LostLeases) -> None:
     """Give up what was lost. In the event loop's thread."""
     if lost.reading and table.reading is not None:
         table.reading.lose()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.groups.noting import NOTE_SECONDS, Noter
 from headwater.groups.operation import Refused, perform
-from headwater.groups.session import Session
+from headwater.groups.session import GroupSession
 from headwater.groups.troubles import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.signals import Changes, cancelled
@@ -27,7 +27,7 @@ class Noting:
         *,
         clock: Timers,
         client: redis.asyncio.Redis,
-        session: Callable[[], Session | None],
+        session: Callable[[], GroupSession | None],
         changes: Changes,
     ) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class Noting:
                 await self._round(session)
             await sleep(self._clock, NOTE_SECONDS)
 
-    async def _round(self, session: Session) -> None:
+    async def _round(self, session: GroupSession) -> None:
         member = session.member
         if self._noter is None or self._noter.member != member:
             self._noter = Noter(member)

@@ -227,7 +227,7 @@ class OrderedFetch:
 
 
 class OrderedReader:
-    """Reads for one member, as `groups.claiming.Reader`; the lines say what is claimed."""
+    """Reads for one member, as `groups.claiming.MemberReader`; the lines say what is claimed."""
 
     def __init__(self, member: Member, fetch: OrderedFetch, *, gone: Gone) -> None:
         self.member = member

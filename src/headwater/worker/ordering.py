@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from headwater.groups.ordered import Claimed
-from headwater.groups.settling import FINAL, Outcome
+from headwater.groups.settling import FINAL, SettleOutcome
 from headwater.model import StreamID
 from headwater.worker.clocks import Timers
 from headwater.worker.declaration import Consumer
@@ -97,7 +97,7 @@ class Ordering:
         for key in {entry.key for one in ids if (entry := self.entries.get(one)) is not None}:
             self._advance(key)
 
-    def settled(self, queued: Queued, outcome: Outcome) -> None:
+    def settled(self, queued: Queued, outcome: SettleOutcome) -> None:
         """A settlement's reply has come."""
         if outcome.error is not None:
             return  # it is settled otherwise

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
-from headwater.groups.claiming import Delivered, Reader, recover
+from headwater.groups.claiming import Delivered, MemberReader, recover
 from headwater.groups.member import Member, join, retire
 from headwater.groups.operation import GroupVanished, perform
 from headwater.groups.scheduling import in_use, publish_due, publisher_of
@@ -222,7 +222,7 @@ class Serving:
     async def _serve(self, client: redis.asyncio.Redis) -> None:
         """Serve over one connection; errors are raised."""
         member = await self._join(client)
-        reader = Reader(member, gone=self._gone, looks_for_gone=False)
+        reader = MemberReader(member, gone=self._gone, looks_for_gone=False)
         found, _gone = await perform(client, recover(member, []))
         await self._publish(client, reader, found)
         while not cancelled():
@@ -245,7 +245,7 @@ class Serving:
         return member
 
     async def _publish(
-        self, client: redis.asyncio.Redis, reader: Reader, found: Sequence[Delivered]
+        self, client: redis.asyncio.Redis, reader: MemberReader, found: Sequence[Delivered]
     ) -> None:
         if not found:
             return
@@ -270,7 +270,7 @@ class Serving:
         client = self._connections.asynchronous(deadline_s=DEADLINE_SECONDS)
         try:
             found, _gone = await perform(client, recover(member, []))
-            await self._publish(client, Reader(member, gone=self._gone), found)
+            await self._publish(client, MemberReader(member, gone=self._gone), found)
             await perform(client, retire(member))
         except troubles as error:
             log.debug("%s did not leave: %s", self._who, error)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from headwater.groups.operation import Operation, Refused
-from headwater.groups.settling import Outcome, Settlement, renew, size_of
+from headwater.groups.settling import Settlement, SettleOutcome, renew, size_of
 from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
 from headwater.worker.connections import Pause
 from headwater.worker.link import Link
@@ -34,7 +34,7 @@ class Ask(Protocol):
     ) -> Any: ...
 
 
-Settle = Callable[[Sequence[Settlement]], Operation[list[Outcome]]]
+Settle = Callable[[Sequence[Settlement]], Operation[list[SettleOutcome]]]
 """`Session.settle`."""
 
 
@@ -46,7 +46,7 @@ class Sending:
         self._ask = ask
         self._settle = settle
 
-    async def send(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+    async def send(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
         """One outcome each, in order. Errors that pass are waited for."""
         outcomes = await self._answers(settlements)
         pause = Pause()
@@ -60,7 +60,7 @@ class Sending:
         self._link.well()
         return outcomes
 
-    async def _answers(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+    async def _answers(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
         """What the store said of each, `_passes` included."""
         if not settlements:
             return []
@@ -78,7 +78,7 @@ class Sending:
                 elif not alone:
                     return await self._halves(settlements)
                 elif not _timed_out(error):
-                    return [Outcome(done=False, error=_too_large(size, error))]
+                    return [SettleOutcome(done=False, error=_too_large(size, error))]
             except Refused as error:
                 if not can_fail:
                     await self._link.wait(error, pause)
@@ -87,27 +87,27 @@ class Sending:
                 elif await self._refused_too(settlements[0]):
                     await self._link.wait(error, pause)
                 else:
-                    return [Outcome(done=False, error=error)]
+                    return [SettleOutcome(done=False, error=error)]
             else:
                 return await self._without_outages(settlements, outcomes)
 
     async def _once(
         self, settlements: Sequence[Settlement], *, losses: int | None = None
-    ) -> list[Outcome]:
+    ) -> list[SettleOutcome]:
         """The answers to one batch, errors and lost connections raised."""
-        outcomes: list[Outcome] = await self._ask(
+        outcomes: list[SettleOutcome] = await self._ask(
             lambda _member: self._settle(settlements), step=Step.SETTLE, losses=losses
         )
         return outcomes
 
-    async def _halves(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+    async def _halves(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
         middle = len(settlements) // 2
         first = await self._answers(settlements[:middle])
         return first + await self._answers(settlements[middle:])
 
     async def _without_outages(
-        self, settlements: Sequence[Settlement], outcomes: list[Outcome]
-    ) -> list[Outcome]:
+        self, settlements: Sequence[Settlement], outcomes: list[SettleOutcome]
+    ) -> list[SettleOutcome]:
         """Where the member may not touch its own stream for a while, no result is to blame."""
         denied = [n for n, one in enumerate(outcomes) if one.error and one.error.code == "NOPERM"]
         pause = Pause()
@@ -130,7 +130,7 @@ class Sending:
         return False
 
 
-def _passes(outcome: Outcome) -> bool:
+def _passes(outcome: SettleOutcome) -> bool:
     """Whether the store could not do this now and may later."""
     error = outcome.error
     return error is not None and remedy(error, Step.SETTLE) in (Remedy.WAIT, Remedy.RECONNECT)

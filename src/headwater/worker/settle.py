@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from headwater.groups.settling import How, Outcome, Settlement, size_of
+from headwater.groups.settling import How, Settlement, SettleOutcome, size_of
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
@@ -38,8 +38,8 @@ class Queued(NamedTuple):
     """With results, of entries that need not end together: what fails is repeated one by one."""
 
 
-Send = Callable[[list[Settlement]], Awaitable[list[Outcome]]]
-Done = Callable[[Queued, Outcome], None]
+Send = Callable[[list[Settlement]], Awaitable[list[SettleOutcome]]]
+Done = Callable[[Queued, SettleOutcome], None]
 
 
 class Settler:

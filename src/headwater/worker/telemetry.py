@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.groups.settling import Outcome, Settlement
+from headwater.groups.settling import Settlement, SettleOutcome
 from headwater.worker.losses import Losses
 from headwater.worker.middleware import Chain, call
 from headwater.worker.outcome import Ending, HandlerOutcome, ending_of, failed
@@ -46,7 +46,7 @@ class Telemetry:
         for method in self.chain.before_settle:
             call(method, owned.delivery, ending)
 
-    def settled(self, queued: Queued, outcome: Outcome) -> None:
+    def settled(self, queued: Queued, outcome: SettleOutcome) -> None:
         """The store has answered the settlement."""
         additions = queued.settlement.additions
         if not outcome.done:

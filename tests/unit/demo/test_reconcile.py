@@ -11,7 +11,7 @@ from headwater.demo.data import Key
 from headwater.demo.evidence import Evidence, Held, Settled
 from headwater.demo.producer import Published
 from headwater.demo.reconcile import lines, text
-from headwater.demo.spoil import REASONS, Kind
+from headwater.demo.spoil import REASONS, Corruption
 from headwater.demo.tables import Tables
 from headwater.messages import DeadLetter
 
@@ -29,10 +29,12 @@ def sound() -> Evidence:
     settled = {f"{number}-0": Settled("c", 1) for number in range(10)}
     settled |= {"1-0": Settled("b", 2), "2-0": Settled("c", 2)}
     return Evidence(
-        published=Published(10, Counter(Kind), keys),
+        published=Published(10, Counter(Corruption), keys),
         in_stream=10,
         enriched=Counter(keys),
-        dead=[letter(6 + number, f"Dead: {REASONS[kind]}") for number, kind in enumerate(Kind)],
+        dead=[
+            letter(6 + number, f"Dead: {REASONS[kind]}") for number, kind in enumerate(Corruption)
+        ],
         settled=settled,
         pending=0,
         unread=0,
@@ -96,7 +98,7 @@ def test_what_is_sound_holds() -> None:
         (settled("3-0", Settled("b", 1)), HANDED_BACK),
         (lambda e: e._replace(stopped=Held("b", {"3-0": 1})), HANDED_BACK),
         (lambda e: e._replace(stopped=Held("b", {})), HANDED_BACK),
-        (lambda e: e._replace(dead=e.dead[1:]), f"dead letters: {Kind.BROKEN_JSON}"),
+        (lambda e: e._replace(dead=e.dead[1:]), f"dead letters: {Corruption.BROKEN_JSON}"),
         (lambda e: e._replace(dead=[*e.dead, letter(3, "ValueError: no")]), "dead letters: other"),
         (
             lambda e: e._replace(tables=e.tables._replace(hourly=5)),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.demo.data import Flight
 from headwater.demo.enrich import Enriched, Invalid, delay_class, enrich, on_a_clock
-from headwater.demo.spoil import Kind, kind_of, plan, spoil
+from headwater.demo.spoil import Corruption, kind_of, plan, spoil
 from headwater.errors import DecodeError
 from headwater.messages import DATA_FIELD, codec_for
 
@@ -40,8 +40,10 @@ def handled(document: bytes) -> Enriched:
 
 
 @given(seed=st.integers())
-@pytest.mark.parametrize("kind", Kind)
-def test_every_spoiled_flight_is_refused_for_the_reason_of_its_kind(kind: Kind, seed: int) -> None:
+@pytest.mark.parametrize("kind", Corruption)
+def test_every_spoiled_flight_is_refused_for_the_reason_of_its_kind(
+    kind: Corruption, seed: int
+) -> None:
     with pytest.raises((DecodeError, Invalid)) as refused:
         handled(spoil(FLIGHT, kind, seed=seed))
     assert kind_of(str(refused.value)) == kind

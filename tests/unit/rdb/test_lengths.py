@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from headwater.limits import MAX_RESTORED_BYTES
 from headwater.rdb import lengths
 from headwater.rdb.errors import BadPayload
-from headwater.rdb.lengths import Reader, put_length, put_string
+from headwater.rdb.lengths import ByteReader, put_length, put_string
 from tests.unit.rdb.old_payloads import packed
 
 
-def reader(data: str) -> Reader:
-    return Reader(bytes.fromhex(data))
+def reader(data: str) -> ByteReader:
+    return ByteReader(bytes.fromhex(data))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_no_length_is_refused(data: str) -> None:
 def test_a_length_that_was_written_is_read(number: int) -> None:
     out = bytearray()
     put_length(out, number)
-    assert Reader(bytes(out)).length() == number
+    assert ByteReader(bytes(out)).length() == number
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_no_string_is_refused(data: str) -> None:
 def test_a_string_that_was_written_is_read(text: bytes) -> None:
     out = bytearray()
     put_string(out, text)
-    assert Reader(bytes(out)).string() == text
+    assert ByteReader(bytes(out)).string() == text
 
 
 def test_more_items_than_fit_are_not_believed() -> None:
@@ -86,7 +86,7 @@ def test_more_items_than_fit_are_not_believed() -> None:
 
 def test_a_value_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a reader that has room for 1,000 bytes, and strings that are small only when compressed
-    found = Reader(packed(b"a" * 600) * 2)
+    found = ByteReader(packed(b"a" * 600) * 2)
     assert found.room == MAX_RESTORED_BYTES
     found.room = 1000
 
@@ -98,7 +98,7 @@ def test_a_value_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_many_small_items_count_more_than_their_bytes() -> None:
     # Given ten thousand empty strings
-    found = Reader(bytes(10_000))
+    found = ByteReader(bytes(10_000))
     found.room = 1000 * lengths._ITEM_BYTES
 
     # Then a thousand of them fill the room

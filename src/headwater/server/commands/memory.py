@@ -16,7 +16,7 @@ from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
 from headwater.commands.help import write_help
 from headwater.engine.codecs import NONE
-from headwater.engine.stream import Stream
+from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.server.services.observability.info import (
     STARTUP_BYTES,
@@ -53,7 +53,7 @@ def memory_usage(call: Call, session: Session, services: Services) -> None:
     if value is None:
         call.reply.nil()
     else:
-        own = 0 if isinstance(value, Stream) else sys.getsizeof(key)  # a stream knows its key
+        own = 0 if isinstance(value, StoredStream) else sys.getsizeof(key)  # a stream knows its key
         call.reply.integer(footprint(value, samples=samples) + own + SLOT_BYTES)
 
 

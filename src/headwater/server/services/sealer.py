@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from weakref import ref
 
 from headwater.engine.codecs import Codec, make_codec
-from headwater.engine.sealing import Job, Sealing
+from headwater.engine.sealing import CompressionJob, Sealing
 
 log = logging.getLogger("headwater.server")
 
@@ -38,8 +38,8 @@ Python's lock for some microseconds after each block, and whoever waits for that
 
 _PATIENCE_S = 0.1
 
-_Line = SimpleQueue[tuple[Job, str] | None]
-_Done = deque[tuple[Job, str, bytes | None]]
+_Line = SimpleQueue[tuple[CompressionJob, str] | None]
+_Done = deque[tuple[CompressionJob, str, bytes | None]]
 
 
 class Sealer:

@@ -11,7 +11,7 @@ after it, was removed before it was read. Whether that is loss is judged by what
 
 A stream that was deleted and made anew, or set back, cannot hide it but by counters that fit: as
 many entries added up to our place, and a last id behind it. So a running query also remembers what
-the stream said at the last look (`Memory`): its counters, its last id, its greatest deleted id and
+the stream said at the last look (`LastSeen`): its counters, its last id, its greatest deleted id and
 its first entry only ever rise.
 
 Loss is an error, or a counted warning with ``failOnDataLoss=false``; what cannot be told is an
@@ -45,7 +45,7 @@ def was_set_back(position: Position, state: StreamState | None) -> bool:
     return position != BEGINNING if state is None else state.last_id < position.id
 
 
-class Memory:
+class LastSeen:
     """What each stream said at the last look of this run."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def judge(
 ) -> Finding | None:
     """What is missing after ``position``, where ``live`` entries are left; None if nothing is.
 
-    ``changed`` is what `Memory` said of the stream.
+    ``changed`` is what `LastSeen` said of the stream.
     """
     expected = state.entries_added - position.added
     if expected < live or changed is not None:

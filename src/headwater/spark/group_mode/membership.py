@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
-from headwater.groups.claiming import Reader, owned
+from headwater.groups.claiming import MemberReader, owned
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
 from headwater.groups.operation import Operation, Refused, mapping, run, single
-from headwater.groups.session import Session
+from headwater.groups.session import GroupSession
 from headwater.groups.settling import How, Settlement, renew, settle
 from headwater.messages import dead_letter_stream, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
@@ -70,8 +70,8 @@ class Membership:
         self._able: Capabilities | None = None
         self._claim_after_ms = options.group.min_idle_ms
         self._members: dict[str, Member] = {}
-        self._sessions: dict[str, Session] = {}
-        self._readers: dict[str, Reader] = {}
+        self._sessions: dict[str, GroupSession] = {}
+        self._readers: dict[str, MemberReader] = {}
         self._unsettled: dict[str, Counted] = {}
         self._found: list[str] = []
         self._look_at = 0.0
@@ -108,7 +108,7 @@ class Membership:
         """
         member = self.member(stream)
         self._unsettled[stream] = nothing
-        session = Session(member, unsettled=partial(self._unsettled_of, stream))
+        session = GroupSession(member, unsettled=partial(self._unsettled_of, stream))
         position: StreamID | str = self._starting(stream) if begin else MIN_ID
         try:
             if seen is not None:
@@ -138,14 +138,14 @@ class Membership:
             )
         return self._members[stream]
 
-    def reader(self, stream: str) -> Reader:
+    def reader(self, stream: str) -> MemberReader:
         return self._readers[stream]
 
     def read_anew(self) -> None:
         """Begin every pass over a pending list again."""
         self._readers = {stream: self._reader(self._members[stream]) for stream in self._readers}
 
-    def _reader(self, member: Member) -> Reader:
+    def _reader(self, member: Member) -> MemberReader:
         def gone(ids: Sequence[bytes]) -> None:
             _log.warning(
                 "%d entries of stream %r that group %s had pending were deleted or trimmed before "
@@ -156,7 +156,7 @@ class Membership:
                 ids[0].decode(),
             )
 
-        return Reader(member, gone=gone)
+        return MemberReader(member, gone=gone)
 
     def claim_after_ms(self, stream: str) -> int:
         """``minIdleTime``, else what the group of ``stream`` has agreed upon."""

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from headwater.errors import DeclarationError
 from headwater.spark.core.completeness import (
-    Memory,
+    LastSeen,
     judge,
     judge_range,
     report,
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None
         self._targets: dict[str, Position] | None = None
         self._latest: dict[str, ReadSpan] = {}
-        self._memory = Memory()
+        self._memory = LastSeen()
         self._register: Register | None = None
         self._checked = False
 
