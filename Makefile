@@ -53,14 +53,15 @@ $(VENV)/.installed: pyproject.toml constraints.txt setup.py
 	    { echo "Headwater needs Python 3.11 or later; $(PYTHON) is `$(PYTHON) -V 2>&1`." \
 	           "Name another one: make install PYTHON=python3.12"; exit 1; }
 	@echo "Installing into $(VENV): about 650 MB are downloaded, most of it Spark and a Java runtime."
+	@# Plain Python here: make build compiles, and shows how far it is.
 	@if command -v uv >/dev/null 2>&1; then \
 	    test -x $(PY) || uv venv --quiet --seed --python $(PYTHON) $(VENV); \
-	    uv pip install --quiet --python $(PY) -c constraints.txt -e '.[$(EXTRAS)]'; \
+	    HEADWATER_PURE=1 uv pip install --quiet --python $(PY) -c constraints.txt -e '.[$(EXTRAS)]'; \
 	else \
 	    test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
 	        { echo "$(PYTHON) cannot create a virtual environment." \
 	               "On Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }; \
-	    $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'; \
+	    HEADWATER_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'; \
 	fi
 	@touch $@
 
@@ -70,7 +71,7 @@ build: build/stamp
 
 build/stamp: $(VENV)/.installed $(SOURCES) setup.py
 	@mkdir -p build
-	@$(PY) setup.py --quiet build_ext --inplace >build/log 2>&1 || { cat build/log; exit 1; }
+	@$(PY) setup.py --quiet build_ext --inplace 2>build/log || { cat build/log; exit 1; }
 	@$(BIN)/headwater info --short
 	@touch $@
 

@@ -6,6 +6,7 @@ Rule 2. Nothing here may fail an installation: without Cython, without a compile
 Rule 3. An extension that does not belong to the sources is removed, so that a compilation that
         fails leaves plain Python and no stale code.
 Rule 4. Extensions have debug symbols only where CFLAGS asks for them (``CFLAGS=-g``).
+Rule 5. What is long is seen: progress goes to standard output, a compiler's warnings to standard error.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def extensions() -> list[Extension]:
         Extension(module.name, [str(module.source.relative_to(ROOT)), digest_source(module)])
         for module in hot
     ]
+    print(f"headwater: translating what changed of {len(wanted)} modules to C", flush=True)
     made: list[Extension] = cythonize(
         wanted, compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1, quiet=True
     )
@@ -91,6 +93,8 @@ class BuildExtensions(build_ext):
     """build_ext in parallel, without stale extensions in the source tree."""
 
     parallel: int | None
+    built = 0
+    """How many extensions have been made, by several threads; a count that is off by one does no harm."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -103,6 +107,12 @@ class BuildExtensions(build_ext):
             for extension in self.extensions:
                 extension.extra_compile_args.append("-g0")
         super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        super().build_extension(ext)
+        self.built += 1
+        if self.built % 5 == 0 or self.built == len(self.extensions):
+            print(f"headwater: {self.built} of {len(self.extensions)} modules compiled", flush=True)
 
     def run(self) -> None:
         self.remove_stale()

@@ -14,6 +14,7 @@ from headwater.errors import ConfigError, StoreInUse
 from headwater.journal.report import RecoveryReport
 from headwater.server.opening import open_node
 from headwater.server.turn.node import Node
+from headwater.uncompiled import warn_once
 
 
 def open_embedded(
@@ -70,6 +71,7 @@ def _handle_behind(client: Any) -> StoreHandle | None:
 
 
 def _open(address: EmbeddedAddress, clock: Clock | None) -> EmbeddedStore:
+    warn_once()
     try:
         node = open_node(address.config(), clock=clock)
     except StoreInUse as error:

@@ -26,6 +26,7 @@ from headwater.server.services.observability.info import running
 from headwater.server.signals import Signals, StopRequested
 from headwater.server.supervision import ServiceNotifier
 from headwater.server.turn.node import Node
+from headwater.uncompiled import notice
 
 if TYPE_CHECKING:
     import ssl
@@ -201,6 +202,8 @@ async def _serve(
     server.node.services.traffic.supervised = supervisor.name
     ready = server.ready_line()
     log.info("started as process %d: %s", os.getpid(), ready)
+    if uncompiled := notice():
+        log.warning(uncompiled)
     try:
         on_ready(ready)
         supervisor.ready(ready)

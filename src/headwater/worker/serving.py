@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError
+from headwater.uncompiled import notice
 from headwater.worker.mending import found_when_mended
 from headwater.worker.process import log
 from headwater.worker.source_watch import SourceWatch
@@ -46,6 +47,8 @@ def supervise_on_its_store(
     app = found_when_mended(target) if reload else find_app(target)
     if not app.consumers:
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
+    if uncompiled := notice():
+        log.warning(uncompiled)
     grace_ms = app.grace_ms if grace_ms is None else grace_ms
     run = partial(
         supervise,
