@@ -143,7 +143,7 @@ def test_a_plan_says_everything_and_writes_nothing(
     planned = command("plan", str(file)).output
     place = shop.url.rpartition("/")[2]
     assert f"source orders: orders at redis://***@{place} (log, from earliest)" in planned
-    assert "orders: holds 10, 10 entries to read, the oldest " in planned
+    assert "orders orders: 10 entries to read, the oldest " in planned
     assert "columns n bigint, id string, timestamp timestamp, name string" in planned
     assert "table per_minute: append" in planned
     assert "watermark timestamp, 10 minutes" in planned
@@ -193,6 +193,9 @@ def test_a_run_is_looked_at_before_and_after(
     assert tables["total"]["rows"] == 1
     assert after["dead_letters"] == {DEAD: 2}
     assert "batch 0" in command("status", str(file)).output
+
+    # And a plan says what is left to read
+    assert "orders orders: 3 entries to read, the oldest " in command("plan", str(file)).output
 
 
 def test_dead_letters_go_back_to_their_streams_once(

@@ -35,9 +35,7 @@ def _source_lines(source: PlannedSource) -> Iterator[str]:
     yield f"source {source.name}: {source.what} at {source.url} ({source.reads})"
     if source.problem is not None:
         yield f"  {source.problem}"
-    for lag in source.lags:
-        yield f"  {lag.stream}: holds {lag.length:,}{_lag_words(lag)}"
-    if source.problem is None and not source.lags:
+    if source.problem is None and not source.streams:
         yield "  no such stream yet"
 
 
@@ -59,6 +57,7 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
     if planned.checkpoint is not None:
         begun = "not begun" if planned.batch is None else f"batch {planned.batch} is done"
         yield f"  checkpoint {planned.checkpoint} ({begun})"
+    yield from _lag_lines(planned.lags)
 
 
 def status_text(status: PipelineStatus) -> str:
@@ -86,8 +85,7 @@ def _status_lines(table: TableStatus) -> Iterator[str]:
     if table.mode != "complete":
         facts.append("not begun" if table.batch is None else f"batch {table.batch}")
     yield f"{table.name}: {', '.join(facts)}"
-    for lag in table.lags:
-        yield f"  {lag.source} {lag.stream}: {_lag_words(lag).lstrip(', ') or 'nothing to read'}"
+    yield from _lag_lines(table.lags)
     for record in table.backfills:
         state = "backfilled" if record["done"] else "half backfilled"
         for source, streams in record["ranges"].items():
@@ -95,12 +93,17 @@ def _status_lines(table: TableStatus) -> Iterator[str]:
                 yield f"  {source} {stream}: {state} {first} to {last}"
 
 
+def _lag_lines(lags: Iterable[Lag]) -> Iterator[str]:
+    for lag in lags:
+        yield f"  {lag.source} {lag.stream}: {_lag_words(lag)}"
+
+
 def _lag_words(lag: Lag) -> str:
     if lag.entries == 0:
-        return ""
+        return "nothing to read"
     entries = "an unknown number of" if lag.entries is None else f"{lag.entries:,}"
     age = "" if lag.seconds is None else f", the oldest {lag.seconds:,.1f} s old"
-    return f", {entries} entries to read{age}"
+    return f"{entries} entries to read{age}"
 
 
 def backfill_text(filled: Filled) -> str:

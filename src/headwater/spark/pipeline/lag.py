@@ -19,8 +19,9 @@ from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.offsets import positions_of
-from headwater.spark.pipeline.checkpoints import Offset
-from headwater.spark.pipeline.declaration.model import Source
+from headwater.spark.pipeline.checkpoints import Checkpoint, Offset
+from headwater.spark.pipeline.declaration.graph import sources_below
+from headwater.spark.pipeline.declaration.model import Pipeline, Source
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,16 @@ def opened(source: Source) -> Iterator[SourceStore]:
         yield store
     finally:
         store.close()
+
+
+def read_so_far(
+    pipeline: Pipeline, table: str, checkpoint: Checkpoint
+) -> Iterator[tuple[Source, Offset | None]]:
+    """The sources of a table, each with the offset that ``checkpoint`` has committed; None for
+    a table that has not begun."""
+    committed = checkpoint.committed()
+    for name in sources_below(table, pipeline.tables, pipeline.sources):
+        yield pipeline.sources[name], committed.get(name)
 
 
 def lags_of(source: Source, offset: Offset | None) -> list[Lag]:

@@ -5,6 +5,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.client.redaction import redacted
@@ -12,10 +13,10 @@ from headwater.errors import HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
-from headwater.spark.pipeline.lag import Lag, lags_of
+from headwater.spark.pipeline.lag import Lag, lags_of, opened, read_so_far
 from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.spark_session import start_spark
-from headwater.spark.pipeline.table_sinks import TableSinks
+from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
 from headwater.spark.pipeline.views import check_streaming, new_session, streamed, table_frames
 
 if TYPE_CHECKING:
@@ -23,24 +24,26 @@ if TYPE_CHECKING:
 
 
 class PlannedSource(NamedTuple):
-    """A source: where it is, without credentials, what it holds, or why nobody can tell."""
+    """A source: where it is, without credentials, and which of its streams exist. ``problem`` says why that
+    is not known."""
 
     name: str
     url: str
     what: str
     reads: str
-    lags: list[Lag]
+    streams: list[str]
     problem: str | None
 
 
 class PlannedTable(NamedTuple):
-    """A table with the columns that Spark finds."""
+    """A table with the columns that Spark finds, and with what its next run has to read."""
 
     table: Table
     columns: list[tuple[str, str]]
     sources: list[str]
     checkpoint: str | None
     batch: int | None
+    lags: list[Lag]
 
 
 class Plan(NamedTuple):
@@ -77,17 +80,29 @@ def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
                 else [],
                 checkpoint=None if kept is None else str(kept.checkpoint.path),
                 batch=None if kept is None else kept.checkpoint.last_batch(),
+                lags=[] if kept is None else _unread(pipeline, kept),
             )
         )
     return Plan(pipeline, str(spark.sparkContext.master), sources, tables)
 
 
+def _unread(pipeline: Pipeline, kept: Streamed) -> list[Lag]:
+    """What the next run has to read, of sources whose server answers; `PlannedSource` says why others do
+    not."""
+    found: list[Lag] = []
+    for source, committed in read_so_far(pipeline, kept.table.name, kept.checkpoint):
+        with suppress(HeadwaterError):
+            found += lags_of(source, committed)
+    return found
+
+
 def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
     options = parse_options(source.options)
-    lags: list[Lag] = []
+    streams: list[str] = []
     problem = None
     try:
-        lags = lags_of(source, None)
+        with opened(source) as store:
+            streams = [one for one in store.streams() if store.state(one) is not None]
     except HeadwaterError as error:
         problem = pipeline.shown(str(error))
     return PlannedSource(
@@ -95,7 +110,7 @@ def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
         url=redacted(options.url),
         what=options.pattern if options.pattern is not None else ", ".join(options.streams),
         reads=_how(options),
-        lags=lags,
+        streams=streams,
         problem=problem,
     )
 

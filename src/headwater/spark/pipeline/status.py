@@ -12,10 +12,9 @@ from typing import Any
 
 from headwater.errors import HeadwaterError
 from headwater.spark.pipeline.dead_letters import dead_letter_counts
-from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import reason
-from headwater.spark.pipeline.lag import Lag, lags_of
+from headwater.spark.pipeline.lag import Lag, lags_of, read_so_far
 from headwater.spark.pipeline.sinks.parquet import AppendTable
 from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
 
@@ -102,13 +101,11 @@ def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:
 
 
 def _lags(pipeline: Pipeline, kept: Streamed) -> Iterable[Lag]:
-    committed = kept.checkpoint.committed()
-    for name in sources_below(kept.table.name, pipeline.tables, pipeline.sources):
-        source = pipeline.sources[name]
+    for source, committed in read_so_far(pipeline, kept.table.name, kept.checkpoint):
         try:
-            yield from lags_of(source, committed.get(name))
+            yield from lags_of(source, committed)
         except HeadwaterError as error:
-            raise reason(pipeline, f"source.{name}", error) from error
+            raise reason(pipeline, f"source.{source.name}", error) from error
 
 
 def _rows(sink: object) -> int | None:
