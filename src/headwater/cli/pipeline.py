@@ -20,6 +20,7 @@ import typer
 
 from headwater.cli.asking import AllGroups
 from headwater.cli.main import SETTINGS
+from headwater.cli.spark_noise import quiet_start
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ Set = Annotated[
         "--set", metavar="KEY=VALUE", help="Put a value over the file's, any number of times."
     ),
 ]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show what Spark prints while it starts, too.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -46,7 +50,7 @@ def pipeline() -> None:
 
 
 @app.command()
-def plan(file: File, *, master: Master = None, set_: Set = None) -> None:
+def plan(file: File, *, master: Master = None, set_: Set = None, verbose: Verbose = False) -> None:
     """Say what a run would do: tables in their order, with their columns; no data is read.
 
     Spark analyses all SQL, and servers are asked how much their streams hold. Urls are shown
@@ -57,7 +61,9 @@ def plan(file: File, *, master: Master = None, set_: Set = None) -> None:
     declared = _load(file, set_)
     from headwater.spark.pipeline.plan import plan as make_plan
 
-    print(plan_text(make_plan(declared, master=master)))
+    with quiet_start(verbose=verbose):
+        made = make_plan(declared, master=master)
+    print(plan_text(made))
 
 
 @app.command()
@@ -79,6 +85,7 @@ def run(
     ] = "127.0.0.1",
     master: Master = None,
     set_: Set = None,
+    verbose: Verbose = False,
 ) -> None:
     """Make a declaration's tables from what its streams hold.
 
@@ -105,6 +112,7 @@ def run(
             report = shown.enter_context(live(progress))
         from headwater.spark.pipeline import run as run_pipeline
 
+        shown.enter_context(quiet_start(verbose=verbose))
         made = run_pipeline(
             declared, once=once, master=master, report=report, stop=stop, progress=progress
         )
@@ -150,6 +158,7 @@ def backfill(
     ] = None,
     master: Master = None,
     set_: Set = None,
+    verbose: Verbose = False,
 ) -> None:
     """Read entries from before a table began through its SQL into it, once.
 
@@ -161,7 +170,9 @@ def backfill(
     declared = _load(file, set_)
     from headwater.spark.pipeline.backfill import backfill as fill
 
-    print(backfill_text(fill(declared, table, start=start, end=end, master=master)))
+    with quiet_start(verbose=verbose):
+        filled = fill(declared, table, start=start, end=end, master=master)
+    print(backfill_text(filled))
 
 
 @app.command()
