@@ -174,10 +174,6 @@ def put_time(out: bytearray, time_ms: int) -> None:
     out += _TIME.pack(time_ms)
 
 
-def put_raw_id(out: bytearray, entry_id: ID) -> None:
-    out += _ID.pack(*entry_id)
-
-
 def put_id(out: bytearray, entry_id: ID) -> None:
     put_length(out, entry_id[0])
     put_length(out, entry_id[1])

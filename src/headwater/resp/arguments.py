@@ -31,7 +31,6 @@ if not cython.compiled:  # memory_c.pxd has them in C
         append_part,
         cut,
         new_words,
-        push_id,
         read_id,
         read_integer,
         set_word,
@@ -208,15 +207,6 @@ class Arguments:
             self.seq = word_at(found, 1) if word_at(found, 2) else missing_seq
         else:
             self.ms, self.seq = self.id(index, missing_seq=missing_seq)
-
-    def add_ids(self, start: int, end: int, ids: array[int]) -> None:
-        """Add arguments ``start`` to ``end``-1 to ``ids``, two words each; every one is a strict id.
-
-        Raises `CommandError` for the first that is none.
-        """
-        for index in range(start, end):
-            self.find_id(index, 0)
-            push_id(ids, self.ms, self.seq)
 
     def find_wire(self, start: int, end: int) -> None:
         """Put into ``wire_start`` and ``wire_end`` where arguments ``start`` to ``end``-1 stand in the
