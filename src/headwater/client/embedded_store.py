@@ -24,7 +24,7 @@ from weakref import ref
 from headwater.client.reentrancy import INTERRUPT_GUARD, REENTRANCY_GUARD, run_outside
 from headwater.clock import SystemClock
 from headwater.errors import ForkedStore, StoreClosed
-from headwater.forks import FAMILY
+from headwater.forks import FORKS
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
@@ -68,7 +68,7 @@ class EmbeddedStore:
         self.closed = ""
         """Why nothing can be done here any more; empty while it can."""
         self._process_id = os.getpid()
-        self._generation = FAMILY.generation
+        self._generation = FORKS.generation
         self._sleepers: dict[Sleeper, None] = {}
         self._due = inf
         """No sleeper will wake later than this (node's monotonic seconds)."""
@@ -85,7 +85,7 @@ class EmbeddedStore:
     @property
     def here(self) -> bool:
         """Whether this process is the one that opened it."""
-        return self._generation == FAMILY.generation
+        return self._generation == FORKS.generation
 
     # --- sessions -------------------------------------------------------------------------------
 

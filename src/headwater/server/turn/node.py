@@ -29,7 +29,7 @@ from headwater.config.config import Config
 from headwater.engine.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
-from headwater.forks import FAMILY
+from headwater.forks import FORKS
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
 from headwater.server.log import escaped
@@ -99,7 +99,7 @@ class Node:
         self._arguments = Arguments()
         """Those of the request that runs; what outlives it is a copy."""
         self._seen_deadline = inf
-        self._generation = FAMILY.generation
+        self._generation = FORKS.generation
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Node:
         """A clean stop: the last seen times and the journal's end are written and synced."""
         self.blocked.offloading.stop()
         self.sealer.stop()
-        if self.journal is None or self._generation != FAMILY.generation:
+        if self.journal is None or self._generation != FORKS.generation:
             return
         with self.lock:
             if self.state.poisoned is None:
@@ -235,7 +235,7 @@ class Node:
             self.state.poisoned = NodePoisoned(self.journal.failure)
 
     def _check_process(self) -> None:
-        if self._generation != FAMILY.generation:
+        if self._generation != FORKS.generation:
             raise ForkedStore(
                 "this store was opened by another process (before a fork); open it in this one"
             )
