@@ -68,7 +68,7 @@ def pack_ids(ids: array[int]) -> bytes:
     for at in range(0, len(ids), 2):
         rise = ids[at] - ms
         found = (rise, ids[at + 1] if rise else ids[at + 1] - seq)
-        assert rise > 0 or found[1] > 0, "ids rise"
+        assert rise > 0 or found[1] > 0, "ids must ascend"
         if times and found == step:
             times += 1
         else:
@@ -112,4 +112,4 @@ def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
             ms += rise
             ids.append(ms)
             ids.append(seq)
-    assert len(ids) == 2 * count, f"{len(ids)} words of {count} ids"
+    assert len(ids) == 2 * count, f"{len(ids)} words for {count} ids"
