@@ -107,7 +107,7 @@ def test_the_answer_does_not_depend_on_how_the_bytes_arrive(
 def test_a_browser_is_told_what_this_is_and_runs_nothing(server: ServerThread) -> None:
     request = b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET hacked 1\r\n"
     answer = exchange(server.port, request)
-    assert answer == b"-ERR Protocol error: this is no web server (HTTP request refused)\r\n"
+    assert answer == b"-ERR Protocol error: this is not a web server (HTTP request refused)\r\n"
     assert exchange(server.port, encode("EXISTS", "hacked")) == b":0\r\n"
 
 

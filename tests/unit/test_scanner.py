@@ -134,8 +134,8 @@ ERRORS = {
     b'ECHO "a"b\r\n': "unbalanced quotes in request",
     b"ECHO 'a'b\r\n": "unbalanced quotes in request",
     b'ECHO "a\\"\r\n': "unbalanced quotes in request",
-    b"POST / HTTP/1.1\r\n": "this is no web server (HTTP request refused)",
-    b"host: localhost\r\n": "this is no web server (HTTP request refused)",
+    b"POST / HTTP/1.1\r\n": "this is not a web server (HTTP request refused)",
+    b"host: localhost\r\n": "this is not a web server (HTTP request refused)",
 }
 
 

@@ -80,7 +80,7 @@ def test_a_string_that_was_written_is_read(text: bytes) -> None:
 def test_more_items_than_fit_are_not_believed() -> None:
     # Given a count of 2**60 items of 16 bytes, and nothing behind it
     # Then it is refused before anything is made of it
-    with pytest.raises(BadPayload, match="items are promised"):
+    with pytest.raises(BadPayload, match="items expected"):
         reader("81 1000000000000000").count(16)
 
 
