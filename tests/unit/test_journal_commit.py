@@ -187,8 +187,8 @@ def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
     assert facts == [fact("one")]
     assert journal.recovery.notes == [
         (
-            f"memory:/journal-000001 has {end} bytes and was made with 1024: it ends with a record that "
-            "says so, as after a clean stop; nothing is known of what stood behind"
+            f"memory:/journal-000001 has {end} bytes and was created with 1024: its last record says that "
+            "it ends there, as after a clean stop; what may have followed is unknown"
         )
     ]
     write_turn(journal, "two", turn=2)
@@ -198,5 +198,5 @@ def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
 
 
 def test_a_new_store_on_a_full_disk_says_so() -> None:
-    with pytest.raises(StoreUnusable, match=r"no journal can be begun .* 10 are free"):
+    with pytest.raises(StoreUnusable, match=r"no journal can be created .* 10 are free"):
         open_journal(CrashableFiles(capacity=10), file_bytes=FILE_BYTES)

@@ -108,7 +108,7 @@ def test_bytes_behind_the_end_of_an_earlier_file_lose_nothing() -> None:
     assert facts == written.facts
     assert journal.recovery.notes == [
         (
-            f"memory:/{FIRST}: 5 bytes behind its last record at {first} were ignored; the next file "
+            f"memory:/{FIRST}: 5 bytes after its last record at {first} were ignored; the next file "
             "says that it ended there"
         )
     ]
@@ -197,7 +197,7 @@ def test_a_missing_file_is_named(missing: str) -> None:
     written = Written(30, file_bytes=FILE_BYTES)
     written.files.remove(missing)
     text = refused(written.files)
-    assert text.startswith(f"memory:/{missing} is missing, although there is memory:/journal-0")
+    assert text.startswith(f"memory:/{missing} is missing, although memory:/journal-0")
 
 
 def test_files_of_other_names_are_left_alone() -> None:
@@ -257,7 +257,10 @@ def own_group(facts: bytes) -> bytearray:
     ("group", "found"),
     [
         (own_group(b"\x05 what is this"), "a fact of unknown kind 0x05"),
-        (synced_group(Synced(1, 4000), 9, 9, SEED), "the statement that 4000 was durable"),
+        (
+            synced_group(Synced(1, 4000), 9, 9, SEED),
+            "a record that declares a later offset, 4000, durable",
+        ),
     ],
 )
 def test_what_the_journal_never_says_is_damage(group: bytearray, found: str) -> None:

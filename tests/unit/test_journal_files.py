@@ -281,7 +281,7 @@ def test_a_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_directory_that_may_not_be_written_says_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(StoreUnusable, match="right to write"):
+    with pytest.raises(StoreUnusable, match="write permission"):
         DiskFiles(tmp_path).lock()
 
 

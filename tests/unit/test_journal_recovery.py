@@ -153,7 +153,7 @@ def test_a_file_cut_at_any_byte_is_named_unless_a_record_names_its_end(
             journal, facts = outcome
             assert facts == whole.facts[: len(facts)]
             assert name == last or facts == whole.facts
-            notes = [f"{name} has {size} bytes and was made with {FILE_BYTES}"] * (name == last)
+            notes = [f"{name} has {size} bytes and was created with {FILE_BYTES}"] * (name == last)
             assert len(journal.recovery.notes) == len(notes)
             assert all(note in journal.recovery.notes[0] for note in notes)
             accepted.add(size)
