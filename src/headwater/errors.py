@@ -116,7 +116,8 @@ class DeclarationError(HeadwaterError):
 
 
 class DecodeError(HeadwaterError):
-    """An entry does not match its message type. Names the field, the value (cut at 100 characters), the type."""
+    """An entry does not match its message type. Names the field, the value (cut at 100 characters), the
+    type."""
 
 
 class PipelineError(HeadwaterError):

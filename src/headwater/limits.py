@@ -70,8 +70,8 @@ TLS_AHEAD_BYTES = 64 * 1024
 as a socket accepts at once."""
 
 HANDSHAKES_PER_TURN = 4
-"""Maximum number of TLS handshake steps between two turns. One step can include a signature, 1 ms with RSA
-of 2,048 bits, and all other clients wait for it. Precedent: redis.conf max-new-tls-connections-per-cycle 1."""
+"""Maximum number of TLS handshake steps between two turns. One step can include a signature, 1 ms with RSA of
+2,048 bits, and all other clients wait for it. Precedent: redis.conf max-new-tls-connections-per-cycle 1."""
 
 RESTING_SECONDS = 2.0
 """The empty buffer of a client is freed after this time without a request. Precedent: Redis,
@@ -159,7 +159,8 @@ LARGE_PAYLOAD_BYTES = 16 * 1024
 may be compressed), are dumped and restored in a thread. Smaller ones take at most a millisecond or two."""
 
 REFUSED_RECHECK_MS = 1000
-"""How long a blocked client that could be served waits before the next attempt if the journal has no space."""
+"""How long a blocked client that could be served waits before the next attempt if the journal has no
+space."""
 
 SHORTEST_RECHECK_MS = 10
 """Minimum interval at which a blocked XREADGROUP CLAIM looks for entries that have been delivered meanwhile.

@@ -8,7 +8,7 @@ check their arguments. Plain Python uses the equivalents below. Callers write
 
 and declare the same names with a ``cimport`` in their own ``.pxd``. Words are unsigned 64-bit integers
 in an ``array("Q")``, offsets are unsigned 32-bit integers in an ``array("I")``. Positions must exist
-(0 ≤ start ≤ end ≤ length): the C functions raise ``IndexError`` otherwise, those below fail an assertion.
+(0 ≤ start ≤ end ≤ length). The C functions raise ``IndexError`` otherwise; those below have assertions.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def put_bytes(target: bytearray, at: int, source: bytes) -> None:
 
 
 def put_part(target: bytearray, at: int, source: bytearray, start: int, end: int) -> None:
-    """Overwrite ``target`` from ``at`` on with the bytes of ``source`` from ``start`` to ``end``-1, which must
-    fit. Both may be the same object."""
+    """Overwrite ``target`` from ``at`` on with the bytes of ``source`` from ``start`` to ``end``-1, which
+    must fit. Both may be the same object."""
     assert 0 <= start <= end <= len(source)
     assert 0 <= at <= len(target) - (end - start)
     target[at : at + end - start] = source[start:end]
@@ -262,8 +262,8 @@ def fit_words(words: array[int], count: int) -> None:
 
 
 def copy_words(target: array[int], at: int, source: array[int], start: int, count: int) -> None:
-    """Overwrite ``count`` words of ``target`` from index ``at`` on with those of ``source`` from ``start`` on.
-    Both may be the same array."""
+    """Overwrite ``count`` words of ``target`` from index ``at`` on with those of ``source`` from ``start``
+    on. Both may be the same array."""
     assert 0 <= start <= len(source) - count
     assert 0 <= at <= len(target) - count
     target[at : at + count] = source[start : start + count]

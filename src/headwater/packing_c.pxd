@@ -9,7 +9,7 @@ from headwater.memory_c cimport push_offset, u32, u64
 cdef inline Py_ssize_t _number_at(
     const char *text, Py_ssize_t size, Py_ssize_t *at, char mark
 ) except -1:
-    # The number in the header at `at`. Moves `at` behind the header.
+    # The number in the header at `at`. Moves `at` past the header.
     cdef u64 value = 0
     cdef Py_ssize_t here = at[0], begin
     if here >= size or text[here] != mark:

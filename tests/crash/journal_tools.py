@@ -28,8 +28,8 @@ FIRST, SECOND, THIRD = "journal-000001", "journal-000002", "journal-000003"
 
 
 class WatchedJournal:
-    """A journal that reports each commit before it is executed: what it writes, and whether a client waits for
-    its fsync."""
+    """A journal that reports each commit before it is executed: what it writes, and whether a client waits
+    for its fsync."""
 
     def __init__(self, journal: Journal, committing: Callable[[bytearray, bool], object]) -> None:
         self._journal = journal

@@ -188,7 +188,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.client("SET", "mark", self.model.now)
 
     def lose_power(self, _random: Random) -> None:
-        """Crash and restart. Time continues at the wall clock's time, or at the last record's if it is later."""
+        """Crash and restart. Time continues at the wall clock's time, or at the last record's if it is
+        later."""
         self.settle()
         self.store.crash()
         self._connect()

@@ -167,8 +167,8 @@ class Trim:
 
 
 class EntriesModel:
-    """Streams and the commands on their entries. The caller advances ``now``, the time for ages and delays, and
-    ``wall``, the time for new ids."""
+    """Streams and the commands on their entries. The caller advances ``now``, the time for ages and delays,
+    and ``wall``, the time for new ids."""
 
     def __init__(self, *, now: int, node_max_entries: int) -> None:
         self.now = self.wall = now

@@ -259,8 +259,9 @@ class Database:
     def copy(
         self, key: bytes, target: Database, name: bytes, sid: int, gids: Sequence[tuple[int, int]]
     ) -> None:
-        """Copy the value at ``key``, with its expiry, to ``name`` of ``target``, replacing any value there. The
-        copy of a stream gets the number ``sid``; ``gids`` are pairs of the numbers of a group and its copy."""
+        """Copy the value at ``key``, with its expiry, to ``name`` of ``target``, replacing any value there.
+        The copy of a stream gets the number ``sid``; ``gids`` are pairs of the numbers of a group and its
+        copy."""
         assert target is not self or key != name
         value, at_ms = self.values[key], self.expiries.get(key)
         target._drop(name)
@@ -300,8 +301,8 @@ class Database:
             self.changed(key)
 
     def exchange(self, other: Database) -> None:
-        """Swap keys with ``other``. Part of `Keyspace.swap`, which handles the streams. Waits and watches stay
-        with their database and key name."""
+        """Swap keys with ``other``. Part of `Keyspace.swap`, which handles the streams. Waits and watches
+        stay with their database and key name."""
         concerned = [
             (database, key)
             for database in (self, other)

@@ -126,8 +126,8 @@ class DeliveryOrder:
         return bisect_right(self.times, time)
 
     def _grow(self, run: int, at: int, end: ID, count: int) -> bool:
-        """Extend a run to ``end`` by the ``count`` records from ``at`` on. Does so only if the run ends with the
-        greatest id of its time and with the record before ``at``; returns whether it did."""
+        """Extend a run to ``end`` by the ``count`` records from ``at`` on. Does so only if the run ends with
+        the greatest id of its time and with the record before ``at``; returns whether it did."""
         first, last = self._run(run)
         before = self.pel.before(at)
         if last != self.index[-1][1] or before < 0 or self.pel.id(before) != last:

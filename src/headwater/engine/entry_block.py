@@ -7,7 +7,7 @@ r"""A block of entries: consecutive entries, stored without gaps, in one of thre
     sealed   packed   the bytes compressed, the ids as runs (packing.py); offsets follow from the bytes
 
     in all   dead     0                                         1            0
-             head ──▶ first entry that was not trimmed          count ──▶ behind the last live entry
+             head ──▶ first entry that was not trimmed          count ──▶ after the last live entry
 
 Rule 1. A block begins (at ``head``) and ends with a live entry: trimming moves ``head``, deleting an
         entry in the middle marks it as ``dead`` (a tombstone), deleting the last lowers ``count``. An open
@@ -126,8 +126,8 @@ class EntryBlock:
         return packed.first_ms, packed.first_seq
 
     def lower_bound(self, ms: int, seq: int) -> int:
-        """Return the index of the first entry, live or not, whose id is at least ``ms-seq``; ``count`` if there
-        is none."""
+        """Return the index of the first entry, live or not, whose id is at least ``ms-seq``; ``count`` if
+        there is none."""
         low, high = self.head, self.count
         if ms > self.last_ms or (ms == self.last_ms and seq > self.last_seq):
             return high
@@ -157,8 +157,8 @@ class EntryBlock:
     # --- growing --------------------------------------------------------------------------------
 
     def widen(self, need: int, least: int) -> bool:
-        """Make space for ``need`` more bytes, and for at least ``least`` in all. If the block would exceed its
-        maximum size, close it and return False."""
+        """Make space for ``need`` more bytes, and for at least ``least`` in all. If the block would exceed
+        its maximum size, close it and return False."""
         size, most = len(self.data), self.sealing.block_bytes
         if self.closed or (self.count and size + need > most):
             self.close()

@@ -250,7 +250,8 @@ class EntryLog:
         return spans, len(spans)
 
     def count_range(self, start: tuple[int, int], end: tuple[int, int]) -> int:
-        """Return the number of live entries from ``start`` to ``end``. Reads the ids of at most two blocks."""
+        """Return the number of live entries from ``start`` to ``end``. Reads the ids of at most two
+        blocks."""
         total = 0
         begin = self._block_of(start[0], start[1])
         for at in range(begin, len(self.blocks)):

@@ -172,8 +172,8 @@ class ConsumerGroup:
         self.facts.consumer_deleted(self.gid, consumer.cid)
 
     def see(self, consumer: GroupConsumer, now_ms: int) -> None:
-        """Record that the consumer sent a command. The fact is written later, by `record_seen` or with another
-        fact."""
+        """Record that the consumer sent a command. The fact is written later, by `record_seen` or with
+        another fact."""
         consumer.seen_time = now_ms
         self.keyspace.note_seen(self.gid, consumer.cid)
 
@@ -208,8 +208,8 @@ class ConsumerGroup:
         entries_read: int,
         noack: bool,
     ) -> None:
-        """Deliver ``spans`` to ``consumer`` for the first time. They are ``count`` consecutive live entries after
-        ``last_id``. With ``noack`` they do not become pending."""
+        """Deliver ``spans`` to ``consumer`` for the first time. They are ``count`` consecutive live entries
+        after ``last_id``. With ``noack`` they do not become pending."""
         self._seen(consumer, time, consumer.active_time if noack else time)
         before, first = self.last_id, None
         for span in spans:
@@ -340,8 +340,8 @@ class ConsumerGroup:
     def _add(
         self, consumer: GroupConsumer, ids: array[int], first: int, end: int, time: int
     ) -> None:
-        """Make the entries ``first`` to ``end``-1 of a block pending, with delivery count 1. As soon as an id is
-        above all pending ones, the rest is added at once."""
+        """Make the entries ``first`` to ``end``-1 of a block pending, with delivery count 1. As soon as an id
+        is above all pending ones, the rest is added at once."""
         pel = self.pel
         while first < end:
             ms, seq = word_at(ids, 2 * first), word_at(ids, 2 * first + 1)

@@ -101,8 +101,8 @@ class Idempotency:
         self.keyspace.facts.stream_configured(self.sid, duration_s, maxsize)
 
     def record(self, pid: bytes, iid: bytes, entry_id: ID, *, now_ms: int) -> None:
-        """Store that ``iid`` of ``pid``, which must be unknown, has become the entry ``entry_id``. ``now_ms`` is
-        the time of the record group (rule 3)."""
+        """Store that ``iid`` of ``pid``, which must be unknown, has become the entry ``entry_id``. ``now_ms``
+        is the time of the record group (rule 3)."""
         is_new = self.keyspace.streams[self.sid].last_id == entry_id
         self._add(pid, iid, entry_id, now_ms if is_new else min(entry_id[0], now_ms))
         if self.added != MAX_ENTRIES_COUNT:

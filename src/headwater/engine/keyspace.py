@@ -1,4 +1,4 @@
-"""All keys of a store: databases, the numbers of streams and groups, wait queues, delayed entries.
+"""All keys of a store: databases, the numbers of streams and groups, signals, delayed entries.
 
 Keyspace ── databases[0..15] ──▶ Database ── values ──▶ Stream | bytes | …
     streams[sid], groups[gid]: the numbers by which facts refer to streams and groups
@@ -48,8 +48,8 @@ class Keyspace(KeyspaceState):
     # --- reading --------------------------------------------------------------------------------
 
     def next_event_ms(self, expiries: bool) -> int | None:
-        """Return the earliest time, in steady ms, at which a delay ends, an iid expires or (with ``expiries``) a
-        key expires; None if there is none. Skips empty collections."""
+        """Return the earliest time, in steady ms, at which a delay ends, an iid expires or (with
+        ``expiries``) a key expires; None if there is none. Skips empty collections."""
         if not (self.due_notes or (self.expiring and expiries) or self.iid_deadlines.notes):
             return None
         times = []
@@ -125,8 +125,8 @@ class Keyspace(KeyspaceState):
         database.clear()
 
     def _drop_streams(self, database: Database) -> None:
-        """Remove the streams of a database from the keyspace. Takes time proportional to what is deleted or to
-        what remains, whichever is less. The database still has its values."""
+        """Remove the streams of a database from the keyspace. Takes time proportional to what is deleted or
+        to what remains, whichever is less. The database still has its values."""
         others = [other for other in self.databases if other is not database]
         if len(database.values) < sum(len(other.values) for other in others):
             for value in database.values.values():

@@ -43,7 +43,7 @@ class KeyspaceState:
         self.next_sid = 1
         self.next_gid = 1
         self.near_sid = 0
-        """The stream that was prefetched last (`Stream.expect_entry`)."""
+        """The stream that was prefetched last (`StoredStream.expect_entry`)."""
         self.unseen: dict[int, dict[int, None]] = {}
         """gid → cids of consumers whose seen time is newer than in their last fact."""
         self.delaying: dict[int, Any] = {}

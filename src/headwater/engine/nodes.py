@@ -101,8 +101,8 @@ class NodeIndex:
         self._newest: bytes | None = None
         """The last of ``names``; None if it must be looked up."""
         self.gone = 0
-        """Number of removed nodes at the front that still use memory, less than half of all: trimming the first
-        of many nodes must not move all others."""
+        """Number of removed nodes at the front that still use memory, less than half of all: trimming the
+        first of many nodes must not move all others."""
         self._weighing = weighing if weighing is not None else Weighing()
 
     def __len__(self) -> int:

@@ -4,8 +4,7 @@
 
 Rule 1. Ids are strictly ascending within a block and from block to block. A block without records does
         not exist.
-Rule 2. The time of a released record is 0. That of a delayed one is its due time, so that a scan for idle
-        entries can skip blocks of delayed and of recently delivered entries in the same way.
+Rule 2. The time of a released record is 0. That of a delayed one is its due time.
 Rule 3. A position is valid until the next insert or remove.
 Rule 4. A block that may have a record whose entry was deleted is ``dangling``. (Trimmed entries are those
         up to an id that the stream stores.)
@@ -115,8 +114,8 @@ class PendingList:
         return (number << _SHIFT) | (block.end - 1)
 
     def owned_from(self, at: int, owner: int) -> int:
-        """Return the position of the first record from ``at`` on that ``owner`` owns, or `NOWHERE`. Skips blocks
-        without such a record."""
+        """Return the position of the first record from ``at`` on that ``owner`` owns, or `NOWHERE`. Skips
+        blocks without such a record."""
         while at >= 0:
             block = self.block_at(at)
             found = block.first_of(owner, at & _MASK)
@@ -126,8 +125,8 @@ class PendingList:
         return at
 
     def delivered_from(self, at: int, time: int) -> int:
-        """Return ``at``; or if it is the start of a block, the start of the first block with a record that has no
-        owner or was delivered by ``time``; `NOWHERE` if there is no such block."""
+        """Return ``at``; or if it is the start of a block, the start of the first block with a record that
+        has no owner or was delivered by ``time``; `NOWHERE` if there is no such block."""
         while at >= 0:
             block = self.block_at(at)
             if at & _MASK != block.head or not block.all_delivered_after(time):
@@ -178,7 +177,8 @@ class PendingList:
         return self.block_at(at).same_ids(at & _MASK, ids, start)
 
     def same_owner(self, at: int, most: int) -> int:
-        """Return how many of ``most`` records from ``at`` on, all of one block, have the owner of the first."""
+        """Return how many of ``most`` records from ``at`` on, all of one block, have the owner of the
+        first."""
         return self.block_at(at).same_owner(at & _MASK, most)
 
     def keep_pending(self, ids: array[int]) -> None:
@@ -224,8 +224,8 @@ class PendingList:
     # --- changing -------------------------------------------------------------------------------
 
     def append(self, ids: array[int], first: int, end: int, time: int, owner: int) -> int:
-        """Append records for the ids number ``first`` to ``end``-1, two words each, with delivery count 1. The
-        ids must be ascending and above all in the list. Return the position of the first record."""
+        """Append records for the ids number ``first`` to ``end``-1, two words each, with delivery count 1.
+        The ids must be ascending and above all in the list. Return the position of the first record."""
         start = -1
         self.length += end - first
         while first < end:
@@ -362,8 +362,8 @@ class PendingList:
         return expected_at(ms, first.first_ms(), last.last_ms(), count)
 
     def _merge(self, number: int) -> None:
-        """Join a sparse block with a neighbour if both fit into half a block: acknowledging in random order must
-        not leave one block for each remaining record."""
+        """Join a sparse block with a neighbour if both fit into half a block: acknowledging in random order
+        must not leave one block for each remaining record."""
         for left in (number - 1, number):
             if 0 <= left and left + 1 < len(self.blocks):
                 lower, upper = self.blocks[left], self.blocks[left + 1]

@@ -232,8 +232,8 @@ class PendingBlock:
     def append(
         self, ids: array[int], first: int, count: int, time: int, owner: int, most: int
     ) -> int:
-        """Append records with delivery count 1 for ``count`` ids from number ``first`` on, all above those in the
-        block. The block may grow to ``most`` records. Return the number of the first new record."""
+        """Append records with delivery count 1 for ``count`` ids from number ``first`` on, all above those in
+        the block. The block may grow to ``most`` records. Return the number of the first new record."""
         self._make_room(count, most)
         number = self.end
         put_records(self.words, number, ids, first, count, time, (owner << 32) | 1)

@@ -97,8 +97,8 @@ class StreamSnapshot:
         self.producers = known.contents()
 
     def live_runs(self) -> Iterator[tuple[int, BlockSnapshot, int, int]]:
-        """Yield every live entry once, as runs of consecutive entries of one node and block: the node, the block,
-        the first index and the index after the last. Releases each block after its last run."""
+        """Yield every live entry once, as runs of consecutive entries of one node and block: the node, the
+        block, the first index and the index after the last. Releases each block after its last run."""
         codecs: dict[str, Codec] = {}
         blocks, self.blocks = self.blocks[::-1], []
         block: BlockSnapshot | None = None

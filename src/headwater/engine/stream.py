@@ -116,8 +116,8 @@ class StoredStream:
     # --- mutators -------------------------------------------------------------------------------
 
     def expect_entry(self) -> None:
-        """Prefetch what the next `append` will write. With many streams in turn that memory is not cached; this
-        loads all of it at once rather than one part after the other."""
+        """Prefetch what the next `append` will write. With many streams in turn that memory is not cached;
+        this loads all of it at once rather than one part after the other."""
         if self.keyspace.near_sid != self.sid:
             self.keyspace.near_sid = self.sid
             self.nodes.prefetch()
@@ -160,8 +160,8 @@ class StoredStream:
         first: int,
         end: int,
     ) -> None:
-        """Append the entries number ``first`` to ``end``-1, whose fields follow one another in ``wire`` as ``ends``
-        and ``pairs`` specify. Entry number 0 opens a node."""
+        """Append the entries number ``first`` to ``end``-1, whose fields follow one another in ``wire`` as
+        ``ends`` and ``pairs`` specify. Entry number 0 opens a node."""
         at = word_at(ends, first - 1) if first else 0
         for number in range(first, end):
             behind = word_at(ends, number)
@@ -176,9 +176,9 @@ class StoredStream:
         self.keyspace.facts.trimmed(self.sid, ms, seq)
 
     def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool, stays: bool = False) -> None:
-        """Remove these live entries. ``marks`` raises ``max_deleted_id``. Trimming does not set it, and calls this
-        only for entries that no group has pending. With ``stays`` the node of the last entry stays even if it
-        is empty (nodes.py, rule 2)."""
+        """Remove these live entries. ``marks`` raises ``max_deleted_id``. Trimming does not set it, and calls
+        this only for entries that no group has pending. With ``stays`` the node of the last entry stays even
+        if it is empty (nodes.py, rule 2)."""
         for ms, seq in ids:
             found = self.log.delete(ms, seq)
             assert found, f"{ms}-{seq} does not exist"

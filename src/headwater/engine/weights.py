@@ -107,8 +107,8 @@ def weigh(wire: bytearray, start: int, end: int, names: bytes, found: array[int]
 
 
 def grow(words: array[int], at: int, ms: int, seq: int, found: array[int], same: bool) -> None:
-    """Add an entry to the node whose words begin at ``at``. ``found`` is what `weigh` measured; ``same`` means
-    that the entry has the field names of the node.
+    """Add an entry to the node whose words begin at ``at``. ``found`` is what `weigh` measured; ``same``
+    means that the entry has the field names of the node.
 
     >>> words = array("Q", (5, 0, 5, 0, 1, 1, 30))
     >>> grow(words, 0, 5, 1, array("Q", (6, 1, 6, 2)), True)

@@ -57,7 +57,8 @@ class Files(Protocol):
         ...
 
     def lock(self) -> None:
-        """Lock the directory, creating it if necessary. Raises `StoreInUse` if another process has locked it."""
+        """Lock the directory, creating it if necessary. Raises `StoreInUse` if another process has locked
+        it."""
         ...
 
     def unlock(self) -> None:

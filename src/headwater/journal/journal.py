@@ -175,8 +175,8 @@ class Journal:
     # --- the reserve ----------------------------------------------------------------------------
 
     def admits(self, nbytes: int) -> str | None:
-        """Return None if ``nbytes`` can be committed at once: all groups of the turn so far, including headers,
-        and what the next command will add. Otherwise return the reason.
+        """Return None if ``nbytes`` can be committed at once: all groups of the turn so far, including
+        headers, and what the next command will add. Otherwise return the reason.
 
         Allocates if the reserve is too small. Raises `NodePoisoned`.
         """
@@ -190,15 +190,16 @@ class Journal:
         return reason
 
     def _measure(self) -> None:
-        """Compute ``allowance``. What fits into the rest of this file or into the next fits in any division."""
+        """Compute ``allowance``. What fits into the rest of this file or into the next fits in any
+        division."""
         here = self._writer.size - self._writer.end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
 
     # --- writing --------------------------------------------------------------------------------
 
     def commit(self, buffer: bytearray, *, sync: bool = True) -> None:
-        """Write the sealed groups of the turn and clear ``buffer``. With ``always`` they are durable when this
-        returns, with ``everysec`` a second later.
+        """Write the sealed groups of the turn and clear ``buffer``. With ``always`` they are durable when
+        this returns, with ``everysec`` a second later.
 
         ``sync=False`` is for groups that no client waits for (consumers' seen times): they become durable
         with later ones. Raises `NodePoisoned`; then no reply may be sent.
@@ -297,8 +298,8 @@ class Journal:
     def close(self) -> None:
         """Stop cleanly: make everything durable, record that, and unlock the directory.
 
-        A journal that is poisoned or was not replayed completely is closed unchanged. Raises `NodePoisoned` if
-        the last writes fail. Closing twice does nothing.
+        A journal that is poisoned or was not replayed completely is closed unchanged. Raises `NodePoisoned`
+        if the last writes fail. Closing twice does nothing.
         """
         if self._state == "closed":
             return

@@ -185,8 +185,9 @@ def read_groups(
     """Yield the consecutive complete groups from ``offset`` on. Ends where there is no such group.
 
     ``data`` is the content of a file from its start, and ``key`` its `file_key`; None if the groups are not
-    bound: in a file of version 1, or in a turn's buffer. Turns never decrease: a group is not valid if its turn
-    is before ``turn`` or before that of the group before it. `flaw` describes what follows the last group.
+    bound: in a file of version 1, or in a turn's buffer. Turns never decrease: a group is not valid if its
+    turn is before ``turn`` or before that of the group before it. `flaw` describes what follows the last
+    group.
     """
     unpack = _GROUP.unpack_from
     while offset + GROUP_HEADER_BYTES < len(data):

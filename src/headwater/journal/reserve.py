@@ -57,7 +57,8 @@ class Reserve:
             self._ready.append(spare)
 
     def reclaim(self, file: JournalFile) -> bool:
-        """Allocate all space of an existing file: copying it may have left holes. Return whether it worked."""
+        """Allocate all space of an existing file: copying it may have left holes. Return whether it
+        worked."""
         try:
             self._files.allocate(file.name, file.size)
         except OSError as error:

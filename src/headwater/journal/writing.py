@@ -63,8 +63,8 @@ class Writer:
         return self.size - self.end - own
 
     def append(self, buffer: bytearray, start: int, end: int) -> None:
-        """Write the complete groups from ``start`` to ``end``-1, after the record of the last fsync if there is
-        one."""
+        """Write the complete groups from ``start`` to ``end``-1, after the record of the last fsync if there
+        is one."""
         turn = u64_at(buffer, start + 8)
         assert turn >= self.turn, f"turn {turn} after turn {self.turn}: recovery would reject it"
         self.turn = turn

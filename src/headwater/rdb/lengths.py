@@ -81,7 +81,8 @@ class ByteReader:
         raise BadPayload(f"0x{first:02x} does not begin a length")
 
     def count(self, least: int) -> int:
-        """Return the number of items that follow. Checks that so many of at least ``least`` bytes each fit."""
+        """Return the number of items that follow. Checks that so many of at least ``least`` bytes each
+        fit."""
         found = self.length()
         if found * least > self.left():
             raise BadPayload(f"{found} items expected, {self.left()} bytes left")

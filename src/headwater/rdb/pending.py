@@ -3,8 +3,8 @@
     16-byte id big-endian │ time i64 little-endian │ count, a length        for each pending entry
     16-byte id                                                              for each one that a consumer owns
 
-Everything is processed a limited number of records at a time, because a group may have millions. An *order* is
-an array of record numbers.
+Everything is processed a limited number of records at a time, because a group may have millions. An *order*
+is an array of record numbers.
 
 Source: Redis, rdb.c (rdbSaveStreamPEL, rdbLoadObject).
 """

@@ -52,8 +52,8 @@ _ELEMENT_BYTES = 8
 
 
 class NodeReader:
-    """Reads the node whose id is ``first`` from its listpack of at most ``most`` elements. ``size`` is the size
-    of all entries before it. Including its own entries it must not exceed ``most_bytes``.
+    """Reads the node whose id is ``first`` from its listpack of at most ``most`` elements. ``size`` is the
+    size of all entries before it. Including its own entries it must not exceed ``most_bytes``.
 
     Raises `BadPayload`.
     """
@@ -141,8 +141,8 @@ class NodeReader:
             self._alive += 1
 
     def _charge(self, pairs: int, more: int) -> None:
-        """Count an entry of ``pairs`` fields towards the size, with ``more`` bytes that are stored elsewhere. Its
-        other bytes are at most those of the listpack."""
+        """Count an entry of ``pairs`` fields towards the size, with ``more`` bytes that are stored elsewhere.
+        Its other bytes are at most those of the listpack."""
         self.size += _ENTRY_BYTES + 2 * _ELEMENT_BYTES * pairs + more
         if self.size > self._most_bytes:
             raise BadPayload(f"the entries have more than {self._most_bytes} bytes")

@@ -53,7 +53,7 @@ def read(kind: int, reader: ByteReader) -> Steps[StreamImage]:
     max_deleted_id, added = (0, 0), length
     if kind >= COUNTED:
         reader.id()  # The first entry's id, which follows from the entries.
-        # Redis 7.0 allows XSETID below the greatest deleted id; no other case is known.
+        # Redis 7.0 allows XSETID below the greatest deleted id; nothing else can cause this.
         max_deleted_id = min(reader.id(), last_id)
         added = min(reader.length(), MAX_ENTRIES_COUNT)
     if added < length:
@@ -100,8 +100,8 @@ def _first_live(nodes: list[NodeImage]) -> ID:
 
 
 def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
-    """Return the nodes that have live entries. Ids of live entries must be ascending up to ``last_id``. Deleted
-    entries are removed if their ids are out of order.
+    """Return the nodes that have live entries. Ids of live entries must be ascending up to ``last_id``.
+    Deleted entries are removed if their ids are out of order.
 
     That is not an error: it happens if an entry was deleted at the end of the stream, XSETID lowered the last
     id, and another entry was added.

@@ -7,8 +7,8 @@
     15, 19, 21, 26, 27 stream                streams.py
 
 Headwater writes 0, 1, 2 and 4, which every server reads and converts to its preferred form, and the type of
-stream that was requested. It reads what Redis 7.0 and later, and Valkey, write of these values, and streams of
-earlier versions: 5.0 to 6.2 wrote small lists, sets and hashes in forms that are obsolete. Hashes with
+stream that was requested. It reads what Redis 7.0 and later, and Valkey, write of these values, and streams
+of earlier versions: 5.0 to 6.2 wrote small lists, sets and hashes in forms that are obsolete. Hashes with
 expiring fields (22 to 25), sorted sets and values of modules are not supported.
 
 Source: Redis, rdb.h and rdb.c, intset.c.
@@ -42,8 +42,8 @@ STREAM_FORMS = {
     "8.2": (streams.ACTIVE, 11),
     "8.8": (streams.RELEASED, REDIS_NEWEST),
 }
-"""``dump-format`` → stream type, and the version that introduced it. Redis 7.2 introduced the type of 8.2, with
-version 11, which Valkey reads. Valkey does not read 12, the version of Redis 8.2."""
+"""``dump-format`` → stream type, and the version that introduced it. Redis 7.2 introduced the type of 8.2,
+with version 11, which Valkey reads. Valkey does not read 12, the version of Redis 8.2."""
 
 
 def load(data: bytearray, start: int, end: int) -> Steps[Image]:

@@ -126,7 +126,8 @@ class Arguments:
         return made
 
     def append_to(self, target: bytearray) -> int:
-        """Append the request to ``target``, encoded canonically. Return where its first value begins there."""
+        """Append the request to ``target``, encoded canonically. Return where its first value begins
+        there."""
         if not self.canonical:
             self.encode(self.values())
         start, count = word_at(self.starts, 0), self.count
@@ -211,9 +212,9 @@ class Arguments:
             self.ms, self.seq = self.id(index, missing_seq=missing_seq)
 
     def find_wire(self, start: int, end: int) -> None:
-        """Set ``wire_start`` and ``wire_end`` to the position of arguments ``start`` to ``end``-1 in the buffer,
-        as the client encoded them, including headers; ``0 < start < end``. A request with a header that is
-        not canonical is encoded again first (rule 3)."""
+        """Set ``wire_start`` and ``wire_end`` to the position of arguments ``start`` to ``end``-1 in the
+        buffer, as the client encoded them, including headers; ``0 < start < end``. A request with a header
+        that is not canonical is encoded again first (rule 3)."""
         if not self.canonical:
             self.encode(self.values())
         self.wire_start = (

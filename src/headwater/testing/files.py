@@ -123,8 +123,8 @@ class CrashableFiles:
     def fail(
         self, operation: str, *, error: int = errno.EIO, passes: int = 0, times: int = 1
     ) -> None:
-        """Make ``operation`` (the name of a method, or ``any``) fail with errno ``error`` ``times`` times, after
-        ``passes`` more calls that succeed."""
+        """Make ``operation`` (the name of a method, or ``any``) fail with errno ``error`` ``times`` times,
+        after ``passes`` more calls that succeed."""
         self._faults.append(_Fault(operation, passes, error, times))
 
     def _begin(self, operation: str, line: str) -> OSError | None:
@@ -255,8 +255,8 @@ class CrashableFiles:
             )
 
     def all_crash_images(self) -> Iterator[CrashableFiles]:
-        """Yield every combination of complete writes and names; and for each write every torn version, without
-        the bytes before or after the tear, together with all other writes."""
+        """Yield every combination of complete writes and names; and for each write every torn version,
+        without the bytes before or after the tear, together with all other writes."""
         pending = len(self._writes) + len(self._namings)
         assert 2**pending <= _MOST_SUBSETS, f"{pending} pending changes have too many combinations"
         cut = len(self._writes)

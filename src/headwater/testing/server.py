@@ -147,7 +147,8 @@ class ServerProcess:
         return (self.directory / "log").read_bytes()[begin:].decode(errors="replace")
 
     def wait(self, *, within: float = START_SECONDS) -> int:
-        """Wait up to ``within`` seconds for the process to end. Return the exit status, negative for a signal."""
+        """Wait up to ``within`` seconds for the process to end. Return the exit status, negative for a
+        signal."""
         assert self.process is not None, "call start() first"
         status = self.process.wait(within)
         if self.process.stdout is not None:
@@ -227,7 +228,8 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
 
 
 class ServerThread:
-    """A server in a thread of this process, so that a test can advance its clock. Created by `server_thread`."""
+    """A server in a thread of this process, so that a test can advance its clock. Created by
+    `server_thread`."""
 
     def __init__(
         self,
@@ -267,7 +269,8 @@ class ServerThread:
         return f"rediss://127.0.0.1:{self.config.tls_port}"
 
     def start(self) -> None:
-        """Start the server and wait until it listens. Raises `ListenError` and the errors of opening a store."""
+        """Start the server and wait until it listens. Raises `ListenError` and the errors of opening a
+        store."""
         self._thread.start()
         self._started.result(START_SECONDS)
 
@@ -293,8 +296,8 @@ class ServerThread:
         asyncio.run_coroutine_threadsafe(call(), loop).result(START_SECONDS)
 
     def advance(self, seconds: float) -> None:
-        """Advance the server's `ManualClock` by ``seconds``. Everything due has run when this returns, and its
-        replies are sent."""
+        """Advance the server's `ManualClock` by ``seconds``. Everything due has run when this returns, and
+        its replies are sent."""
         clock = self.clock
         assert isinstance(clock, ManualClock), "give server_thread a ManualClock to advance"
 
