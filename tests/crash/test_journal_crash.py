@@ -137,7 +137,7 @@ def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
 def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(repair, "_name_again", lambda files, recovery: None)
+    monkeypatch.setattr(repair, "_rename_again", lambda files, recovery: None)
     with pytest.raises(JournalDamaged, match="is missing"):
         failing("always", seed=1)
 

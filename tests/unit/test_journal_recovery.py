@@ -99,7 +99,7 @@ def test_a_whole_record_behind_a_torn_one_is_cut_with_it() -> None:
     (cut,) = journal.recovery.cuts
     assert (cut.offset, cut.offset + cut.length) == (end, written.ends[2][1])
     buffer = turn_of(journal, [written.facts[1]], turn=2)
-    journal._writer.vouch = None
+    journal._writer.unrecorded_sync = None
     journal.commit(buffer)
     assert journal._writer.end == written.ends[1][1]
     assert facts_in(written.files)[0] == written.facts[:2]

@@ -160,11 +160,11 @@ class Journal:
                 writer.size = 0
         self._before = max(0, recovery.bytes - writer.end)
         self._base = self._before + writer.end
-        writer.vouch, writer.clean = writer.here(), recovery.clean
+        writer.unrecorded_sync, writer.clean = writer.here(), recovery.clean
         writer.turn, writer.now_ms = recovery.last_turn, recovery.last_now_ms
         self._durable_turn = recovery.last_turn
         self._state = "open"
-        self._reserve.ahead(writer.number + 1)
+        self._reserve.prepare(writer.number + 1)
         self._measure()
         self._start_flusher()
 
@@ -211,7 +211,7 @@ class Journal:
         try:
             if self.policy == "everysec":
                 self._flusher.wait_if_late()
-                writer.vouch = self._flusher.take_synced() or writer.vouch
+                writer.unrecorded_sync = self._flusher.take_synced() or writer.unrecorded_sync
             if len(buffer) <= writer.room():
                 writer.append(buffer, 0, len(buffer))
             else:
@@ -222,7 +222,7 @@ class Journal:
             elif sync and self.policy == "everysec":
                 self._flusher.wrote(writer.number, writer.end, writer.turn)
             # After the fsync: if a new file was begun, the next one is created now.
-            self._reserve.ahead(writer.number + 1)
+            self._reserve.prepare(writer.number + 1)
             self._measure()
         except BaseException as error:
             self._fail(error)
@@ -248,7 +248,7 @@ class Journal:
         writer = self._writer
         self._sync()
         self._durable_turn = max(self._durable_turn, writer.turn - 1)  # more of the turn may follow
-        writer.vouch = writer.here()
+        writer.unrecorded_sync = writer.here()
         if self._reserve.room() < needed:
             reason = self._reserve.make_next(writer.number + 1, needed)
             assert reason is None, f"{needed} bytes were not admitted: {reason}"

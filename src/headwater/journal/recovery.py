@@ -61,7 +61,7 @@ class Recovery:
         current, end                     the last file with records, and where they end in it
         spares                           the files after it, allocated and empty
         damaged_spare                    the name of a last, empty file without a header, or None
-        vouched                          the last fact ``synced`` that was read
+        last_synced                      the last fact ``synced`` that was read
         bytes                            the size of all groups and headers
         clean                            whether the last record says that all before it is durable
     """
@@ -77,7 +77,7 @@ class Recovery:
         self.end = 0
         self.bytes = 0
         self.clean = False
-        self.vouched = Synced(0, 0)
+        self.last_synced = Synced(0, 0)
         self.damaged_spare: str | None = None
         self._found: list[JournalFile] = []
         self._found = self._known_files(names_in_order(files))
@@ -120,7 +120,7 @@ class Recovery:
             raise self.damaged(name, 0, "the header of a file of another store")
         return JournalFile(number, header.size, header.version)
 
-    def again(self) -> Recovery:
+    def reread(self) -> Recovery:
         """Return a new recovery of the same files, including what was written since."""
         return Recovery(self._files)
 
@@ -145,9 +145,9 @@ class Recovery:
             yield from self._groups_of(file, content.data)
             self.bytes += self.end
             later = self._found[index + 1 :]
-            goes_on = bool(later) and self._goes_on(file, content, later[0])
-            self._refuse_short(file, content, named=goes_on or self.clean)
-            if not goes_on:
+            continued = bool(later) and self._is_continued(file, content, later[0])
+            self._refuse_short(file, content, named=continued or self.clean)
+            if not continued:
                 self._judge_tails(file, content, later)
                 self.spares = later
                 break
@@ -193,10 +193,10 @@ class Recovery:
         if synced.number == file.number and synced.offset > group.offset:
             found = f"a record that declares a later offset, {synced.offset}, durable"
             raise self.damaged(file.name, group.offset, found)
-        self.vouched = synced
+        self.last_synced = synced
         self.clean = synced == (file.number, group.offset)
 
-    def _goes_on(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
+    def _is_continued(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
         """Whether the next file begins with a record that says where this one ended."""
         head = self._files.read(later.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
         first = next(self._read(later, head, FILE_HEADER_BYTES), None)

@@ -26,15 +26,15 @@ def repair(files: Files, recovery: Recovery) -> None:
     for name in files.names():
         if is_unfinished(name) or name == recovery.damaged_spare:
             files.remove(name)
-    _name_again(files, recovery)
+    _rename_again(files, recovery)
     kept = {file.name for file in (recovery.current, *recovery.spares)}
     cuts = [cut for cut in recovery.cuts if cut.file in kept]
     for cut in cuts:
         _write_zeros(files, cut)
     name = recovery.current.name
     start = FILE_HEADER_BYTES
-    if recovery.vouched.number == recovery.current.number:
-        start = recovery.vouched.offset
+    if recovery.last_synced.number == recovery.current.number:
+        start = recovery.last_synced.offset
     if recovery.end > start:
         files.write(name, start, files.read(name, recovery.end)[start:])
     for touched in sorted({name, *(cut.file for cut in cuts)}):
@@ -42,7 +42,7 @@ def repair(files: Files, recovery: Recovery) -> None:
     files.sync_directory()
 
 
-def _name_again(files: Files, recovery: Recovery) -> None:
+def _rename_again(files: Files, recovery: Recovery) -> None:
     """Apply rule 2 to names. A file with records has a durable name. The first one without is renamed again.
     The files after it are removed before, so that a crash leaves no gap."""
     empty = list(recovery.spares)

@@ -74,7 +74,7 @@ class Reserve:
         """Remove the next file from the reserve and return it for writing."""
         return self._ready.pop(0)
 
-    def ahead(self, number: int) -> None:
+    def prepare(self, number: int) -> None:
         """Create file ``number``, the next, unless it is ready. Tries once for each number; after a failure
         `make_next` creates it when it is needed."""
         if not self._ready and self._wanted != number:

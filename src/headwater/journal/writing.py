@@ -39,7 +39,7 @@ class Writer:
         self._binds = False
         self.turn = self.now_ms = 0
         """Turn and time of the last group."""
-        self.vouch: Synced | None = None
+        self.unrecorded_sync: Synced | None = None
         """What the last fsync made durable, if no group says so yet."""
         self.unsynced = False
         self.clean = False
@@ -59,7 +59,7 @@ class Writer:
     def room(self) -> int:
         """Return how many bytes of groups fit into this file, besides the record of the last fsync and the
         group of a clean stop."""
-        own = SYNCED_GROUP_BYTES if self.vouch is None else 2 * SYNCED_GROUP_BYTES
+        own = SYNCED_GROUP_BYTES if self.unrecorded_sync is None else 2 * SYNCED_GROUP_BYTES
         return self.size - self.end - own
 
     def append(self, buffer: bytearray, start: int, end: int) -> None:
@@ -70,16 +70,16 @@ class Writer:
         self.turn = turn
         self.now_ms = u64_at(buffer, start + 16)
         self.clean = False
-        if self.vouch is not None:
-            vouch, self.vouch = self.vouch, None
-            self._write_synced(vouch)
+        if self.unrecorded_sync is not None:
+            synced, self.unrecorded_sync = self.unrecorded_sync, None
+            self._write_synced(synced)
         self._write(buffer, start, end)
 
     def sync(self) -> None:
         """Make everything in this file durable."""
         self._files.sync(self.name)
         self.unsynced = False
-        self.vouch = self.here()
+        self.unrecorded_sync = self.here()
 
     def end_cleanly(self) -> None:
         """Write a group that says that everything before it is durable."""

@@ -26,7 +26,7 @@ def reload_from_journal(services: Services) -> None:
     journal = services.journal
     assert journal is not None, "the command asks first"
     old = services.keyspace
-    recovery = journal.recovery.again()
+    recovery = journal.recovery.reread()
     try:
         new = replayed_keyspace(recovery, recovery.replay(), config=services.config)
         _refuse_loss(recovery, journal.statistics().current_bytes)
