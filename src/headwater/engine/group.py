@@ -2,8 +2,8 @@
 
     pel      every pending entry by id (pending.py); only here are owner, time and delivery count stored
     order    the owned ones by delivery time (delivery_order.py)
-    released released by XNACK: without an owner, claimable in the order of their release
-    delayed  without an owner, and not claimable before their due time (XSETTLE DELAY)
+    released those without an owner (XNACK), claimable in the order of their release
+    delayed  those without an owner that cannot be claimed before their due time (XSETTLE DELAY)
 
 Rule 1. A pending entry is either owned by one consumer, or released, or delayed.
 Rule 2. A consumer's ``pending`` is the number of records that it owns.

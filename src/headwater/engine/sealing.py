@@ -5,7 +5,7 @@
 
     Sealing.order ── the blocks that can be sealed, coldest first ──▶ choose ──▶ Job ─ ─ ─ ┐
                                                                                 compress, in any thread
-                                 are the block's bytes still those of the job? ◀── settle ─ ─ ┘
+                               are the block's bytes still those of the job? ◀── settle ─ ─ ┘
 
 Rule 1. Whether a block is sealed is not a fact: no reply and no record depends on it.
 Rule 2. The bytes of a closed block never change, so another thread may read them. `choose`, `settle` and

@@ -190,8 +190,8 @@ class Journal:
         return reason
 
     def _measure(self) -> None:
-        """Compute ``allowance``. What fits into the rest of this file or into the next fits in any
-        division."""
+        """Compute ``allowance``. Groups that fit into the rest of this file, or into the next file, fit
+        however they are divided."""
         here = self._writer.size - self._writer.end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
 

@@ -50,8 +50,8 @@ class Recovery:
     """The content of a journal's files.
 
     The constructor reads names and headers. `replay` reads the groups, once, and sets the other attributes.
-    Then `repair.repair` changes the files. The first two raise `JournalDamaged`, and `StoreUnusable` for a
-    format of a later version. An empty directory is an empty journal; ``seed`` is None.
+    Then `repair.repair` changes the files. The constructor and `replay` raise `JournalDamaged`, and
+    `StoreUnusable` for a format of a later version. An empty directory is an empty journal; ``seed`` is None.
 
         groups, last_turn                of the engine's groups that were read
         last_now_ms                      the latest time of any of them

@@ -43,8 +43,8 @@ def repair(files: Files, recovery: Recovery) -> None:
 
 
 def _rename_again(files: Files, recovery: Recovery) -> None:
-    """Apply rule 2 to names. A file with records has a durable name. The first one without is renamed again.
-    The files after it are removed before, so that a crash leaves no gap."""
+    """Apply rule 2 to names. A file with records has a durable name. The first file without records is renamed
+    and renamed back; the files after it are removed before that, so that a crash leaves no gap."""
     empty = list(recovery.spares)
     if recovery.end == FILE_HEADER_BYTES:
         empty.insert(0, recovery.current)
