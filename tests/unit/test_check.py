@@ -1,4 +1,4 @@
-"""A check of the check: each planted fault is found and said."""
+"""The invariant check reports each planted fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
 
 def sound() -> StoredStream:
-    """A stream with something in every place: dead, released, delayed, owned, large counts."""
+    """A stream with entries of every kind: deleted, released, delayed, owned, with large counts."""
     db = Keyspace().databases[0]
     stream = db.create_stream(b"s", 1)
     for ms in range(1, 9):
@@ -44,7 +44,7 @@ def sound() -> StoredStream:
     return stream
 
 
-def test_a_sound_store_has_nothing_broken() -> None:
+def test_a_sound_store_breaks_no_invariant() -> None:
     assert broken_invariants(keyspace_of(sound())) == []
 
 
@@ -118,7 +118,7 @@ FAULTS: dict[str, tuple[Callable[[StoredStream], object], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found(name: str) -> None:
+def test_a_planted_fault_is_reported(name: str) -> None:
     plant, sentence = FAULTS[name]
     stream = sound()
     plant(stream)

@@ -1,4 +1,4 @@
-"""What the demo counts is what the store holds."""
+"""The demo's counts match the contents of the store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_producer_publishes_every_flight_and_knows_which_are_spoiled(
 
 
 @pytest.mark.peer
-def test_enriched_and_dead_are_read_back_whole(
+def test_enriched_flights_and_dead_letters_are_read_back_completely(
     client: redis.Redis, flights: list[data.Flight], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given enriched flights over several pages, and one dead letter
@@ -78,7 +78,7 @@ def test_enriched_and_dead_are_read_back_whole(
 
 
 @pytest.mark.peer
-def test_what_a_consumer_holds_is_what_it_read_and_did_not_settle(client: redis.Redis) -> None:
+def test_a_consumer_holds_what_it_read_and_did_not_settle(client: redis.Redis) -> None:
     ids: list[Any] = [client.xadd(STREAM, {"n": number}) for number in range(5)]
     client.xgroup_create(STREAM, GROUP, "0")
     client.xreadgroup(GROUP, "a", {STREAM: ">"}, count=3)

@@ -1,4 +1,4 @@
-"""The reconciliation finds every way in which a flight can be lost, doubled or mistaken."""
+"""The reconciliation detects every lost, duplicated or wrongly classified flight."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def letter(number: int, error: str) -> DeadLetter:
 
 
 def sound() -> Evidence:
-    """Ten flights, four of them spoiled one way each; the killed worker owned 1-0 and 2-0, the
+    """Ten flights, four of them corrupted in one way each. The killed worker owned 1-0 and 2-0; the
     stopped one handed back 3-0."""
     keys = {Key("UA", number, 0, "EWR") for number in range(6)}
     settled = {f"{number}-0": Settled("c", 1) for number in range(10)}
@@ -45,7 +45,7 @@ def sound() -> Evidence:
 
 
 def broken(evidence: Evidence) -> list[str]:
-    """The promises that the evidence breaks."""
+    """Return the promises that the evidence breaks."""
     return [line.promise for line in lines(evidence) if not line.holds]
 
 
@@ -74,7 +74,7 @@ def settled(entry_id: str, by: Settled) -> Change:
     return lambda e: e._replace(settled={**e.settled, entry_id: by})
 
 
-def test_what_is_sound_holds() -> None:
+def test_sound_evidence_breaks_no_promise() -> None:
     assert broken(sound()) == []
 
 
@@ -110,11 +110,11 @@ def test_what_is_sound_holds() -> None:
         ),
     ],
 )
-def test_what_is_not_sound_is_named(change: Change, promise: str) -> None:
+def test_a_broken_promise_is_named(change: Change, promise: str) -> None:
     assert promise in broken(change(sound()))
 
 
-def test_the_table_of_lines_says_what_is_wrong() -> None:
+def test_the_table_of_lines_names_what_is_wrong() -> None:
     evidence = enriched({LOST: 2})(sound())
     rows = [row for row in text(lines(evidence)).splitlines() if row.startswith("NO")]
     assert len(rows) == 2

@@ -1,4 +1,4 @@
-"""The report is one file that shows what held, what did not, and when what was done."""
+"""The report is one file that shows which promises held, which did not, and when each fault occurred."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_report_is_one_file_with_four_plots(tmp_path: Path) -> None:
     # When the report is written
     report.write(story(Line("published = enriched + dead", 10, 10)), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    # Then it holds the plots itself and asks for nothing else
+    # Then it contains the plots and loads nothing else
     plots = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
     drawn = [b64decode(plot).decode() for plot in plots]
     assert len(drawn) == 4
@@ -44,12 +44,12 @@ def test_the_report_is_one_file_with_four_plots(tmp_path: Path) -> None:
     assert "Every line of the reconciliation holds." in page
 
 
-def test_a_line_that_does_not_hold_is_seen() -> None:
+def test_a_broken_promise_is_visible() -> None:
     page = report.page(story(Line("entries still pending", 0, 3)))
     assert "A line does not hold." in page
     assert '<tr class="broken"><td>entries still pending</td>' in page
 
 
-def test_a_run_too_short_for_a_plot_has_a_report_all_the_same() -> None:
+def test_a_run_without_samples_still_has_a_report() -> None:
     page = report.page(story()._replace(samples=[], events=[], delays=Delays([], [])))
     assert page.count("<figure>") == 4

@@ -1,4 +1,4 @@
-"""A spoiled flight is wrong in exactly one way, and its dead letter tells which."""
+"""A corrupted flight is wrong in exactly one way, and its dead letter says which."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ FLIGHT = Flight(
 
 
 def handled(document: bytes) -> Enriched:
-    """What a worker makes of the document: decoded, judged, enriched."""
+    """Process the document as a worker does: decode, validate, enrich."""
     flight = codec_for(Flight, "json").decode([(DATA_FIELD, document)])
     return enrich(flight, AIRLINES, source_id="5-1", worker="w", deliveries=1)
 
 
 @given(seed=st.integers())
 @pytest.mark.parametrize("kind", Corruption)
-def test_every_spoiled_flight_is_refused_for_the_reason_of_its_kind(
+def test_every_corrupted_flight_is_refused_for_the_reason_of_its_kind(
     kind: Corruption, seed: int
 ) -> None:
     with pytest.raises((DecodeError, Invalid)) as refused:
@@ -49,7 +49,7 @@ def test_every_spoiled_flight_is_refused_for_the_reason_of_its_kind(
     assert kind_of(str(refused.value)) == kind
 
 
-def test_a_flight_that_is_not_spoiled_passes() -> None:
+def test_a_sound_flight_passes() -> None:
     ((_name, document),) = codec_for(Flight, "json").encode(FLIGHT)
     made = handled(document)
     assert made.airline == "United Air Lines Inc."
@@ -57,12 +57,12 @@ def test_a_flight_that_is_not_spoiled_passes() -> None:
     assert made.hour == 5
 
 
-def test_a_reason_of_no_kind_is_told_apart() -> None:
+def test_a_reason_of_no_known_kind_is_reported_as_other() -> None:
     assert kind_of("ValueError: no") == "other"
 
 
 @given(count=st.integers(0, 20_000), seed=st.integers())
-def test_one_in_a_thousand_is_spoiled_and_each_kind_occurs(count: int, seed: int) -> None:
+def test_one_flight_in_a_thousand_is_corrupted_and_each_kind_occurs(count: int, seed: int) -> None:
     spoiled = plan(count, seed=seed)
     assert len(spoiled) == min(count, max(round(count / 1000), 4))
     assert all(0 <= place < count for place in spoiled)
@@ -88,5 +88,5 @@ def test_a_time_on_a_clock_has_24_hours_of_60_minutes(hhmm: int) -> None:
         (60, "very late"),
     ],
 )
-def test_a_delay_has_a_word(minutes: int | None, word: str) -> None:
+def test_a_delay_is_classified(minutes: int | None, word: str) -> None:
     assert delay_class(minutes) == word

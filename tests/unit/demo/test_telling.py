@@ -1,4 +1,4 @@
-"""The demo's story can be followed on a terminal and in a log."""
+"""The demo's progress is readable on a terminal and in a log."""
 
 from __future__ import annotations
 
