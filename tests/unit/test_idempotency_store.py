@@ -72,9 +72,9 @@ def test_a_sweep_is_a_fact_without_an_fsync(
     watched = WatchedJournal(journal, lambda _buffer, sync: syncs.append(sync))
     monkeypatch.setattr(store.node.records, "journal", watched)
     dirty = store.node.keyspace.dirty
-    # When their time has come
+    # When their iids expire
     store.advance(100)
-    # Then one group without a sync says so, no change is counted, and a recovered store knows it
+    # Then one record group without an fsync says so, no change is counted, and it is recovered
     assert syncs == [False]
     assert store.node.keyspace.dirty == dirty
     assert tracked(client)[b"pids-tracked"] == 0

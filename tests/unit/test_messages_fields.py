@@ -1,4 +1,4 @@
-"""Codec fields: what any producer writes by hand is read, and what cannot be read is named."""
+"""Codec fields: it reads hand-written entries, and its errors name what cannot be read."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ WRITTEN = [
 ]
 
 
-def test_every_type_is_written_as_a_person_would_write_it() -> None:
+def test_every_type_is_written_in_its_common_form() -> None:
     assert encode(ORDER) == WRITTEN
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_a_written_message_is_read_back() -> None:
     assert decode(WRITTEN, Order) == ORDER
 
 
@@ -132,7 +132,7 @@ def test_a_time_without_a_zone_is_utc() -> None:
         assert decode([(b"at", text)], At).at == datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
 
 
-def test_a_time_that_names_no_moment_is_not_written() -> None:
+def test_a_time_without_a_zone_is_not_written() -> None:
     class At(msgspec.Struct):
         at: datetime
 
@@ -140,7 +140,7 @@ def test_a_time_that_names_no_moment_is_not_written() -> None:
         encode(At(datetime(2026, 11, 21)))  # noqa: DTZ001
 
 
-def test_a_time_declared_without_a_zone_keeps_having_none() -> None:
+def test_a_time_declared_without_a_zone_has_none() -> None:
     class At(msgspec.Struct):
         at: Annotated[datetime, msgspec.Meta(tz=False)]
 
@@ -166,7 +166,9 @@ class Small(msgspec.Struct):
         ([(b"id", b"1"), (b"at", b"soon")], "field 'at' = 'soon' is no datetime | None"),
     ],
 )
-def test_what_does_not_convert_is_named(fields: list[tuple[bytes, bytes]], complaint: str) -> None:
+def test_the_error_names_what_does_not_convert(
+    fields: list[tuple[bytes, bytes]], complaint: str
+) -> None:
     with pytest.raises(DecodeError, match=complaint):
         decode(fields, Small)
 
@@ -215,7 +217,7 @@ def test_dataclasses_typed_dicts_and_pydantic_models_are_messages() -> None:
     assert decode(written, Model) == model
 
 
-def test_a_pydantic_model_names_field_and_value_too() -> None:
+def test_the_error_of_a_pydantic_model_names_field_and_value() -> None:
     with pytest.raises(DecodeError, match="field 'id' = '0': Input should be greater than 0"):
         decode([(b"id", b"0")], Model)
     with pytest.raises(DecodeError, match="field 'id' is missing; the entry has the fields 'x'"):
@@ -240,7 +242,7 @@ def test_renamed_fields_go_by_their_new_name() -> None:
     assert decode([(b"onTop", b"1")], Point) == Point(1)
 
 
-def test_types_that_a_field_cannot_carry_are_refused_at_once() -> None:
+def test_types_that_a_field_cannot_represent_are_refused_at_declaration() -> None:
     class Either(msgspec.Struct):
         value: str | list[int]
 
@@ -308,5 +310,5 @@ class Wide(msgspec.Struct):
         maybe=some.none() | some.integers(),
     )
 )
-def test_any_message_survives_the_way_there_and_back(message: Any) -> None:
+def test_any_message_is_read_back(message: Any) -> None:
     assert decode(encode(message), Wide) == message
