@@ -162,7 +162,7 @@ def start(
     executable = path(name)
     if executable is None:
         raise PeerMissing(name)
-    said = ""
+    printed = ""
     for _attempt in range(_ATTEMPTS):
         server = _launch(
             name, executable, list(arguments), directory, unixsocket=unixsocket, port=port
@@ -170,10 +170,12 @@ def start(
         if _answers(server):
             return server
         server.kill()
-        said = server.log()
-        if "Address already in use" not in said:
+        printed = server.log()
+        if "Address already in use" not in printed:
             break
-    raise PeerFailed(f"{name} did not answer within {START_SECONDS} seconds. It printed:\n{said}")
+    raise PeerFailed(
+        f"{name} did not answer within {START_SECONDS} seconds. It printed:\n{printed}"
+    )
 
 
 def _launch(
@@ -211,9 +213,9 @@ def free_port() -> int:
     """Return a port of 127.0.0.1 that no process listens on at this moment. It is below the ports that the
     system assigns to connections, of which a busy machine has many, so that it is probably still free when
     it is used. It is drawn from the system's random source, because concurrent tests seed `random` alike."""
-    chance = random.SystemRandom()
+    rng = random.SystemRandom()
     while True:
-        port = chance.randrange(10_000, 32_000)
+        port = rng.randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

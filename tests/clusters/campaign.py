@@ -49,19 +49,19 @@ KEPT: Final = Path("artifacts", "chaos-clusters")
 
 async def play(cluster: Cluster, seed: int) -> str:
     """Run one round and return its summary. Raises AssertionError if a message is lost or stuck."""
-    chance = random.Random(seed)
-    into = chance.choice((near, far))
-    wait = chance.choice((None, 1))
+    rng = random.Random(seed)
+    into = rng.choice((near, far))
+    wait = rng.choice((None, 1))
     kinds = ("kill", "kill ahead", "hand over", "move") if wait else ("hand over", "move", "move")
-    changes = [chance.choice(kinds) for _change in range(CHANGES)]
+    changes = [rng.choice(kinds) for _change in range(CHANGES)]
     flows: AbstractAsyncContextManager[Flow | OrderedFlow]
-    if chance.random() < ORDERED:
+    if rng.random() < ORDERED:
         flows = flowing_in_order(cluster, wait=wait)
     else:
         flows = flowing(cluster.name, cluster.url, into=into, wait=wait)
     async with flows as flow:
         for change in changes:
-            await asyncio.sleep(chance.uniform(0, 0.5))  # a change may come at any moment
+            await asyncio.sleep(rng.uniform(0, 0.5))  # a change may come at any moment
             await _change(cluster, change, flow.stream)
         await flow.more(200)
     return f"{', '.join(changes)}: {flow.summary()}"
@@ -89,8 +89,8 @@ def part(name: str, *, first: int, rounds: int) -> Outcome:
                 seed = left.popleft()
                 try:
                     cluster.reset()
-                    said = asyncio.run(asyncio.wait_for(play(cluster, seed), ROUND_SECONDS))
-                    print(f"{name} {seed}: {said}", flush=True)
+                    summary = asyncio.run(asyncio.wait_for(play(cluster, seed), ROUND_SECONDS))
+                    print(f"{name} {seed}: {summary}", flush=True)
                 except Exception:
                     failures.append(f"{name} {seed}: {traceback.format_exc()}")
                     print(failures[-1], f"the nodes' logs: {_kept(cluster, seed)}", flush=True)

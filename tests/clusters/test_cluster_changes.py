@@ -57,10 +57,10 @@ async def hand_over(cluster: Cluster, key: str = "orders") -> None:
     await eventually(cluster.can_fail_over)
     owner = cluster.owner(key)
     # Repeated: the other primaries do not vote for two replicas of a shard within two node timeouts.
-    asked = -math.inf
+    requested_at = -math.inf
     while cluster.owner(key) is owner:
-        if time.monotonic() - asked > MANUAL_FAILOVER_SECONDS:
-            asked = time.monotonic()
+        if time.monotonic() - requested_at > MANUAL_FAILOVER_SECONDS:
+            requested_at = time.monotonic()
             await asyncio.to_thread(cluster.replica(key).ask, "CLUSTER", "FAILOVER")
         await asyncio.sleep(0.02)  # nothing announces it
 
@@ -134,8 +134,8 @@ async def test_an_idle_worker_follows_its_slot(
     assert handled == [1, 2, 3]
 
     # And it logs no warning
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert said == []
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == []
 
 
 async def test_a_publisher_waits_until_a_shard_has_a_primary_again(cluster: Cluster) -> None:

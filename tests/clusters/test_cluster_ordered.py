@@ -137,15 +137,15 @@ async def test_a_reader_without_its_key_reads_nothing_while_stream_and_key_are_a
                 except Refused as error:
                     return error.code
 
-        said: list[str] = []
+        outcomes: list[str] = []
         await asyncio.to_thread(
             cluster.move,
             "steps",
-            between=lambda: said.append(asyncio.run(read_late())),
+            between=lambda: outcomes.append(asyncio.run(read_late())),
             first=first,
         )
 
         # Then it gets no entries, whichever of the two moved first
-        assert set(said) <= {"[]", "TRYAGAIN"}
+        assert set(outcomes) <= {"[]", "TRYAGAIN"}
         pending: Any = look.xpending("steps", "g")
         assert pending["pending"] == 0

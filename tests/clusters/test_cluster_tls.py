@@ -32,10 +32,10 @@ async def test_messages_flow_through_tls_while_a_cluster_changes(
 
         # Then the flow continues, and the command line reaches the stream too
         await flow.more(300)
-        said = await asyncio.to_thread(
+        printed = await asyncio.to_thread(
             run_headwater, "consumers", "list", "orders", "g", "--url", tls_cluster.url
         )
-        assert "active" in said
+        assert "active" in printed
 
         # And no client has connected without TLS
         assert [node.plain_clients() for node in tls_cluster.nodes] == [[]] * 6

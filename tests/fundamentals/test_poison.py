@@ -87,7 +87,7 @@ async def test_a_suspected_message_that_hangs_stops_its_process_only_for_a_while
         assert handled == [3]
         assert "has run alone for 30 s" in caplog.text
 
-        # The second one cannot run alone. The log says so after the third vain attempt to drain.
+        # The second one cannot run alone. The log says so after the third failed attempt to drain.
         assert "must run alone" not in caplog.text
         await t.advance("20m")
         assert "must run alone" in caplog.text

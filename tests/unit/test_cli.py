@@ -50,7 +50,7 @@ def test_version_prints_the_version() -> None:
     assert run("--version").stdout == f"headwater {headwater.__version__}\n"
 
 
-def test_a_wrong_word_is_status_2_and_suggests_the_right_one() -> None:
+def test_an_unknown_command_is_status_2_with_a_suggestion() -> None:
     done = run("inf")
     assert done.returncode == 2
     assert "Did you mean 'info'?" in done.stderr
@@ -69,5 +69,5 @@ def test_a_headwater_error_is_one_line_and_status_1(
         main.main(["info"])
     # Then it prints one line and no traceback
     assert ended.value.code == 1
-    said = capsys.readouterr().err
-    assert said == "headwater: the directory data is held by process 7; stop it first\n"
+    printed = capsys.readouterr().err
+    assert printed == "headwater: the directory data is held by process 7; stop it first\n"

@@ -62,12 +62,12 @@ def test_a_nested_attempt_is_judged_separately() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holding", "letting_go"),
+    ("acquiring", "releasing"),
     [("WATCH k", "UNWATCH"), ("WATCH k", "EXEC"), ("MULTI", "DISCARD"), ("MULTI", "RESET")],
 )
-def test_a_connection_with_state_cannot_be_replaced(holding: str, letting_go: str) -> None:
+def test_a_connection_with_state_cannot_be_replaced(acquiring: str, releasing: str) -> None:
     sent = Sent()
-    for text, replaceable in ((holding, False), (letting_go, True)):
+    for text, replaceable in ((acquiring, False), (releasing, True)):
         outer = sent.begin()
         sent.note(commands(text))
         sent.end(outer)

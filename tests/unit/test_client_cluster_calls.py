@@ -28,7 +28,7 @@ class Nodes:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[NodeAddress, tuple[Any, ...]]] = []
+        self.received: list[tuple[NodeAddress, tuple[Any, ...]]] = []
         self.opened: list[NodeAddress] = []
 
     def open(self, node: NodeAddress) -> _Node:
@@ -48,7 +48,7 @@ class _Node:
     def execute_command(self, *words: Any, **_options: Any) -> Any:
         if words[0] == b"CLUSTER":
             return SLOTS
-        self.nodes.asked.append((self.address, words))
+        self.nodes.received.append((self.address, words))
         answer = self.nodes.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -85,7 +85,7 @@ XADD = QueuedCommand(("XADD", "orders", "*", "a", "1"))
 def test_a_command_goes_to_the_node_of_its_key() -> None:
     nodes = Nodes(3)
     assert run(nodes.calls().redirected(("XLEN", "orders"), {}, None)) == 3
-    assert nodes.asked == [(B, ("XLEN", "orders"))]
+    assert nodes.received == [(B, ("XLEN", "orders"))]
 
 
 def test_an_error_reply_is_raised() -> None:
@@ -129,7 +129,7 @@ def test_a_command_that_may_have_run_is_not_sent_again() -> None:
     nodes = Nodes(error, "1-1")
     with pytest.raises(RedisConnectionError, match="lost"):
         run(nodes.calls().run([XADD]))
-    assert len(nodes.asked) == 1
+    assert len(nodes.received) == 1
 
 
 def test_the_client_of_a_node_is_opened_once_and_handed_over_to_be_closed() -> None:
@@ -178,7 +178,7 @@ def test_only_redirected_commands_of_a_pipeline_are_sent_again() -> None:
     nodes = Nodes(b"OK", b"1-1")
     calls = nodes.calls(cluster=False)
     assert run(calls.run_pipeline(queue, queue.execute, raise_on_error=False)) == [1, b"1-1"]
-    assert nodes.asked == [(B, (b"ASKING",)), (B, XADD.words)]
+    assert nodes.received == [(B, (b"ASKING",)), (B, XADD.words)]
     assert queue.raised == []
 
 

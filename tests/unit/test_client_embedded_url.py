@@ -81,7 +81,7 @@ def test_a_url_accepts_the_settings_that_are_declared_for_it(declared: Setting) 
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "text"),
     [
         ("headwater://data/orders", "'data' stands where a host would"),
         ("headwater://localhost:6379", "For a server, write redis://host:port"),
@@ -101,10 +101,10 @@ def test_a_url_accepts_the_settings_that_are_declared_for_it(declared: Setting) 
         ("headwater:///data?appendfsync=often", "'appendfsync' cannot be 'often'"),
     ],
 )
-def test_the_error_names_what_is_wrong(url: str, said: str) -> None:
+def test_the_error_names_what_is_wrong(url: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_embedded(url).config()
-    assert said in str(caught.value)
+    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:6379", "http://localhost", "redis:localhost", None])
@@ -117,7 +117,7 @@ def test_an_unknown_scheme_is_refused(url: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "text"),
     [
         ("redis://localhost:6379/0?nothing=1", "unexpected keyword argument 'nothing'"),
         ("redis://localhost:port", "look at its port"),
@@ -125,11 +125,11 @@ def test_an_unknown_scheme_is_refused(url: str | None) -> None:
         ("redis://localhost?socket_timeout=hunter2", "its parameters"),
     ],
 )
-def test_the_error_for_an_invalid_server_url_shows_no_secret(url: str, said: str) -> None:
+def test_the_error_for_an_invalid_server_url_shows_no_secret(url: str, text: str) -> None:
     import headwater
 
     for module in (headwater, headwater.aio):
         with pytest.raises(ConfigError) as caught:
             module.connect(url)
-        assert said in str(caught.value)
+        assert text in str(caught.value)
         assert "hunter2" not in str(caught.value)

@@ -20,14 +20,14 @@ def test_many_delayed_entries_are_listed_in_id_order_without_released_ones() -> 
         client.xreadgroup("g", "c", {"s": ">"})
         ids = [f"{number}-0" for number in range(1, total + 1)]
         released, delayed = ids[::3], [one for n, one in enumerate(ids) if n % 3]
-        ask: Any = client.execute_command
-        ask("XSETTLE", "s", "g", "c", "SILENT", "IDS", len(released), *released)
-        ask("XSETTLE", "s", "g", "c", "FAIL", "DELAY", 60_000, "IDS", len(delayed), *delayed)
+        execute: Any = client.execute_command
+        execute("XSETTLE", "s", "g", "c", "SILENT", "IDS", len(released), *released)
+        execute("XSETTLE", "s", "g", "c", "FAIL", "DELAY", 60_000, "IDS", len(delayed), *delayed)
 
         # When all, the first ones, and those of a range are requested
-        every = ask("XDELAYED", "s", "g")
-        first = ask("XDELAYED", "s", "g", "-", "+", 2)
-        middle = ask("XDELAYED", "s", "g", "5-0", "9-0", total)
+        every = execute("XDELAYED", "s", "g")
+        first = execute("XDELAYED", "s", "g", "-", "+", 2)
+        middle = execute("XDELAYED", "s", "g", "5-0", "9-0", total)
 
     # Then each reply has exactly the delayed entries
     assert [row[0].decode() for row in every] == delayed

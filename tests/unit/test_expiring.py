@@ -23,8 +23,8 @@ def test_an_expired_key_is_deleted_and_notified_before_the_next_command() -> Non
     assert client("GET", "k") == Nil.BULK
     client("SET", "k", "w")
     # Then the events were sent in order, and the watching transaction fails
-    told = [listener.reply() for _ in range(3)]
-    assert [message[2] for message in told if isinstance(message, list)] == [
+    messages = [listener.reply() for _ in range(3)]
+    assert [message[2] for message in messages if isinstance(message, list)] == [
         b"__keyevent@0__:expired",
         b"__keyevent@0__:keymiss",
         b"__keyevent@0__:new",

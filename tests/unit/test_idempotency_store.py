@@ -171,17 +171,17 @@ def test_what_counts_as_a_change(store: LocalStore, client: LocalClient) -> None
 
 
 def test_neither_a_hit_nor_configuring_is_an_event(store: LocalStore, client: LocalClient) -> None:
-    heard = take_events(store.node)
+    seen = take_events(store.node)
     store.node.keyspace.notified = events.ALL
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
-    assert heard == [b"s: xadd"]
+    assert seen == [b"s: xadd"]
     client("XADD", "s", "IDMP", "p", "1", "MAXLEN", "0", "*", "a", "1")
     client("XCFGSET", "s", "IDMP-MAXSIZE", "5")
     client("XIDMPRECORD", "s", "p", "1", f"{START_MS}-0")
     store.advance(100)
-    assert heard == [b"s: xadd"]
+    assert seen == [b"s: xadd"]
     client("XADD", "s", "IDMP", "p", "1", "MAXLEN", "1", "*", "a", "1")
-    assert heard == [b"s: xadd", b"s: xadd", b"s: xtrim"]
+    assert seen == [b"s: xadd", b"s: xadd", b"s: xtrim"]
 
 
 def test_a_hit_needs_room_in_the_journal_for_its_count(

@@ -118,7 +118,7 @@ def test_a_record_copied_over_the_next_is_never_applied(policy: FsyncPolicy) -> 
         files = copied(whole.files)
         content = bytes(files.content(FIRST).data)
         files.corrupt(FIRST, second.offset, content[first.offset : first.end])
-        outcome_is_honest(files, whole, second.offset)
+        check_cut_or_damage(files, whole, second.offset)
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
@@ -130,7 +130,7 @@ def test_a_duplicated_record_is_never_applied_twice(policy: FsyncPolicy) -> None
         files = copied(whole.files)
         doubled = content[: group.end] + content[group.offset : group.end] + content[group.end :]
         files.corrupt(FIRST, 0, doubled)
-        outcome_is_honest(files, whole, group.end)
+        check_cut_or_damage(files, whole, group.end)
 
 
 def test_records_after_inserted_bytes_still_vouch_for_their_places() -> None:
@@ -153,7 +153,7 @@ def test_swapped_records_are_never_applied(policy: FsyncPolicy) -> None:
         content = bytes(files.content(FIRST).data)
         files.corrupt(FIRST, first.offset, content[second.offset : second.end])
         files.corrupt(FIRST, second.offset, content[first.offset : first.end])
-        outcome_is_honest(files, whole, first.offset)
+        check_cut_or_damage(files, whole, first.offset)
 
 
 def test_a_record_of_another_file_is_never_applied() -> None:
@@ -185,7 +185,7 @@ def test_a_restored_older_copy_of_a_file_is_reported() -> None:
         assert place(refused(files))[0] == name
 
 
-def outcome_is_honest(files: CrashableFiles, whole: Written, at: int) -> None:
+def check_cut_or_damage(files: CrashableFiles, whole: Written, at: int) -> None:
     """Check that the facts are a prefix with a reported cut at ``at``, or that ``at`` is reported as damage."""
     try:
         journal, facts = open_journal(files)

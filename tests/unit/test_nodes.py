@@ -168,32 +168,32 @@ def test_live_counts_equal_a_recount(
 ) -> None:
     # Given entries (None) and deletions by number, with each node's ids recorded by the test
     nodes = Nodes(max_entries=max_entries)
-    held: list[set[int]] = []
+    expected: list[set[int]] = []
     for step in steps:
         if step is None:
             if nodes.add(b"a", b"b"):
-                held.append(set())
-            held[-1].add(nodes.next - 1)
-        elif any(step in node for node in held):
+                expected.append(set())
+            expected[-1].add(nodes.next - 1)
+        elif any(step in node for node in expected):
             nodes.index.drop(step, 0)
-            for node in held:
+            for node in expected:
                 node.discard(step)
-            held = [node for node in held if node]
+            expected = [node for node in expected if node]
     # When the oldest are trimmed
-    oldest = sorted(entry for node in held for entry in node)[:trimmed]
+    oldest = sorted(entry for node in expected for entry in node)[:trimmed]
     bound = oldest[-1] if oldest else 0
-    lasts = [nodes.index.last(at) for at in range(len(held))]
+    lasts = [nodes.index.last(at) for at in range(len(expected))]
     nodes.index.trim_through(bound, 0, len(oldest))
     # Then each node has its remaining entries, and the node in which the trim ends stays even if empty
-    held = [
+    expected = [
         node - set(oldest)
-        for node, last in zip(held, lasts, strict=True)
+        for node, last in zip(expected, lasts, strict=True)
         if node - set(oldest) or (bound in node and (bound, 0) < last)
     ]
-    assert nodes.live_counts() == [len(node) for node in held]
+    assert nodes.live_counts() == [len(node) for node in expected]
     assert all(
         nodes.index.first(at) <= (min(node), 0) and (max(node), 0) <= nodes.index.last(at)
-        for at, node in enumerate(held)
+        for at, node in enumerate(expected)
         if node
     )
 

@@ -53,10 +53,10 @@ def test_redis_cli_works_with_a_peer(
     redis_cli: str, shared_peer: Callable[[str], peers.Peer]
 ) -> None:
     server = shared_peer("redis-8.2")
-    said = subprocess.run(
+    done = subprocess.run(
         [redis_cli, "-p", str(server.port), "XADD", "s", "5-1", "field", "value"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.strip() == "5-1"
+    assert done.stdout.strip() == "5-1"

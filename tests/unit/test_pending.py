@@ -221,12 +221,12 @@ def test_appending_and_removing_runs_equals_single_records(
 @given(steps, st.lists(ids, max_size=8))
 @settings(max_examples=200)
 def test_keep_pending_drops_other_ids(
-    steps: list[tuple[ID, Record | None]], asked: list[ID]
+    steps: list[tuple[ID, Record | None]], wanted: list[ID]
 ) -> None:
     pel, model = carry_out(steps)
-    words = flat_words(asked)
+    words = flat_words(wanted)
     pel.keep_pending(words)
-    assert id_pairs(words) == [entry_id for entry_id in asked if entry_id in model]
+    assert id_pairs(words) == [entry_id for entry_id in wanted if entry_id in model]
 
 
 @given(steps, ids)

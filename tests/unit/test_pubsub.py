@@ -171,7 +171,7 @@ def test_messages_of_one_turn_are_in_the_order_of_their_commands() -> None:
     assert replies(listener) == [[b"message", b"news", b"%d" % number] for number in (1, 2, 3)]
 
 
-def test_a_woken_client_gets_events_before_its_reply_only_for_the_waking_write() -> None:
+def test_a_woken_client_gets_the_event_of_the_write_before_its_reply() -> None:
     # Given a client that subscribes to events and waits for an entry
     store = store_of(notify_keyspace_events="Et")
     reader, writer = store.client(resp=3), store.client()
@@ -184,10 +184,10 @@ def test_a_woken_client_gets_events_before_its_reply_only_for_the_waking_write()
     # When an entry is added
     writer("XADD", "s", "1-1", "f", "v")
     # Then the client gets the writer's event first, then its reply
-    told, answer = replies(reader)
-    assert isinstance(told, Push)
-    assert told.items[2:] == (b"__keyevent@0__:xadd", b"s")
-    assert not isinstance(answer, Push)
+    event, reply = replies(reader)
+    assert isinstance(event, Push)
+    assert event.items[2:] == (b"__keyevent@0__:xadd", b"s")
+    assert not isinstance(reply, Push)
 
 
 @pytest.mark.parametrize("resp", [2, 3])
@@ -222,9 +222,9 @@ def test_unread_messages_are_bounded_within_one_command() -> None:
     # Then the output is at most the limit and one message, and the client will be disconnected
     assert 100_000 < listener.session.output.unsent < 111_000
     assert listener.session.closing
-    told = client("INFO", "stats")
-    assert isinstance(told, bytes)
-    assert b"client_output_buffer_limit_disconnections:1\r\n" in told
+    info = client("INFO", "stats")
+    assert isinstance(info, bytes)
+    assert b"client_output_buffer_limit_disconnections:1\r\n" in info
     # And a client that reads gets everything
     listener = store.client()
     listener("SUBSCRIBE", "news")

@@ -209,11 +209,11 @@ def test_patterns_of_32_captures_and_of_more() -> None:
 
 
 def test_a_plain_search_finds_the_same_as_cs() -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
     find = lua.eval(b"function(s, p, i) return string.find(s, p, i, true) end")
     for _ in range(500):
-        subject = bytes(chance.choices(b"ab", k=chance.randrange(40)))
-        text = bytes(chance.choices(b"ab", k=chance.randrange(1, 6)))
-        init = chance.randrange(-45, 45)
+        subject = bytes(rng.choices(b"ab", k=rng.randrange(40)))
+        text = bytes(rng.choices(b"ab", k=rng.randrange(1, 6)))
+        init = rng.randrange(-45, 45)
         assert BOTH._slow[b"find_text"](subject, text, init, 8) == find(subject, text, init)

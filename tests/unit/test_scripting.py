@@ -192,7 +192,7 @@ def test_error_handlers_and_replies_are_bounded(client: LocalClient, script: str
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ("return string.find(('a'):rep(1e6), ('a?'):rep(1e6))", "malformed pattern (too complex)"),
         ("return ('a'):gsub(('a?'):rep(1e6), '')", "malformed pattern (too complex)"),
@@ -203,9 +203,9 @@ def test_error_handlers_and_replies_are_bounded(client: LocalClient, script: str
     ],
 )
 def test_calls_that_would_overflow_cs_stack_or_never_end_are_refused(
-    client: LocalClient, script: str, said: str
+    client: LocalClient, script: str, expected: str
 ) -> None:
-    assert f"user_script:1: {said}" in failure(client, script).replace(
+    assert f"user_script:1: {expected}" in failure(client, script).replace(
         "bad argument #2 to 'insert' (position out of bounds)", "position out of bounds"
     )
 
@@ -220,7 +220,7 @@ def test_bounded_functions_behave_as_in_lua(client: LocalClient) -> None:
     assert client("EVAL", script, 0) == [
         *(2, b"a", b"aabb", [b"a", b"b"], [0, 1, 2, 3], [1, 2], []),
     ]
-    for script, said in (
+    for script, expected in (
         ("return ('x'):rep()", "bad argument #2 to 'rep' (number expected, got no value)"),
         ("return table.concat()", "bad argument #1 to 'concat' (table expected, got no value)"),
         ("return table.sort()", "bad argument #1 to 'sort' (table expected, got no value)"),
@@ -229,7 +229,7 @@ def test_bounded_functions_behave_as_in_lua(client: LocalClient) -> None:
         ("table.insert(1, 2)", "bad argument #1 to 'insert' (table expected, got number)"),
         ("('x'):gsub('.', function() error('own') end)", "own"),
     ):
-        assert f"user_script:1: {said} script" in failure(client, script)
+        assert f"user_script:1: {expected} script" in failure(client, script)
 
 
 @pytest.mark.parametrize("size", [100, 1000, 100_000])

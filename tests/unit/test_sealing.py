@@ -75,8 +75,8 @@ def test_a_block_that_is_written_to_is_accounted_with_its_arrays(
     (block,) = stream.log.blocks
     assert not block.closed
     # Then it is accounted with its contents and with the objects around them
-    held = len(block.data) + 20 * len(block.offsets)
-    assert held < block.booked < 1.3 * held + 800
+    contents = len(block.data) + 20 * len(block.offsets)
+    assert contents < block.booked < 1.3 * contents + 800
 
 
 @pytest.mark.parametrize("codec", ["zlib", "auto"])
@@ -264,9 +264,9 @@ def test_the_accounting_equals_the_allocated_memory(
     monkeypatch.undo()
     keyspace = Keyspace()
     stream = keyspace.databases[0].create_stream(b"s", 1)
-    chance = random.Random(1)
+    rng = random.Random(1)
     bodies = [
-        body(b"customer", b"c-%012d" % chance.randrange(10**12), b"note", chance.randbytes(20).hex().encode())
+        body(b"customer", b"c-%012d" % rng.randrange(10**12), b"note", rng.randbytes(20).hex().encode())
         for _ in range(100)
     ]  # fmt: skip
     gc.collect()

@@ -45,7 +45,7 @@ def test_a_hung_start_does_not_extend_its_timeout(
     supervisor._extend(threading.Event(), lambda: next(times))
     supervisor.close()
     # Then it was extended twice
-    assert [said["EXTEND_TIMEOUT_USEC"] for said in waiting(manager)] == ["30000000"] * 2
+    assert [sent["EXTEND_TIMEOUT_USEC"] for sent in waiting(manager)] == ["30000000"] * 2
 
 
 def test_a_start_that_has_ended_does_not_extend_its_timeout(manager: ServiceManager) -> None:
@@ -84,7 +84,7 @@ def test_a_reload_while_the_server_starts_or_stops_does_not_send_ready(
     supervisor.stopping("stopping")
     with supervisor.reloading():
         pass
-    assert [said.keys() & {"READY", "STOPPING"} for said in waiting(manager)] == [
+    assert [sent.keys() & {"READY", "STOPPING"} for sent in waiting(manager)] == [
         {"READY"},
         {"STOPPING"},
     ]

@@ -36,12 +36,12 @@ def client(
 
 
 @pytest.mark.peer
-def test_the_producer_publishes_every_flight_and_knows_which_are_spoiled(
+def test_the_producer_publishes_every_flight_and_knows_which_are_corrupted(
     client: redis.Redis, flights: list[data.Flight]
 ) -> None:
-    told: list[int] = []
-    published = publish(client, flights, seed=7, advance=told.append)
-    assert client.xlen(STREAM) == published.flights == sum(told) == FLIGHTS
+    counts: list[int] = []
+    published = publish(client, flights, seed=7, advance=counts.append)
+    assert client.xlen(STREAM) == published.flights == sum(counts) == FLIGHTS
     assert len(published.unspoiled) + published.spoiled.total() == FLIGHTS
     assert sorted(published.spoiled.values()) == [1, 1, 1, 1]
 

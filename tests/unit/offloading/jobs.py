@@ -67,7 +67,7 @@ def reach_build(store: LocalStore) -> None:
 
 
 @contextmanager
-def held(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> Iterator[None]:
+def paused(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> Iterator[None]:
     """Delay the steps of a job until the end of the block."""
     go_on = threading.Event()
     steps = getattr(module, name)

@@ -19,8 +19,8 @@ from tests.unit.offloading.jobs import (
     OK,
     dumped,
     fill,
-    held,
     join,
+    paused,
     reach_build,
     settled,
 )
@@ -60,7 +60,7 @@ def test_a_dump_has_the_value_at_the_time_of_the_command(
             with store.node.lock:  # the sealer's thread runs steps too
                 store.node.sealer.step()
     before = dumped(store)
-    with held(monkeypatch, dumping, "_payload"):
+    with paused(monkeypatch, dumping, "_payload"):
         client.send("DUMP", "s")
 
         # When it is changed before the DUMP's job has begun, and all its blocks are sealed
@@ -82,7 +82,7 @@ def test_a_restore_is_refused_if_its_key_was_created_meanwhile(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restoring, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -104,7 +104,7 @@ def test_a_restore_replaces_a_key_that_changed_meanwhile(
     fill(client)
     payload = dumped(store)
     watcher = store.client(kind="tcp")
-    with held(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restoring, "_build"):
         client.send("RESTORE", "t", 0, payload, "REPLACE")
         reach_build(store)
 
@@ -132,7 +132,7 @@ def test_a_restored_key_may_expire_before_its_job_ends(
     fill(client)
     payload = dumped(store)
     at_ms = store.clock.now_ms() + 1000
-    with held(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restoring, "_build"):
         client.send("RESTORE", "t", at_ms, payload, "ABSTTL")
         other.send("RESTORE", "u", 1000, payload)
         reach_build(store)
@@ -154,7 +154,7 @@ def test_a_restore_waits_for_the_end_of_a_pause(
     fill(client)
     payload = dumped(store)
     reader = store.client(kind="tcp")
-    with held(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restoring, "_read"):
         client.send("RESTORE", "t", 0, payload)
         reader.send("DUMP", "s")
 
@@ -180,7 +180,7 @@ def test_a_restore_is_refused_if_its_user_lost_the_permission(
     admin = store.client()
     admin("ACL", "SETUSER", "al", "on", "nopass", "~*", "+@all")
     assert client("AUTH", "al", "x") == OK
-    with held(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restoring, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the user loses the permission for the key
@@ -199,7 +199,7 @@ def test_a_restore_is_refused_when_the_journal_has_no_room(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restoring, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -220,7 +220,7 @@ def test_a_job_survives_debug_reload(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restoring, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
