@@ -11,7 +11,8 @@ GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guide"
 
 
 def outputs(guide: str, *replacements: tuple[str, str], section: str = "") -> list[str]:
-    """Return the output of each Python program of a guide, or of one of its sections. Fails if one prints an error."""
+    """Return the output of each Python program of a guide, or of one of its sections. A program that
+    prints an error fails the test."""
     text = (GUIDES / guide).read_text(encoding="utf-8")
     if section:
         text = text.partition(section)[2].partition("\n## ")[0]

@@ -73,7 +73,8 @@ def redis_benchmark() -> Path | None:
 
 @cache
 def node() -> str | None:
-    """Return the path of a Node.js that is new enough, or None. Then `make peers` installs no client for it."""
+    """Return the path of a Node.js that is new enough, or None. Without it `make peers` installs no
+    client for Node.js."""
     found = tools.peers.find_tool("node")
     new_enough = found and tools.peers.node_version(found) >= tools.peers.OLDEST_NODE
     return found if new_enough else None

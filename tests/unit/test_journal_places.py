@@ -186,7 +186,8 @@ def test_a_restored_older_copy_of_a_file_is_reported() -> None:
 
 
 def check_cut_or_damage(files: CrashableFiles, whole: Written, at: int) -> None:
-    """Check that the facts are a prefix with a reported cut at ``at``, or that ``at`` is reported as damage."""
+    """Check that the facts are a prefix with a reported cut at ``at``, or that ``at`` is reported as
+    damage."""
     try:
         journal, facts = open_journal(files)
     except JournalDamaged as error:

@@ -257,7 +257,8 @@ def test_a_start_after_a_clean_stop() -> None:
 
 
 def test_a_start_after_a_crash() -> None:
-    """The last turn is written again, because its fsync may have failed. The tail is overwritten with zeros."""
+    """The last turn is written again, because its fsync may have failed. The tail is overwritten with
+    zeros."""
     story = Story()
     story.start()
     story.write("one")

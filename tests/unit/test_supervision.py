@@ -1,4 +1,4 @@
-"""Notifications to a service manager, over a real datagram socket. A hung start does not extend its timeout."""
+"""Notifications to a service manager, over a real datagram socket."""
 
 from __future__ import annotations
 
