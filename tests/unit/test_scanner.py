@@ -71,7 +71,7 @@ REQUESTS = {
     "ninety-nine bytes": (wire(b"x" * 99), [[b"x" * 99]]),
     "a hundred bytes": (wire(b"x" * 100), [[b"x" * 100]]),
     "three digits": (wire(b"SET", b"k", LONG), [[b"SET", b"k", LONG]]),
-    "what looks like RESP inside": (wire(b"A", b"$3\r\n*1\r\n\r\n"), [[b"A", b"$3\r\n*1\r\n\r\n"]]),
+    "RESP inside an argument": (wire(b"A", b"$3\r\n*1\r\n\r\n"), [[b"A", b"$3\r\n*1\r\n\r\n"]]),
     "eleven arguments": (wire(*[b"a"] * 11), [[b"a"] * 11]),
     "two requests": (wire(b"A") + wire(b"B", b"c"), [[b"A"], [b"B", b"c"]]),
     "no request, five spellings": (b"*0\r\n*-1\r\n*-5\r\n\r\n\n" + wire(b"A"), [[b"A"]]),

@@ -223,13 +223,13 @@ def grouped(
 P1, P2 = ((5, 1), T, 1), ((5, 2), T, 1)
 BROKEN: dict[str, bytes] = {
     "nothing after the type": b"\x1b",
-    "a length that lies": plain(size=3),
+    "a wrong length": plain(size=3),
     "a last id below the entries": plain(last_id=(5, 1)),
-    "fewer added than there": plain(added=1),
+    "fewer added than present": plain(added=1),
     "ids that do not rise": plain(nodes=[entries((5, 1, True), (5, 1, True))]),
     "ids that fall": plain(nodes=[entries((5, 2, True), (5, 1, True))]),
     "nodes that fall": plain(nodes=[entries((5, 2, True)), entries((5, 1, True))]),
-    "nodes of one id": plain(nodes=[entries((5, 1, True)), entries((5, 1, True))]),
+    "two nodes with one id": plain(nodes=[entries((5, 1, True)), entries((5, 1, True))]),
     "the id 0-0": plain(nodes=[entries((0, 0, True), (5, 2, True))]),
     "a short id of a node": plain(nodes=[old.string(b"x") + old.string(b"y")]),
     "a long id of a node": plain(nodes=[old.string(bytes(17)) + old.string(old.listpack([0] * 4))]),
@@ -249,8 +249,8 @@ BROKEN: dict[str, bytes] = {
     "two groups of one name": plain(groups=[grouped([], []), grouped([], [])]),
     "two consumers of one name": plain(groups=[grouped([], [(b"c", T, T, []), (b"c", T, T, [])])]),
     "pending ids that fall": plain(groups=[grouped([P2, P1], [(b"c", T, T, [(5, 1), (5, 2)])])]),
-    "an entry that nobody owns": plain(groups=[grouped([P1, P2], [(b"c", T, T, [(5, 1)])])]),
-    "an entry that two own": plain(
+    "a pending entry without an owner": plain(groups=[grouped([P1, P2], [(b"c", T, T, [(5, 1)])])]),
+    "an entry with two owners": plain(
         groups=[grouped([P1], [(b"c", T, T, [(5, 1)]), (b"d", T, T, [(5, 1)])])]
     ),
     "an entry owned twice": plain(groups=[grouped([P1], [(b"c", T, T, [(5, 1), (5, 1)])])]),

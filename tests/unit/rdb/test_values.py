@@ -84,7 +84,7 @@ BROKEN: dict[str, bytes] = {
     "integers that are missing": b"\x0b" + old.string(struct.pack("<II", 2, 2) + b"ab"),
     "an integer twice": b"\x0b" + intset(2, 5, 5),
     "a short set of integers": b"\x0b" + old.string(b"\x02"),
-    "more strings than there are": b"\x01\x05" + strings(b"a"),
+    "a count of more strings than present": b"\x01\x05" + strings(b"a"),
 }
 UNKNOWN_TYPES = [3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 17, 22, 23, 24, 25, 28, 99, 255]
 
