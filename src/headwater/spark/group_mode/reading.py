@@ -88,7 +88,7 @@ def _finding(group: GroupOptions, stream: str, missing: int, wanted: int) -> Fin
             f"{group.consumer!r} of group {group.name!r} were deleted or trimmed (XDEL, "
             "XTRIM, ACKDEL, DEL) before they were read"
         )
-    return Finding(stream, told=True, text=text)
+    return Finding(stream, certain=True, text=text)
 
 
 def _together(wanted: list[_Wanted], replies: list[Any]) -> tuple[Page, list[int]]:
