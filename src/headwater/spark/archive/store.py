@@ -32,7 +32,7 @@ class ArchiveStore(SourceStore):
         found = super().streams()
         if self.options.pattern is None:
             return found
-        archived = filter(self.options.asks_for, archived_streams(self._archive))
+        archived = filter(self.options.includes, archived_streams(self._archive))
         return sorted({*found, *archived})
 
     def state(self, stream: str) -> StreamState | None:

@@ -72,7 +72,7 @@ class SourceOptions:
         """The stream for dead letters that the options name."""
         return None if self.group is None else self.group.dead_letter_stream
 
-    def asks_for(self, stream: str) -> bool:
+    def includes(self, stream: str) -> bool:
         """Return whether ``stream`` is named or matches the pattern."""
         if self.pattern is None:
             return stream in self.streams
