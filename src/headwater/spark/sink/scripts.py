@@ -1,11 +1,11 @@
-"""One chunk, inside the server: from a stage to the stream, with the position after it."""
+"""A Lua script that moves one chunk from a stage to the stream, and updates the position."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MOST_WORDS: Final = 7000
-"""Words of an entry that Lua can hand to XADD at once; its stack holds 8,000."""
+"""The most arguments that Lua can pass to XADD at once; its stack holds 8,000 values."""
 
 CHUNK: Final = """
 -- KEYS: the stream, the marker, the stage.
