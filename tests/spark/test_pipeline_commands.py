@@ -307,13 +307,13 @@ def test_a_table_is_written_by_one_process_at_a_time(file: Path) -> None:
     from headwater.spark.pipeline.table_sinks import TableSinks
 
     with ExitStack() as locks, ExitStack() as more:
-        TableSinks(load(file)).hold("sales", locks)
+        TableSinks(load(file)).lock("sales", locks)
         with pytest.raises(
             PipelineError, match=r"table\.sales: the table is being written by process \d"
         ):
-            TableSinks(load(file)).hold("sales", more)
+            TableSinks(load(file)).lock("sales", more)
     with ExitStack() as locks:
-        TableSinks(load(file)).hold("sales", locks)
+        TableSinks(load(file)).lock("sales", locks)
 
 
 def test_metrics_are_what_the_progress_says() -> None:

@@ -1,7 +1,7 @@
-"""How far a source has been read, and what is still to come: entries, and how long the oldest waits.
+"""How far a source has been read, and what is left: the number of entries, and the age of the oldest.
 
-Rule. Nothing is read but counters, ids and one entry: what a group holds and where it stands (XINFO
-GROUPS, XPENDING), and the first entry behind what a query has read.
+Rule. Only counters, ids and one entry are read: a group's lag and pending entries (XINFO GROUPS, XPENDING),
+and the first entry after a query's position.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from headwater.spark.pipeline.declaration.model import Pipeline, Source
 
 @dataclass(frozen=True)
 class Lag:
-    """One stream of one source.
+    """The lag of one stream of one source.
 
-    ``length`` is what the stream holds. ``entries`` are unread, those of a group that are held and
-    not settled among them; None where a server cannot tell. ``seconds`` is the age of the oldest of
-    them by its id; None where there is none.
+    ``length`` is the number of entries in the stream. ``entries`` are unread, including those that a group
+    has delivered but not settled; None if the server does not know. ``seconds`` is the age of the oldest of
+    them by its id; None if there is none.
     """
 
     source: str
@@ -42,7 +42,7 @@ class Lag:
 
 @contextmanager
 def opened(source: Source) -> Iterator[SourceStore]:
-    """The server of ``source``."""
+    """Open a connection to the server of ``source``."""
     store = SourceStore(parse_options(source.options))
     try:
         yield store
@@ -61,17 +61,17 @@ def read_so_far(
 
 
 def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
-    """What ``source`` has still to give to a query that has read up to ``offset``; with None, to a
-    query that has not begun.
+    """Return what a query that has read up to ``offset`` has left to read from ``source``.
 
-    Raises `Disconnected` and `DeclarationError` (a key that is no stream).
+    With None it is for a query that has not begun. Raises `Disconnected` and `DeclarationError` (for a key
+    that is not a stream).
     """
     with opened(source) as store:
         return lags_in(store, source, offset)
 
 
 def lags_in(store: SourceStore, source: Source, offset: Offset | None) -> list[Lag]:
-    """As `lags_of`, over a connection that is open."""
+    """Do the same as `lags_of` with an open connection."""
     return [
         lag
         for stream in store.streams()
@@ -95,7 +95,7 @@ def _lag(
 
 
 def _position(options: SourceOptions, stream: str, offset: Offset | None) -> Position | None:
-    """Up to where ``stream`` was read; None for "latest" of a query that has not begun."""
+    """Return up to where ``stream`` was read; None for "latest" if the query has not begun."""
     if offset is not None:
         try:
             found = positions_of({stream: offset[stream]}) if stream in offset else {}
@@ -118,9 +118,9 @@ def _of_log(
         return 0, None
     if at.added:
         unread = max(0, state.entries_added - at.added)
-        # With an archive, what was trimmed is still to be read.
+        # With an archive, trimmed entries can still be read.
         return (unread if store.options.archive else min(state.length, unread)), first
-    # A place that nobody has counted up to: all, when it lies before the first entry.
+    # The number of entries before this position is not known; if it is before the first, all are left.
     return (state.length if at.id < state.first_id else None), first
 
 
@@ -134,7 +134,7 @@ def _of_group(
         pending, lag = int(values["pending"]), values.get("lag")
         entries = None if lag is None else int(lag) + pending
         if pending:
-            # As bytes: redis-py reshapes the replies of commands whose name is a str.
+            # Bytes, because redis-py changes the form of the reply if the command's name is a str.
             summary = store.ask(b"XPENDING", stream, group)
             if summary[1] is not None:
                 return entries, StreamID.parse(as_text(summary[1]))

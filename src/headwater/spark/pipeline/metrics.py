@@ -1,6 +1,6 @@
 """A run's progress for Prometheus: ``headwater pipeline run --metrics 9108``.
 
-Every scrape looks at the `Progress` of that moment; nothing is counted twice, nothing is kept here.
+Every scrape reads the current `Progress`; this module keeps no counts.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _GAUGES: Final[Families] = {
 
 
 class Collector:
-    """What prometheus_client asks at a scrape."""
+    """The collector that prometheus_client calls at each scrape."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def collect(self) -> Iterator[Any]:
-        """All families, from one look at the progress."""
+        """Yield all families, from one reading of the progress."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         tables = self._progress.tables()
@@ -99,9 +99,9 @@ def _lags(tables: list[TableProgress]) -> Iterator[Any]:
 
 @contextmanager
 def served(progress: Progress, *, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve ``progress`` at ``http://host:port/metrics``; the port, which 0 leaves to the system.
+    """Serve ``progress`` at ``http://host:port/metrics``; yield the port, which 0 lets the system choose.
 
-    Raises `ListenError` where the port cannot be had, or prometheus-client is not installed.
+    Raises `ListenError` if the port is not available, or prometheus-client is not installed.
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server

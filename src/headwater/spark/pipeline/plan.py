@@ -1,5 +1,5 @@
-"""``headwater pipeline plan``: what a run would do, as Spark understands it; no data is read, nothing is
-written.
+"""``headwater pipeline plan``: what a run would do, analysed by Spark without reading data or writing
+anything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PlannedSource(NamedTuple):
 
 
 class PlannedTable(NamedTuple):
-    """A table with the columns that Spark finds, and with what its next run has to read."""
+    """A table with the columns that Spark's analysis finds, and the lags that its next run has to read."""
 
     table: Table
     columns: list[tuple[str, str]]
@@ -47,7 +47,7 @@ class PlannedTable(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a run would do; ``tables`` in the order in which they are made."""
+    """What a run would do; ``tables`` are in the order in which they are made."""
 
     pipeline: Pipeline
     master: str
@@ -56,9 +56,9 @@ class Plan(NamedTuple):
 
 
 def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
-    """Analyse all SQL of ``pipeline`` and ask its servers for their counters.
+    """Analyse all SQL of ``pipeline`` and read its servers' counters.
 
-    Raises `PipelineError` for what Spark refuses. A server that is away is no error here.
+    Raises `PipelineError` for SQL that Spark refuses. An unreachable server is not an error here.
     """
     sinks = TableSinks(pipeline)
     sources = [_source(pipeline, source) for source in pipeline.sources.values()]
