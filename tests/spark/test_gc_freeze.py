@@ -1,4 +1,4 @@
-"""Spark's collection after every task does not go through what a process has loaded for good."""
+"""Spark's garbage collection after every task skips the modules that a process has loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(counts)
 """
 
 
-def test_what_is_loaded_is_frozen_once_at_a_process_s_second_task() -> None:
+def test_loaded_objects_are_frozen_once_at_a_process_s_second_task() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IN_A_TASK],
         capture_output=True,
@@ -39,7 +39,9 @@ def test_what_is_loaded_is_frozen_once_at_a_process_s_second_task() -> None:
     assert later.count(later[0]) == 3
 
 
-def test_a_process_that_runs_no_task_keeps_its_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_tasks_keeps_its_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     frozen: list[bool] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
 

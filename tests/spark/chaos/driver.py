@@ -1,10 +1,10 @@
-"""The driver that a campaign kills: it follows a stream into a sink until it is told to finish.
+"""The driver that a campaign kills: it follows a stream into a sink until it is asked to finish.
 
     python -m tests.spark.chaos.driver '{"url": …, "directory": …, "way": "parquet"}'
 
-On standard output it says one JSON object a line: ``up`` with the JVM's process id when its session
-stands, ``failed`` when a query ended by an error and is started again, ``done`` at its end. A line
-on its standard input, or the input's end, lets it read what there still is and leave.
+It writes one JSON object per line to standard output: ``up`` with the JVM's process id when its session has
+started, ``failed`` when a query ended with an error and is restarted, ``done`` at its end. After a line on
+its standard input, or the end of the input, it reads the remaining entries and exits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.spark.chaos.ways import WAYS
 from tests.spark.stores import QUICK_JVM
 
 MOST_FAILURES = 200
-"""A query may be ended so often by kills of what belongs to it. More is an error that stays."""
+"""Kills of its processes may end a query that often. More failures mean a persistent error."""
 
 
 def say(**what: Any) -> None:
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _alive(spark: Any) -> bool:
-    """Whether the JVM still answers."""
+    """Return whether the JVM still answers."""
     try:
         spark.sparkContext._jsc.sc().isStopped()
     except Exception:

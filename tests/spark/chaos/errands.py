@@ -1,4 +1,4 @@
-"""What a driver is told when it is started to be killed: one JSON object on its command line."""
+"""The parameters of a driver that will be killed: one JSON object on its command line."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Literal, get_args
 
 Victim = Literal["jvm", "python", "both"]
-"""A driver is two processes: the JVM, which runs the query, and the Python that started it."""
+"""A driver has two processes: the JVM, which runs the query, and the Python that started it."""
 
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
 
 STREAM = "s"
 
 ENTRIES_A_BATCH = 200
-"""Few, so that a second of a query's life has a batch's every step in it, and more than once."""
+"""Few, so that one second of a query includes every step of a batch more than once."""
 
 
 @dataclass(frozen=True)
 class Errand:
-    """Follow the stream `STREAM` at ``url`` into a sink in ``directory``, by one of ways.py's ways.
+    """Follow the stream `STREAM` at ``url`` into a sink in ``directory``, in a way of ways.py.
 
-    With ``die_after`` the driver kills ``victim`` when its sink has that batch, or the next one that
-    is not empty, before Spark has logged that it is done.
+    With ``die_after`` the driver kills ``victim`` after its sink has that batch, or the next one that is
+    not empty, and before Spark has logged its end.
     """
 
     url: str
@@ -49,7 +49,7 @@ class Errand:
 
 
 def strike(victim: Victim, *, jvm: int, python: int) -> None:
-    """SIGKILL to ``victim``; the caller may be one of the two."""
+    """Send SIGKILL to ``victim``, which may include the caller."""
     if victim in {"jvm", "both"}:
         os.kill(jvm, signal.SIGKILL)
     if victim in {"python", "both"}:

@@ -1,7 +1,7 @@
-"""The ways from a stream into a sink that a campaign tries, each as its users write it.
+"""The ways from a stream into a sink that a campaign tries, each as users write it.
 
-A way is used in two processes: the driver follows the stream by it, and the campaign looks at what
-is in its sink. What is there must be each entry's id, once.
+Two processes use a way: the driver follows the stream with it, and the campaign reads its sink, which must
+contain each entry's id once.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ SCHEMA = "id string, n bigint, text string"
 
 
 class Way(ABC):
-    """From the stream into one kind of sink."""
+    """A way from the stream into one kind of sink."""
 
     name: str
     kinds: tuple[str, ...] = ("driver", "executor", "commit")
-    """The kinds of lives (lives.py) that it is tried in."""
+    """The kinds of lives (lives.py) in which it is tried."""
 
     @abstractmethod
     def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
-        """Follow the stream until ``finish`` is set; without one, read what there is and return."""
+        """Follow the stream until ``finish`` is set; without it, read all entries and return."""
 
     @abstractmethod
     def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
-        """Arrange the driver's death as ``errand`` says."""
+        """Let the driver die as ``errand`` says."""
 
     @abstractmethod
     def checkpoint(self, directory: Path) -> Path:
-        """Where Spark keeps the query's progress."""
+        """Return the directory of the query's checkpoint."""
 
     def taken(self, client: redis.Redis, batches: int) -> int:
-        """About how many entries have been read when so many batches have begun."""
+        """Estimate how many entries have been read when so many batches have started."""
         return batches * ENTRIES_A_BATCH
 
     @contextmanager
-    def beside(self, url: str) -> Iterator[None]:
-        """What else is at work on the stream meanwhile."""
+    def alongside(self, url: str) -> Iterator[None]:
+        """Run other consumers of the stream while the block runs."""
         yield
 
     @abstractmethod
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
-        """The ids in the sink, as a reader sees them who knows nothing of us."""
+        """Return the ids in the sink, as any reader sees them."""
 
 
 class Query(Way):
-    """A query of its own, from the stream in log mode or as a member of a group."""
+    """A query without a pipeline, in log mode or as a member of a group."""
 
     def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
         frame = (
@@ -94,14 +94,14 @@ class Query(Way):
 
     @abstractmethod
     def _written(self, frame: DataFrame, errand: Errand) -> Any:
-        """How its rows are written."""
+        """Return a writer for its rows."""
 
     def checkpoint(self, directory: Path) -> Path:
         return directory / "checkpoint"
 
 
 class IntoStream(Query):
-    """``writeStream.format("headwater")``, exactly once by staging."""
+    """``writeStream.format("headwater")``, exactly once with stages."""
 
     name = "stream"
 
@@ -123,7 +123,7 @@ class IntoStream(Query):
 
 
 class MortalSink(HeadwaterSource):
-    """The sink, whose driver dies when a batch is in the stream and Spark has not heard of it."""
+    """A sink whose driver dies after a batch is published and before Spark knows."""
 
     @classmethod
     def name(cls) -> str:
@@ -152,12 +152,12 @@ class MortalWriter(StreamWriter):
             jvm, python = self.driver
             strike(self.errand.victim, jvm=jvm, python=python)
             if self.errand.victim == "python":
-                # The JVM goes on for a moment: it must not log the batch before it notices.
+                # The JVM continues for a moment: it must not log the batch before it notices.
                 os.kill(jvm, signal.SIGKILL)
 
 
 class SharedGroup(Query):
-    """A member of a group, beside a worker of another kind; a sink that keys on the entry's id."""
+    """A member of a group, together with a worker; its sink stores ids in a set."""
 
     name = "shared"
     kinds = ("driver", "executor")
@@ -175,15 +175,15 @@ class SharedGroup(Query):
         return frame.writeStream.foreachBatch(put)
 
     def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
-        raise AssertionError("its sink keys on ids: there is no batch that could be there twice")
+        raise AssertionError("its sink stores ids in a set, so a batch cannot be there twice")
 
     def taken(self, client: redis.Redis, batches: int) -> int:
         count: Any = client.scard("copy")
         return int(count)
 
     @contextmanager
-    def beside(self, url: str) -> Iterator[None]:
-        """A worker that any Redis client could be."""
+    def alongside(self, url: str) -> Iterator[None]:
+        """Run a worker that uses only Redis's commands."""
         ended = threading.Event()
 
         def work() -> None:
@@ -210,11 +210,11 @@ class SharedGroup(Query):
 
 
 class Pipeline(Way):
-    """A declared pipeline of one table."""
+    """A declared pipeline with one table."""
 
     sql = "SELECT * FROM raw"
     sink = 'path = "copy"'
-    """The table's keys in the declaration; ``{url}`` stands for the store's."""
+    """The table's keys in the declaration; ``{url}`` is replaced by the store's url."""
 
     def __init__(self, name: str, reading: str = "minPartitions = 2") -> None:
         self.name = name
@@ -232,8 +232,8 @@ class Pipeline(Way):
 
     def _file(self, errand: Errand) -> Path:
         file = errand.place / f"{self.name}.toml"
-        beside = errand.place / f".{self.name}.toml.{os.getpid()}"
-        beside.write_text(
+        partial = errand.place / f".{self.name}.toml.{os.getpid()}"
+        partial.write_text(
             f"""
             [trigger]
             interval = "50ms"
@@ -251,7 +251,7 @@ class Pipeline(Way):
             {self.sink.format(url=errand.url)}
             """
         )
-        beside.replace(file)  # a killed run leaves no half of it
+        partial.replace(file)  # a killed run leaves no partial file
         return file
 
     def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
@@ -269,7 +269,7 @@ class Pipeline(Way):
 
     @abstractmethod
     def _sink_class(self) -> Any:
-        """The `AppendSink` of the table."""
+        """Return the `AppendSink` class of the table."""
 
     def checkpoint(self, directory: Path) -> Path:
         return directory / "copy" / "_headwater" / "checkpoint"
@@ -314,7 +314,7 @@ class DeltaPipeline(Pipeline):
 class StreamPipeline(Pipeline):
     """Into another stream, in a transaction for each batch."""
 
-    # As `entry`: an `id` would be the new entry's own, which a stream has once in any case.
+    # As `entry`: an `id` would become the new entry's id, which is unique in a stream anyway.
     sql = "SELECT id AS entry, n, text FROM raw"
     sink = 'sink = "stream"\nurl = "{url}"\nstream = "copy"\ncheckpoint = "checkpoint"'
 

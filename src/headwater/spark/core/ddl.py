@@ -95,7 +95,7 @@ class _Parser:
     def _expect(self, token: str) -> None:
         got = self._take()
         if got != token:
-            raise ValueError(f"{_shown(got)} where {token!r} was expected")
+            raise ValueError(f"expected {token!r}, got {_shown(got)}")
 
     def _accept(self, word: str) -> bool:
         if self._peek().lower() != word:
@@ -109,13 +109,13 @@ class _Parser:
         while self._accept(","):
             fields.append(self._column(colon=colon))
         if self._peek() != end:
-            raise ValueError(f"{_shown(self._peek())} where a comma or {_shown(end)} was expected")
+            raise ValueError(f"expected a comma or {_shown(end)}, got {_shown(self._peek())}")
         return StructType(fields)
 
     def _column(self, *, colon: bool) -> StructField:
         name = self._take()
         if not (name.startswith("`") or re.fullmatch(r"\w+", name)):
-            raise ValueError(f"{_shown(name)} where the name of a column was expected")
+            raise ValueError(f"expected a column name, got {_shown(name)}")
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
         if colon:
@@ -125,7 +125,7 @@ class _Parser:
         if self._accept("not"):
             if not self._accept("null"):
                 raise ValueError(
-                    f"column {name!r}: {_shown(self._peek())} after NOT; NULL goes there"
+                    f"column {name!r}: expected NULL after NOT, got {_shown(self._peek())}"
                 )
             nullable = False
         if self._accept("comment"):
@@ -157,7 +157,7 @@ class _Parser:
             return fields
         near = get_close_matches(word, _TYPES, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"Types are {', '.join(_TYPES)}."
-        raise ValueError(f"column {column!r}: unknown type {_shown(word)}. {hint}")
+        raise ValueError(f"column {column!r}: expected a type, got {_shown(word)}. {hint}")
 
     def _decimal(self) -> DecimalType:
         if not self._accept("("):
@@ -174,7 +174,7 @@ class _Parser:
     def _number(self) -> int:
         token = self._take()
         if not token.isdigit():
-            raise ValueError(f"{_shown(token)} where a number was expected")
+            raise ValueError(f"expected a number, got {_shown(token)}")
         return int(token)
 
 
