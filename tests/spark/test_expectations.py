@@ -151,9 +151,7 @@ def test_fail_prevents_any_write(spark: SparkSession, shop: Shop, file: Path) ->
     assert len(rows(file, "kept")) == 15
 
 
-def test_a_batch_is_computed_once_for_all_checks(
-    spark: SparkSession, file: Path
-) -> None:
+def test_a_batch_is_computed_once_for_all_checks(spark: SparkSession, file: Path) -> None:
     # Given a batch that counts its computed rows
     stores = TableSinks(load(file))
     kept = stores.streamed["kept"]
