@@ -1,4 +1,4 @@
-"""Which entries of an archived stream are trimmed: those that nobody needs, and no others."""
+"""Which entries of an archived stream are trimmed: those that are no longer needed, and no others."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_the_querys_own_id_is_not_a_stream() -> None:
         (state(deleted=6), "max-deleted-entry-id went back from 7-0 to 6-0"),
         (state(length=5, deleted=7), "the number of removed entries went back from 10 to 9"),
         (state(first=5, deleted=7), "the first entry went back from 6-0 to 5-0"),
-        (None, "the key is gone, which counted 14 added"),
+        (None, "the key is gone; it had counted 14 added"),
         (state(deleted=7), None),
         (state(length=0, last=20, deleted=9, added=15, first=0), None),
     ],

@@ -118,7 +118,7 @@ def serving(url: str) -> Iterator[str]:
     ...         print(url.partition(":")[0], other.xlen("orders"))
     unix 1
 
-    The value is the ``unix://`` url that reaches the store, by a socket that only this user can open. Raises
+    The value is the ``unix://`` url that reaches the store through a socket that only this user can open. Raises
     what `headwater.connect` raises, and `ConfigError` for ``headwater://memory`` without a name.
     """
     served = _Served(url)

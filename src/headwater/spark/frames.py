@@ -54,8 +54,8 @@ def read(
       fields``.
     - ``url``: a server's or an embedded store's; default the environment variable ``HEADWATER_URL``.
     - ``options``: the source's, in Python's spelling and with Python's values: docs/guide/spark.md,
-      docs/guide/notebooks.md. With ``archive`` Spark itself reads the files that hold the columns of
-      ``schema`` by their types, and pushes filters down to them; rows come in no order.
+      docs/guide/notebooks.md. With ``archive``, Spark itself reads files whose columns have the types
+      of ``schema``, and pushes filters down to them; the order of rows is not defined.
 
     Raises `DeclarationError` for an option that is unknown or wrong, and `HeadwaterError` for an embedded
     store on a cluster. When the frame is evaluated, Spark reports `DataLoss` and `DecodeError`.
@@ -127,9 +127,9 @@ def write_stream(
         query = write_stream(big_orders, "orders.big", checkpoint="checkpoints/big", interval=10)
         query.awaitTermination()
 
-    - ``checkpoint``: the query's directory, from which it goes on when it is started again.
+    - ``checkpoint``: the query's directory, from which it continues after a restart.
     - ``name``, ``output_mode``: those of Spark's ``queryName`` and ``outputMode``.
-    - ``available_now``: take what is there, and end.
+    - ``available_now``: read the current entries, and end.
     - ``interval``: the time between batches: seconds, a timedelta, or Spark's words such as ``"10 seconds"``.
       The default is none. Not together with ``available_now``.
     - ``options``: the sink's (docs/guide/spark.md).

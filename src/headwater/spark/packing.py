@@ -68,7 +68,7 @@ class Packed(NamedTuple):
     """What `headwater.spark.pack_environment` or `headwater.spark.pack_module` wrote."""
 
     path: Path
-    """Where it is."""
+    """Its path."""
     bytes: int
     """Its size in bytes."""
     files: int

@@ -60,7 +60,7 @@ class HeadwaterSource(DataSource):
         if options.group is not None:
             raise DeclarationError(
                 "group is for readStream: a batch read of a group would take entries from its "
-                "members and could not settle them. Leave group out, or use readStream."
+                "members and could not settle them. Remove group, or use readStream."
             )
         if options.pushdown:
             from headwater.spark.log_mode.pushdown import PushdownReader

@@ -1,11 +1,11 @@
 """Determines which entries of an archived stream may be trimmed, and who still needs the others.
 
-An entry is trimmed when none of these need it any more:
+An entry is trimmed when all of these conditions hold:
 
-    the archive     its manifest is on disk and names the entry
-    each group      has been delivered the entry and has settled it
-    each query      in log mode has committed it (core/queries.py)
-    `keep_ms`       has passed since its id's milliseconds, by the server's clock
+    archive     its manifest is on disk and names the entry
+    groups      each group has been delivered the entry and has settled it
+    queries     each query in log mode has committed it (core/queries.py)
+    `keep_ms`   has passed since its id's milliseconds, by the server's clock
 
 The bound is the smallest id that is still needed; `Hold` says by whom. The trim is XTRIM MINID = bound
 ACKED, so a group that is created or set back between the check and the trim keeps its entries. Servers

@@ -14,8 +14,8 @@ entries added up to the position, and a last id after it. So a running query als
 reported at the last look (`LastSeen`). The number of added entries, the last id, the greatest deleted id
 and the first entry never decrease.
 
-Loss is an error, or a counted warning with ``failOnDataLoss=false``. An uncertain case is an error too, or
-a counted warning with ``ignoreDeletes=true`` (or with ``failOnDataLoss=false``).
+Loss is an error; with ``failOnDataLoss=false`` it is a warning with the number of entries. An uncertain case
+is an error too; with ``ignoreDeletes=true`` (or ``failOnDataLoss=false``) it is such a warning.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LastSeen:
             return None
         if state is None:
             gone = then.entries_added or then.last_id != MIN_ID
-            return f"the key is gone, which counted {then.entries_added} added" if gone else None
+            return f"the key is gone; it had counted {then.entries_added} added" if gone else None
         first_then = then.first_id if then.length else then.last_id
         pairs: list[tuple[str, Any, Any]] = [
             ("entries-added", then.entries_added, state.entries_added),

@@ -120,11 +120,9 @@ def of_each(
         raise DeclarationError(
             f'{name}: {text!r} is not a JSON object of stream to value, like {{"orders": "5-0"}}'
         )
-    strangers = sorted(set(each) - set(streams)) if streams else []
-    if strangers:
-        raise DeclarationError(
-            f"{name} names {', '.join(strangers)}, but the option stream does not"
-        )
+    others = sorted(set(each) - set(streams)) if streams else []
+    if others:
+        raise DeclarationError(f"{name} names {', '.join(others)}, but the option stream does not")
     return None, {stream: read(name, str(value)) for stream, value in each.items()}
 
 

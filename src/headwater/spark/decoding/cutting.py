@@ -112,7 +112,7 @@ class ReplyCutter:
     def scan(self, buffer: bytearray, size: int) -> int:
         """Continue in the first ``size`` bytes of ``buffer``; return WHOLE, MORE or ODD.
 
-        ``buffer`` holds the reply from its beginning; it may be another object each time.
+        ``buffer`` holds the reply from its beginning; it may be a new object in each call.
         """
         self.buffer = buffer
         assert size <= len(buffer)
@@ -269,7 +269,7 @@ class ReplyCutter:
         self.end = position + 2
         return WHOLE
 
-    # --- what was found ---------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     def value(self, entry: int, part: int) -> bytes:
         """Return one part of one entry."""
@@ -283,7 +283,7 @@ class ReplyCutter:
 
         The result is its offsets (int32), including the end of the last value, and its bytes.
         """
-        assert self.end, "the reply is not whole"
+        assert self.end, "the reply is not complete"
         wanted = array("q", parts)
         assert all(0 <= part < self._parts for part in wanted)
         each = len(wanted)

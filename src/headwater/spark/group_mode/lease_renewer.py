@@ -1,7 +1,7 @@
 """Renews the leases of a batch's entries, so that no worker claims them while Spark works on them.
 
-Rule 1. An entry is renewed from when it is fetched until it is settled, three times per idle time after
-        which others claim it. A thread with its own connection does that, because the process's only
+Rule 1. An entry is renewed from when it is fetched until it is settled, every third of the idle time
+        after which others claim it. A thread with its own connection does that, because the process's only
         other thread waits for Spark.
 Rule 2. Renewal ends with `end`, with the process, and when the process's parent is gone. Spark's driver
         starts this process, and the entries of a killed driver must not stay leased. They are neither

@@ -117,7 +117,7 @@ def _written(portion: Portion) -> dict[str, Any]:
 def _read(offset: Offset) -> GroupBatch:
     group, consumer, number = offset["group"], offset["consumer"], offset["batch"]
     if not (isinstance(group, str) and isinstance(consumer, str) and type(number) is int):
-        raise TypeError("names and a number are expected")
+        raise TypeError("expected names and a number")
     streams = {name: _portion(words) for name, words in offset["streams"].items()}
     return GroupBatch(group, consumer, number, streams)
 

@@ -2,7 +2,7 @@
 
 Rule 1. A run is read by its ends, a single entry by its id, with many commands in one pipeline.
 Rule 2. A missing entry was removed after it was delivered to this query and before it was read. That is
-        data loss: an error or a counted warning. Rows are never missing silently.
+        data loss: an error, or a warning with the number of entries. Rows are never missing silently.
 """
 
 from __future__ import annotations

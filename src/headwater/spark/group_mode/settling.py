@@ -82,7 +82,7 @@ def _offset(path: Path, source: int) -> Any:
         if version != "v1":
             raise HeadwaterError(
                 f"{path} has the format {version[:20]!r}, not v1; it was written by a Spark with "
-                "spark.sql.streaming.offsetLog.formatVersion set, or by something else"
+                "spark.sql.streaming.offsetLog.formatVersion set, or by another program"
             )
         return None if offsets[source] == "-" else json.loads(offsets[source])
     except OSError as error:

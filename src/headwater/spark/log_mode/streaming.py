@@ -214,19 +214,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._checked:
             return
         held = list(positions_of(offset))
-        strangers = [stream for stream in held if not self._options.includes(stream)]
-        if strangers and len(strangers) == len(held):
+        others = [stream for stream in held if not self._options.includes(stream)]
+        if others and len(others) == len(held):
             asked = self._options.pattern or ", ".join(self._options.streams)
             raise DeclarationError(
-                f"stream: the checkpoint is of {', '.join(strangers)}, but {asked!r} includes none of "
+                f"stream: the checkpoint is of {', '.join(others)}, but {asked!r} includes none of "
                 "them. Give this query its own checkpointLocation, or name the stream "
                 "that it read before."
             )
-        if strangers:
+        if others:
             _log.warning(
                 "the checkpoint has a position in %s, which the option stream no longer includes; the "
                 "position is kept, but nothing is read there.",
-                ", ".join(strangers),
+                ", ".join(others),
             )
         self._checked = True
 

@@ -43,7 +43,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}.*")
 
 _MOST_NESTED: Final = 32
-"""Deeper documents stay text; nobody queries a type of that depth."""
+"""Deeper documents stay text: a type of that depth is not useful in queries."""
 
 
 class Differs(Exception):

@@ -19,7 +19,7 @@ _COUNTERS: Final[Families] = {
     "batches": ("Batches that were written.", lambda t: t.batches),
     "writing_seconds": ("Time spent writing.", lambda t: t.seconds),
     "rows_dropped": ("Rows that an expectation dropped.", lambda t: t.dropped),
-    "rows_quarantined": ("Rows that an expectation held back.", lambda t: t.quarantined),
+    "rows_quarantined": ("Rows that an expectation quarantined.", lambda t: t.quarantined),
 }
 
 _GAUGES: Final[Families] = {
@@ -67,7 +67,7 @@ def _violations(tables: list[TableProgress]) -> Any:
 
     family = GaugeMetricFamily(
         "headwater_pipeline_violations",
-        "Rows since the run began that do not fulfil an expectation; of a complete table, in it now.",
+        "Rows since the run began that violate an expectation; of a complete table, its rows now.",
         labels=["table", "expectation"],
     )
     for table in tables:
@@ -81,11 +81,11 @@ def _lags(tables: list[TableProgress]) -> Iterator[Any]:
 
     labels = ["table", "source", "stream"]
     entries = GaugeMetricFamily(
-        "headwater_pipeline_lag_entries", "Entries that are still to be read.", labels=labels
+        "headwater_pipeline_lag_entries", "Entries left to read.", labels=labels
     )
     seconds = GaugeMetricFamily(
         "headwater_pipeline_lag_seconds",
-        "Age of the oldest entry that is still to be read; 0 where there is none.",
+        "Age of the oldest entry left to read; 0 if there is none.",
         labels=labels,
     )
     for table in tables:

@@ -23,7 +23,7 @@ class TableProgress:
     mode: str
     """``"append"``, ``"update"`` or ``"complete"``."""
     rows: int = 0
-    """Rows that were added or, in mode complete, are in the table now."""
+    """Rows that were added; in mode complete, the rows of the table."""
     batches: int = 0
     """How many batches had rows."""
     seconds: float = 0.0
@@ -37,7 +37,7 @@ class TableProgress:
     dropped: int = 0
     """Rows that expectations dropped."""
     quarantined: int = 0
-    """Rows that expectations put into the quarantine."""
+    """Rows that expectations quarantined."""
     violations: dict[str, int] = field(default_factory=dict)
     """Rows that violate an expectation, by its name."""
     lags: tuple[Lag, ...] = ()
@@ -46,23 +46,23 @@ class TableProgress:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows a second of the last batch."""
+        """Rows per second of the last batch."""
         return self.batch_rows / self.batch_seconds if self.batch_seconds else 0.0
 
     @property
     def entries_behind(self) -> int | None:
-        """How many entries are still to be read; None if that is unknown."""
+        """The number of entries left to read; None if it is unknown."""
         known = [lag.entries for lag in self.lags]
         return sum(e for e in known if e is not None) if known and None not in known else None
 
     @property
     def seconds_behind(self) -> float | None:
-        """The age, in seconds, of the oldest entry that is still to be read; None if there is none."""
+        """The age, in seconds, of the oldest entry left to read; None if there is none."""
         return max((lag.seconds for lag in self.lags if lag.seconds is not None), default=None)
 
 
 class Progress:
-    """The progress of a run; ``progress["sales"]`` is the `TableProgress` of a table. Safe among threads."""
+    """The progress of a run; ``progress["sales"]`` is the `TableProgress` of a table. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -62,7 +62,7 @@ class Made(NamedTuple):
     table: str
     """The name of the table."""
     rows: int
-    """Rows that were added or, in mode complete, are in the table now."""
+    """Rows that were added; in mode complete, the rows of the table."""
     batches: int
     """How many batches had rows."""
     seconds: float
@@ -91,14 +91,14 @@ def run(
         for made in pipeline.run(declared, once=True):
             print(made.table, made.rows)
 
-    - ``once``: take what the streams hold at this moment, then make the complete tables, and end, as with the
-      trigger available-now. With the trigger interval it else runs until ``stop`` is set.
+    - ``once``: read the current entries, make the complete tables, and end, as with the trigger available-now.
+      Otherwise a pipeline with the trigger interval runs until ``stop`` is set.
     - ``master``: Spark's master instead of the declared one.
     - ``report``: called with a line for each batch.
     - ``stop``: an event that ends the run.
     - ``progress``: kept up to date during the run, for other threads to read.
-    Raises `PipelineError` naming the table whose SQL Spark refuses or the stream that is not there,
-    and what stopped a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
+    Raises `PipelineError` naming the table whose SQL Spark refuses or a stream that does not exist, and the
+    error that ended a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """
     sinks = TableSinks(pipeline)
     check_sources(pipeline, {name: kept.checkpoint for name, kept in sinks.streamed.items()})

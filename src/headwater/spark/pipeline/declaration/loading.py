@@ -36,7 +36,7 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
         declared = pipeline.load("orders.toml", overrides=["source.orders.startingId=latest"])
 
     ``overrides`` are ``key=value`` texts that replace or add keys, as ``headwater pipeline run --set`` does.
-    Raises `PipelineError` with the file, each key that is wrong, and what would be right. Source:
+    Raises `PipelineError` with the file, each wrong key, and the remedy. Source:
     docs/guide/pipeline.md.
     """
     path = Path(file)

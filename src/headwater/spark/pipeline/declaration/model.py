@@ -148,7 +148,7 @@ class Pipeline(NamedTuple):
         return f"Pipeline({str(self.file)!r}, tables={list(self.tables)})"
 
     def shown(self, text: str) -> str:
-        """Return ``text`` without what came from the environment; of a url, the host and path remain."""
+        """Return ``text`` without values from the environment; of a url, the host and path remain."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             if secret:
                 text = text.replace(secret, redacted(secret) if "://" in secret else "***")

@@ -65,7 +65,7 @@ def _check_mode(
             f"sinks with it: {', '.join(able)}",
         )
     elif mode == "update" and not values.get("key"):
-        problems.add(f"{key}.key", "is missing; the columns by which mode update finds a row")
+        problems.add(f"{key}.key", "is missing; the columns that identify a row in mode update")
     elif mode != "update" and "key" in values:
         problems.add(f"{key}.key", f"is for mode update; mode {mode} does not use it. Remove it.")
     if mode == "complete" and "checkpoint" in values:
@@ -140,7 +140,9 @@ def _interval(delay: str) -> str:
 
 def _expectations(problems: Problems, key: str, value: object) -> tuple[Expectation, ...]:
     if not isinstance(value, list):
-        problems.add(f"{key}.expect", f"is a list of tables: [[{key}.expect]], not {value!r}")
+        problems.add(
+            f"{key}.expect", f"expected a list of tables ([[{key}.expect]]), got {value!r}"
+        )
         return ()
     made: dict[str, Expectation] = {}
     for number, one in enumerate(value):
@@ -154,7 +156,7 @@ def _expectations(problems: Problems, key: str, value: object) -> tuple[Expectat
         if name in made:
             problems.add(f"{place}.name", "another expectation of the table has the same name")
         predicate = problems.text(
-            f"{place}.predicate", values.get("predicate"), "SQL that is true of a good row"
+            f"{place}.predicate", values.get("predicate"), "SQL that is true for a valid row"
         )
         action: Any = problems.one_of(f"{place}.action", values.get("action"), get_args(Action))
         made[name] = Expectation(name, predicate, action or "keep")

@@ -96,7 +96,7 @@ class DeltaDirectory:
         found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         if len({Path(file).name for file in files}) < len(files):
             raise PipelineError(
-                f"{self.path} has files of one name in several directories, which another writer "
+                f"{self.path} has files with the same name in several directories, which another writer "
                 "made; OPTIMIZE rewrites them"
             )
         values = StructType(
