@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from headwater.spark.sessions import session
-from tests.spark.chaos.errands import Errand
+from tests.spark.chaos.driver_options import DriverOptions
 from tests.spark.chaos.ways import WAYS
 from tests.spark.stores import QUICK_JVM
 
@@ -28,14 +28,14 @@ def say(**what: Any) -> None:
 
 
 def main() -> None:
-    errand = Errand.parse(sys.argv[1])
+    options = DriverOptions.parse(sys.argv[1])
     quick = {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.shuffle.partitions": "2"}
-    spark = session(app="chaos", master=errand.master, config=quick | errand.conf)
+    spark = session(app="chaos", master=options.master, config=quick | options.conf)
     spark.sparkContext.setLogLevel("FATAL")
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    way = WAYS[errand.way]
-    if errand.die_after is not None:
-        way.die_between_sink_and_commit(errand, jvm)
+    way = WAYS[options.way]
+    if options.die_after is not None:
+        way.die_between_sink_and_commit(options, jvm)
     finish = threading.Event()
 
     def listen() -> None:
@@ -47,8 +47,8 @@ def main() -> None:
     for _ in range(MOST_FAILURES):
         try:
             if not finish.is_set():
-                way.follow(spark, errand, finish)
-            way.follow(spark, errand, None)
+                way.follow(spark, options, finish)
+            way.follow(spark, options, None)
             break
         except Exception as error:
             if sys.exc_info()[0] is not None and not _alive(spark):

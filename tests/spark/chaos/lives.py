@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, get_args
 
 import redis
 
-from tests.spark.chaos.errands import ENTRIES_A_BATCH, STREAM, VICTIMS, Errand
+from tests.spark.chaos.driver_options import ENTRIES_A_BATCH, STREAM, VICTIMS, DriverOptions
 from tests.spark.chaos.processes import PATIENCE_SECONDS, Driver, DriverLost, busy
 from tests.spark.chaos.ways import WAYS, Way
 from tests.spark.cluster import Cluster, standalone_cluster
@@ -171,7 +171,7 @@ class _Trial:
     # --- drivers ----------------------------------------------------------------------------------
 
     def _start(self, **orders: Any) -> Driver:
-        driver = Driver(Errand(self._url, str(self._directory), self._way.name, **orders))
+        driver = Driver(DriverOptions(self._url, str(self._directory), self._way.name, **orders))
         self._drivers.append(driver)
         driver.await_up()
         return driver

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tests.processes import command_line, session, stat
-from tests.spark.chaos.errands import Errand, Victim, strike
+from tests.spark.chaos.driver_options import DriverOptions, Victim, strike
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -30,13 +30,13 @@ class DriverLost(AssertionError):
 class Driver:
     """A driver process, from its start to its end."""
 
-    def __init__(self, errand: Errand) -> None:
-        self.errand = errand
+    def __init__(self, options: DriverOptions) -> None:
+        self.options = options
         self.failed: list[str] = []
         """The errors that ended its queries."""
-        self._errors = (errand.place / f"driver-{time.time_ns()}.log").open("w+")
+        self._errors = (options.place / f"driver-{time.time_ns()}.log").open("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.chaos.driver", errand.as_text()],
+            [sys.executable, "-m", "tests.spark.chaos.driver", options.as_text()],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

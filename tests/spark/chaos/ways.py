@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from headwater.spark.sink.streaming import StreamWriter
 from headwater.spark.source import HeadwaterSource
-from tests.spark.chaos.errands import ENTRIES_A_BATCH, STREAM, Errand, strike
+from tests.spark.chaos.driver_options import ENTRIES_A_BATCH, STREAM, DriverOptions, strike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,12 +38,14 @@ class Way(ABC):
     """The kinds of lives (lives.py) in which it is tried."""
 
     @abstractmethod
-    def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
+    def follow(
+        self, spark: SparkSession, options: DriverOptions, finish: threading.Event | None
+    ) -> None:
         """Follow the stream until ``finish`` is set; without it, read all entries and return."""
 
     @abstractmethod
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
-        """Let the driver die as ``errand`` says."""
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
+        """Let the driver die as ``options`` says."""
 
     @abstractmethod
     def checkpoint(self, directory: Path) -> Path:
@@ -66,15 +68,17 @@ class Way(ABC):
 class Query(Way):
     """A query without a pipeline, in log mode or as a member of a group."""
 
-    def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
+    def follow(
+        self, spark: SparkSession, options: DriverOptions, finish: threading.Event | None
+    ) -> None:
         frame = (
             spark.readStream.format("headwater")
-            .options(url=errand.url, stream=STREAM, **self.reading)
+            .options(url=options.url, stream=STREAM, **self.reading)
             .schema(SCHEMA)
             .load()
         )
-        writer = self._written(frame, errand).option(
-            "checkpointLocation", str(self.checkpoint(errand.place))
+        writer = self._written(frame, options).option(
+            "checkpointLocation", str(self.checkpoint(options.place))
         )
         if finish is None:
             query = writer.trigger(availableNow=True).start()
@@ -93,7 +97,7 @@ class Query(Way):
     }
 
     @abstractmethod
-    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+    def _written(self, frame: DataFrame, options: DriverOptions) -> Any:
         """Return a writer for its rows."""
 
     def checkpoint(self, directory: Path) -> Path:
@@ -105,17 +109,17 @@ class IntoStream(Query):
 
     name = "stream"
 
-    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+    def _written(self, frame: DataFrame, options: DriverOptions) -> Any:
         rows = frame.selectExpr("id AS entry", "n", "text")
-        if errand.die_after is None:
+        if options.die_after is None:
             writer = rows.writeStream.format("headwater")
         else:
             rows.sparkSession.dataSource.register(MortalSink)
-            writer = rows.writeStream.format(MortalSink.name()).option("errand", errand.as_text())
+            writer = rows.writeStream.format(MortalSink.name()).option("chaos", options.as_text())
             writer = writer.option("jvm", str(self._jvm)).option("python", str(os.getpid()))
-        return writer.options(url=errand.url, stream="copy")
+        return writer.options(url=options.url, stream="copy")
 
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
         self._jvm = jvm
 
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
@@ -130,11 +134,11 @@ class MortalSink(HeadwaterSource):
         return "mortal"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> MortalWriter:  # noqa: N802
-        own = {"errand", "jvm", "python"}
+        own = {"chaos", "jvm", "python"}
         given = {name: value for name, value in self.options.items() if name not in own}
         writer = MortalWriter.of(given, schema, overwrite=overwrite)
         assert isinstance(writer, MortalWriter)
-        writer.errand = Errand.parse(self.options["errand"])
+        writer.chaos = DriverOptions.parse(self.options["chaos"])
         writer.driver = int(self.options["jvm"]), int(self.options["python"])
         return writer
 
@@ -142,16 +146,16 @@ class MortalSink(HeadwaterSource):
 class MortalWriter(StreamWriter):
     """See `MortalSink`."""
 
-    errand: Errand
+    chaos: DriverOptions
     driver: tuple[int, int]
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         super().commit(messages, batchId)
-        assert self.errand.die_after is not None
-        if batchId >= self.errand.die_after:
+        assert self.chaos.die_after is not None
+        if batchId >= self.chaos.die_after:
             jvm, python = self.driver
-            strike(self.errand.victim, jvm=jvm, python=python)
-            if self.errand.victim == "python":
+            strike(self.chaos.victim, jvm=jvm, python=python)
+            if self.chaos.victim == "python":
                 # The JVM continues for a moment: it must not log the batch before it notices.
                 os.kill(jvm, signal.SIGKILL)
 
@@ -167,14 +171,14 @@ class SharedGroup(Query):
         "maxEntriesPerTrigger": str(ENTRIES_A_BATCH),
     }
 
-    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+    def _written(self, frame: DataFrame, options: DriverOptions) -> Any:
         def put(rows: DataFrame, _batch: int) -> None:
-            with redis.Redis.from_url(errand.url, protocol=2) as client:
+            with redis.Redis.from_url(options.url, protocol=2) as client:
                 client.sadd("copy", "", *(row.id for row in rows.select("id").collect()))
 
         return frame.writeStream.foreachBatch(put)
 
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
         raise AssertionError("its sink stores ids in a set, so a batch cannot be there twice")
 
     def taken(self, client: redis.Redis, batches: int) -> int:
@@ -220,26 +224,28 @@ class Pipeline(Way):
         self.name = name
         self._reading = reading
 
-    def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
+    def follow(
+        self, spark: SparkSession, options: DriverOptions, finish: threading.Event | None
+    ) -> None:
         from headwater.spark.pipeline import load, run
 
         run(
-            load(self._file(errand)),
+            load(self._file(options)),
             once=finish is None,
             stop=finish,
             report=lambda *_line: None,
         )
 
-    def _file(self, errand: Errand) -> Path:
-        file = errand.place / f"{self.name}.toml"
-        partial = errand.place / f".{self.name}.toml.{os.getpid()}"
+    def _file(self, options: DriverOptions) -> Path:
+        file = options.place / f"{self.name}.toml"
+        partial = options.place / f".{self.name}.toml.{os.getpid()}"
         partial.write_text(
             f"""
             [trigger]
             interval = "50ms"
 
             [source.raw]
-            url = "{errand.url}"
+            url = "{options.url}"
             stream = "{STREAM}"
             schema = "{SCHEMA}"
             maxEntriesPerTrigger = {ENTRIES_A_BATCH}
@@ -248,21 +254,21 @@ class Pipeline(Way):
             [table.copy]
             mode = "append"
             sql = "{self.sql}"
-            {self.sink.format(url=errand.url)}
+            {self.sink.format(url=options.url)}
             """
         )
         partial.replace(file)  # a killed run leaves no partial file
         return file
 
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
         sink = self._sink_class()
         write = sink.write
 
         def write_and_die(self: Any, frame: Any, batch: Any) -> Any:
             rows = write(self, frame, batch)
-            die_after = errand.die_after
+            die_after = options.die_after
             if die_after is not None and batch.number >= die_after and rows > 0:
-                strike(errand.victim, jvm=jvm, python=os.getpid())
+                strike(options.victim, jvm=jvm, python=os.getpid())
             return rows
 
         sink.write = write_and_die

@@ -21,7 +21,7 @@ ENTRIES_A_BATCH = 200
 
 
 @dataclass(frozen=True)
-class Errand:
+class DriverOptions:
     """Follow the stream `STREAM` at ``url`` into a sink in ``directory``, in a way of ways.py.
 
     With ``die_after`` the driver kills ``victim`` after its sink has that batch, or the next one that is
@@ -44,7 +44,7 @@ class Errand:
         return json.dumps(asdict(self))
 
     @classmethod
-    def parse(cls, text: str) -> Errand:
+    def parse(cls, text: str) -> DriverOptions:
         return cls(**json.loads(text))
 
 
