@@ -13,12 +13,12 @@ from headwater.spark.decoding import gc_freeze
 IN_A_TASK = """
 import gc
 from pyspark import TaskContext
-from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_loaded_objects
 
 TaskContext._getOrCreate()
 counts = []
 for _ in range(4):
-    freeze_what_is_loaded()
+    freeze_loaded_objects()
     counts.append(gc.get_freeze_count())
 print(counts)
 """
@@ -46,6 +46,6 @@ def test_a_process_without_tasks_keeps_its_garbage_collector(
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
 
     for _ in range(3):
-        gc_freeze.freeze_what_is_loaded()
+        gc_freeze.freeze_loaded_objects()
 
     assert not frozen

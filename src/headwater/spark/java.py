@@ -106,18 +106,18 @@ def _version(home: Path) -> int | None:
     """Return the major version, from the file ``release`` or else from ``java -version``."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
-    text = _release(home).get("JAVA_VERSION") or _say(home, "-version")
+    text = _release(home).get("JAVA_VERSION") or _output_of(home, "-version")
     # 1.8.0_392, 17, 17.0.15, 25.0.2; ``java -version`` prints it after the word version
     found = re.search(r"(?:version \"|^)(?:1\.)?(\d+)", text)
     return int(found[1]) if found else None
 
 
 def _has_vector(home: Path) -> bool:
-    modules = _release(home).get("MODULES") or _say(home, "--list-modules")
+    modules = _release(home).get("MODULES") or _output_of(home, "--list-modules")
     return _VECTOR in re.split(r"[\s@]+", modules)
 
 
-def _say(home: Path, argument: str) -> str:
+def _output_of(home: Path, argument: str) -> str:
     """Return what ``java`` prints for ``argument``; empty if it fails."""
     try:
         said = subprocess.run(

@@ -56,7 +56,7 @@ class ArchivePlanner:
             taken = index.count(position.id, to)
             return look._replace(to=upto.id, total=look.total + archived, taken=taken)
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
         def ask(index: Index, end: Position) -> Look | None:
@@ -71,7 +71,7 @@ class ArchivePlanner:
                 total=shorter.total + archived, taken=shorter.taken + archived
             )
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         start, to = span.start.id, span.end.id
@@ -92,16 +92,16 @@ class ArchivePlanner:
                 state, cuts = live.state, cuts + live.parts
             return CutRange(state or self._store.state(stream), cuts)
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         def ask(index: Index, end: Position) -> int:
             archived = index.count(start, min(to, end.id))
             return archived + self._stream.count(stream, max(start, end.id), to)
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
-    def _at_rest(self, stream: str, ask: Callable[[Index, Position], T]) -> T:
+    def _while_unchanged(self, stream: str, ask: Callable[[Index, Position], T]) -> T:
         """Call ``ask`` until the archive has not grown during the call; return its result."""
         manifest = self._store.manifest(stream)
         for _attempt in range(_ATTEMPTS):

@@ -12,7 +12,7 @@ import gc
 _tasks = 0
 
 
-def freeze_what_is_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Freeze all objects when the process's second task begins; call it at the start of each task.
 
     By then the first task has loaded everything, and Spark has collected its garbage. Later garbage is

@@ -22,7 +22,7 @@ from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import SourceStore, patiently
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.cutting import MOST_BYTES
-from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_loaded_objects
 from headwater.spark.decoding.page import Page, one_by_one
 from headwater.spark.decoding.page_source import PageSource, Request
 from headwater.spark.decoding.rows import RowBuilder
@@ -50,7 +50,7 @@ def read_range(
 
     Raises `DataLoss` if there are fewer entries than were counted, and `DecodeError` depending on ``mode``.
     """
-    freeze_what_is_loaded()
+    freeze_loaded_objects()
     builder = RowBuilder(shape, part.stream)
     found = 0
     pages = pages_of(options, part)

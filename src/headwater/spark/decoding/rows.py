@@ -79,10 +79,10 @@ class RowBuilder:
                 continue
             array, places = self._array(column, page, texts, delivered)
             for place in places:
-                bad.setdefault(place, self._say(page, place, column, texts))
+                bad.setdefault(place, self._describe_misfit(page, place, column, texts))
             if not column.nullable and array.null_count:
                 for place in pc.indices_nonzero(array.is_null()).to_pylist():
-                    bad.setdefault(place, self._say_null(page, place, column))
+                    bad.setdefault(place, self._describe_missing(page, place, column))
                 array = self._fill(array, column, bad)
             arrays[column.name] = array
         if bad:
@@ -157,7 +157,7 @@ class RowBuilder:
             "nullable, or omit such entries with mode=dropmalformed."
         )
 
-    def _say(self, page: Page, place: int, column: Column, texts: Texts) -> str:
+    def _describe_misfit(self, page: Page, place: int, column: Column, texts: Texts) -> str:
         if column.kind == "value":
             value = texts[column.name][place].as_py()
             shown = cut(value) if value is not None else "nothing"
@@ -166,7 +166,7 @@ class RowBuilder:
         kind = column.type.simpleString()
         return f"{self._entry(page, place)}: {column.name}={shown} is not a valid {kind}"
 
-    def _say_null(self, page: Page, place: int, column: Column) -> str:
+    def _describe_missing(self, page: Page, place: int, column: Column) -> str:
         return f"{self._entry(page, place)}: {column.name} is missing"
 
     def _entry(self, page: Page, place: int) -> str:

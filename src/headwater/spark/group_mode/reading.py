@@ -17,7 +17,7 @@ from headwater.spark.core.completeness import Finding, report
 from headwater.spark.core.options import GroupOptions, SourceOptions
 from headwater.spark.core.store import connect, patiently
 from headwater.spark.decoding.columns import RowShape
-from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_loaded_objects
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import page_of
 from headwater.spark.decoding.rows import RowBuilder
@@ -54,7 +54,7 @@ def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterat
     """
     assert options.group is not None, "group mode has a group"
     group = options.group
-    freeze_what_is_loaded()
+    freeze_loaded_objects()
     builder = RowBuilder(shape, part.stream)
     missing, wanted_in_all = 0, 0
     client = connect(options.url)

@@ -65,7 +65,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Create the groups, so that ``latest`` is now; return the offset before the first batch."""
-        return self._ask(lambda driver: driver.initial())
+        return self._call(lambda driver: driver.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Limit a batch to ``maxEntriesPerTrigger`` entries; there is always a limit."""
@@ -73,20 +73,20 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Limit this run to the current new entries and one pass over other members' entries."""
-        self._ask(lambda driver: driver.only_now())
+        self._call(lambda driver: driver.only_now())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Settle what ``start`` names and fetch the next batch; return ``start`` if there is none."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else ENTRIES_A_TRIGGER
-        return self._ask(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
+        return self._call(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return how far each group is behind its stream, for Spark's progress."""
-        return self._ask(lambda driver: driver.lag())
+        return self._call(lambda driver: driver.lag())
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # noqa: ARG002
         """Return the tasks of the batch that ``end`` names; ``start`` is not used."""
-        return self._ask(lambda driver: driver.tasks(end))
+        return self._call(lambda driver: driver.tasks(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, in an executor."""
@@ -105,14 +105,14 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver.close()
             self._driver = None
 
-    def _ask(self, question: Callable[[_Driver], T]) -> T:
+    def _call(self, method: Callable[[_Driver], T]) -> T:
         with naming_store(self._options):
-            return patiently(self._options.url, lambda: self._answer(question))
+            return patiently(self._options.url, lambda: self._call_once(method))
 
-    def _answer(self, question: Callable[[_Driver], T]) -> T:
+    def _call_once(self, method: Callable[[_Driver], T]) -> T:
         if self._driver is None:
             self._driver = _Driver(self._options)
-        return question(self._driver)
+        return method(self._driver)
 
 
 class _Driver:

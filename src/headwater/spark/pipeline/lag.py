@@ -113,7 +113,7 @@ def _of_log(
 ) -> tuple[int | None, StreamID | None]:
     if at is None:
         return 0, None
-    first = _first_behind(store, stream, at.id)
+    first = _first_after(store, stream, at.id)
     if first is None:
         return 0, None
     if at.added:
@@ -139,10 +139,10 @@ def _of_group(
             if summary[1] is not None:
                 return entries, StreamID.parse(as_text(summary[1]))
         after = StreamID.parse(as_text(values["last-delivered-id"]))
-        return entries, _first_behind(store, stream, after)
-    return state.length, _first_behind(store, stream, MIN_ID)
+        return entries, _first_after(store, stream, after)
+    return state.length, _first_after(store, stream, MIN_ID)
 
 
-def _first_behind(store: SourceStore, stream: str, after: StreamID) -> StreamID | None:
+def _first_after(store: SourceStore, stream: str, after: StreamID) -> StreamID | None:
     found = store.ask("XRANGE", stream, f"({after}" if after > MIN_ID else "-", "+", "COUNT", 1)
     return StreamID.parse(as_text(found[0][0])) if found else None

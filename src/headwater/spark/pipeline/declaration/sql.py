@@ -125,14 +125,14 @@ def _relations(tokens: list[str], place: int) -> list[str]:
         after = tokens[place + 1] if place + 1 < len(tokens) else ""
         if after not in {"(", "."}:
             found.append(_bare(name))
-        place = _behind_relation(tokens, place + 1)
+        place = _end_of_relation(tokens, place + 1)
         if place >= len(tokens) or tokens[place] != ",":
             break
         place += 1
     return found
 
 
-def _behind_relation(tokens: list[str], place: int) -> int:
+def _end_of_relation(tokens: list[str], place: int) -> int:
     """Return where a relation's alias ends: at a comma, a clause or a closing parenthesis."""
     depth = 0
     while place < len(tokens):
