@@ -269,7 +269,7 @@ async def test_an_entry_that_does_not_fit_its_type_becomes_a_dead_letter() -> No
         await t.send(orders, Order(id=18))
         (letter,) = t.dead(orders)
 
-    assert "field 'id' = 'seventeen' is no int" in letter.error
+    assert "field 'id' = 'seventeen' is not a valid int" in letter.error
     assert seen == [18]
 
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from headwater.errors import DecodeError, EncodeError
 from headwater.messages import (
-    beside,
     codec_for,
     dead_letter_fields,
     dead_letter_stream,
@@ -24,6 +23,7 @@ from headwater.messages import (
     is_reserved,
     iso_time,
     parse_dead_letter,
+    related_key,
     trace_text,
 )
 
@@ -55,8 +55,8 @@ def test_json_is_read_laxly_and_other_fields_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b'{"id":', "field 'data' = b'{\"id\":' is no JSON document"),
-        (b"\xff", "is no JSON document"),
+        (b'{"id":', "field 'data' = b'{\"id\":' is not a JSON document"),
+        (b"\xff", "is not a JSON document"),
         (b'{"id":"abc"}', r"field 'id' = 'abc': Expected int, got str"),
         (b'{"id":1,"lines":[{"price":1},{"price":[]}]}', r"field 'lines\[1\].price' = \[\]"),
         (b'{"lines":[]}', "missing required field id"),
@@ -78,7 +78,7 @@ def test_the_error_for_invalid_pydantic_json_names_field_and_value() -> None:
         decode([(b"data", b'{"id":"abc"}')], Model, codec="json")
     with pytest.raises(DecodeError, match="field 'id' is missing"):
         decode([(b"data", b"{}")], Model, codec="json")
-    with pytest.raises(DecodeError, match="is no JSON document"):
+    with pytest.raises(DecodeError, match="is not a JSON document"):
         decode([(b"data", b"{")], Model, codec="json")
 
 
@@ -98,7 +98,7 @@ def test_additional_keys_share_the_hash_slot_of_their_stream() -> None:
     assert group_settings_key("orders", "billing") == "{orders}:hw:group:billing"
     assert due_key("{eu}.orders", "billing") == "{eu}.orders:hw:due:billing"
     for name in ("orders", "{eu}.orders", "a{}b"):
-        tag = hash_tag(beside(name, ":x"))
+        tag = hash_tag(related_key(name, ":x"))
         assert tag == (hash_tag(name) or name) or name == "a{}b"
 
 

@@ -65,7 +65,7 @@ async def test_publishing_in_an_event_loop_is_refused_with_the_way_to_do_it(stor
 
 async def test_a_message_of_another_type_is_not_sent(store: Store) -> None:
     async with store.app() as app:
-        with pytest.raises(EncodeError, match="is no Order"):
+        with pytest.raises(EncodeError, match="is not a valid Order"):
             await app.send_many(orders, [Invoice(1)])
     assert not await store.look.exists("orders")
 

@@ -27,7 +27,7 @@ class Corruption(StrEnum):
 
 
 REASONS = {
-    Corruption.BROKEN_JSON: "is no JSON document",
+    Corruption.BROKEN_JSON: "is not a JSON document",
     Corruption.IMPOSSIBLE_TIME: "impossible time",
     Corruption.MISSING_FIELD: "missing required field",
     Corruption.UNKNOWN_CARRIER: "unknown carrier",

@@ -15,7 +15,7 @@ from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, Word, accepted
 from headwater.groups.poison import Record, forget, records
 from headwater.groups.scripts import CLAIM_SUSPECT
-from headwater.messages import PARKED_CONSUMER, beside
+from headwater.messages import PARKED_CONSUMER, related_key
 
 
 class SuspectReader:
@@ -47,7 +47,7 @@ class SuspectReader:
         if not claimed:
             # A read of a key that nobody writes: a wait that CLIENT UNBLOCK ends.
             wait: list[Word] = ["XREAD", "BLOCK", claim_interval_ms(member), "STREAMS"]
-            replies = yield [[*wait, beside(member.stream, ":hw:probe"), "$"]]
+            replies = yield [[*wait, related_key(member.stream, ":hw:probe"), "$"]]
             accepted(replies[0])
         return claimed
 

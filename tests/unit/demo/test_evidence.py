@@ -63,7 +63,7 @@ def test_enriched_flights_and_dead_letters_are_read_back_completely(
         entry_id="5-1",
         consumer="w-2",
         deliveries=1,
-        error="DecodeError: field 'data' = b'{' is no JSON document",
+        error="DecodeError: field 'data' = b'{' is not a JSON document",
         trace="",
         at_ms=0,
     )
