@@ -13,7 +13,7 @@ from headwater.worker.clocks import LoopClock
 from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 
 def an_entry(number: int = 1) -> Owned:

@@ -17,8 +17,8 @@ import redis.asyncio
 from headwater.errors import HeadwaterError
 from headwater.worker import health
 from headwater.worker.health import Health, WorkerHealth, judged
-from headwater.worker.reports import Life, Reports
 from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
+from headwater.worker.supervisor_pipe import ReceivedReports, Reports
 from tests.worker import shop
 from tests.worker.apps import eventually
 from tests.worker.processes import WorkerProcess, supervised, workers_of
@@ -130,12 +130,12 @@ async def test_an_address_that_cannot_be_used_is_an_error() -> None:
 
 @pytest.fixture
 def life() -> Any:
-    one = Life()
+    one = ReceivedReports()
     yield one
     one.close()
 
 
-def report(life: Life, *, late: list[str], joined: bool = True) -> None:
+def report(life: ReceivedReports, *, late: list[str], joined: bool = True) -> None:
     reports = Reports(life.writer)
     progress = ConsumerProgress(0.5, 0, 1.5, 3600, 1, 1, joined)
     reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
@@ -143,14 +143,14 @@ def report(life: Life, *, late: list[str], joined: bool = True) -> None:
     assert life.read() is False
 
 
-def test_a_worker_that_reports_in_time_is_well(life: Life) -> None:
+def test_a_worker_that_reports_in_time_is_well(life: ReceivedReports) -> None:
     report(life, late=[])
     found = judged(0, 17, life, now=life.heard_at + 1)
     assert found.problems == []
     assert found.consumers[0]["oldest_handler_age"] == 3600
 
 
-def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: Life) -> None:
+def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: ReceivedReports) -> None:
     assert judged(0, 17, life, now=life.heard_at).problems == ["it is starting"]
     assert "it is dead" in judged(0, None, None, now=0).problems[0]
     report(life, late=["settler"])
@@ -160,13 +160,15 @@ def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: Life) -
     assert "it has not reported for 60 s" in silent.problems[0]
 
 
-def test_a_worker_that_waits_for_its_store_is_not_well(life: Life) -> None:
+def test_a_worker_that_waits_for_its_store_is_not_well(life: ReceivedReports) -> None:
     report(life, late=[], joined=False)
     waiting = judged(0, 17, life, now=life.heard_at)
     assert waiting.problems == ["orders/g has not joined its group yet"]
 
 
-def test_a_report_fits_into_one_piece_of_the_pipe_whatever_the_names_are(life: Life) -> None:
+def test_a_report_fits_into_one_piece_of_the_pipe_whatever_the_names_are(
+    life: ReceivedReports,
+) -> None:
     reports = Reports(life.writer)
     name = "\N{PILE OF POO}" * 10_000
     progress = ConsumerProgress(1e9, 1e9, 1e9, 1e9, 10**6, 10**6)

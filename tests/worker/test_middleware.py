@@ -339,7 +339,7 @@ async def test_every_way_to_publish_is_seen(store: Store) -> None:
 async def test_a_message_that_is_not_sent_is_an_error_to_middleware(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.worker.patience.RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr("headwater.worker.publish_retry.RECONNECT_SECONDS", 0.0)
     log = Log()
     app = App("redis://localhost:1", middleware=[log])
     async with app:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.backup_writer import BackupWriter, Round
+from headwater.groups.group_backup import FIELDS, MOST, parse
 from headwater.groups.member import Remade, join, rejoin
-from headwater.groups.notes import FIELDS, MOST, parse
-from headwater.groups.noting import Noter, Round
 from headwater.groups.session import ROUNDS, GroupSession
 from headwater.groups.settling import How, Settlement
-from headwater.messages import delays_key, noted_key
+from headwater.messages import delays_key, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import (
     Invoice,
@@ -38,7 +38,7 @@ def add(core: Core, *values: bytes) -> list[bytes]:
 
 
 def note(core: Core) -> Round:
-    done: Round = core.do(Noter(core.member).round())
+    done: Round = core.do(BackupWriter(core.member).round())
     return done
 
 
@@ -57,13 +57,13 @@ def test_a_waiting_retry_survives_its_group(core: Core) -> None:
     one, two = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
     core.settle(two)
-    assert note(core).noted
+    assert note(core).written
 
     # When the group is destroyed and created again
     done = remade(core, seen=second)
 
     # Then the retry waits still, with its count, and the settled one does not come again
-    assert (done.noted, str(done.position).encode()) == (1, second)
+    assert (done.restored, str(done.position).encode()) == (1, second)
     assert core.pending(first)[1] == 1
     assert core.read() == []
     if core.member.able.verbs:
@@ -94,8 +94,8 @@ def test_a_note_of_entries_that_wait_is_written_once(core: Core) -> None:
     add(core, *[b"a"] * 50)
     for entry in core.read():
         core.settle(entry, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
-    noter = Noter(core.member)
-    key = noted_key("s", "g")
+    noter = BackupWriter(core.member)
+    key = group_backup_key("s", "g")
     core.do(noter.round())
     before = core.client.hget(key, "pending")
 
@@ -143,7 +143,7 @@ def test_a_retry_that_was_settled_by_another_since_does_not_come_again(core: Cor
     (again,) = core.beside("two").read()
     assert core.beside("two").settle(again).done
     for _ in range(ROUNDS):
-        session.noted()
+        session.backed_up()
 
     # When the group is destroyed, and created again by the member that had handed it back
     core.client.xgroup_destroy("s", "g")
@@ -187,7 +187,7 @@ def test_what_a_member_settled_after_the_note_is_not_registered_again_by_itself(
     note(core)
     core.settle(entry)
 
-    assert remade(core, seen=first).noted == 0
+    assert remade(core, seen=first).restored == 0
     assert core.nothing_pending()
     assert core.read() == []
 
@@ -224,7 +224,7 @@ def test_of_too_many_pending_entries_the_group_begins_below_the_smallest(core: C
         pipeline.execute()
     found = core.read(limit=MOST + 1)
     note(core)
-    values: Any = core.client.hmget(noted_key("s", "g"), list(FIELDS))
+    values: Any = core.client.hmget(group_backup_key("s", "g"), list(FIELDS))
     noted = parse(values)
     assert noted is not None
     assert noted.rows == []
@@ -237,19 +237,19 @@ def test_of_too_many_pending_entries_the_group_begins_below_the_smallest(core: C
 
 def test_one_worker_notes_and_the_others_see_that_it_did(core: Core) -> None:
     add(core, b"a")
-    assert note(core).noted
+    assert note(core).written
     other = core.beside("two")
-    assert not note(other).noted
+    assert not note(other).written
 
 
 def test_a_clock_that_was_set_back_is_found_by_the_last_note(core: Core) -> None:
     note(core)
-    before = int(core.client.hget(noted_key("s", "g"), "at") or 0)
-    core.client.hset(noted_key("s", "g"), "at", str(before + 3_600_000))
+    before = int(core.client.hget(group_backup_key("s", "g"), "at") or 0)
+    core.client.hset(group_backup_key("s", "g"), "at", str(before + 3_600_000))
 
     done = note(core)
 
-    assert done.noted
+    assert done.written
     assert 3_590_000 < done.set_back_ms <= 3_600_000
 
 
@@ -302,7 +302,7 @@ async def test_a_destroyed_group_loses_no_retry_and_no_entry_of_a_dead_worker(
 
 
 async def noted(store: Store, *, pending: int) -> bool:
-    values: Any = await store.look.hmget(noted_key("orders", "g"), list(FIELDS))
+    values: Any = await store.look.hmget(group_backup_key("orders", "g"), list(FIELDS))
     noted = parse(values)
     groups: Any = await store.look.xinfo_groups("orders")
     return (
@@ -319,10 +319,10 @@ async def test_a_store_whose_clock_was_set_back_is_a_warning(
     app = store.app()
     app.consumer(orders, group="g")(lambda order: None)
     async with working(app):
-        await eventually(lambda: store.look.hget(noted_key("orders", "g"), "at"))
+        await eventually(lambda: store.look.hget(group_backup_key("orders", "g"), "at"))
         seconds, _micros = await store.look.time()
         ahead = str((seconds + 3_600) * 1000)
-        await store.look.hset(noted_key("orders", "g"), "at", ahead)
+        await store.look.hset(group_backup_key("orders", "g"), "at", ahead)
         await eventually(lambda: "the clock of the store was set back by 3" in caplog.text)
 
 

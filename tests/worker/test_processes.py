@@ -11,7 +11,7 @@ import pytest
 
 from headwater.client.sync.connect import connect
 from headwater.messages import poison_key
-from headwater.worker import serving
+from headwater.worker import embedded_store
 from tests.processes import children, runs
 from tests.worker import shop
 from tests.worker.apps import Store, eventually
@@ -285,9 +285,9 @@ async def test_a_worker_has_the_grace_time_that_its_app_declares(
         asked.append(grace_ms)
         return 0
 
-    monkeypatch.setattr(serving, "supervise", supervise)
+    monkeypatch.setattr(embedded_store, "supervise", supervise)
     for given in (None, 0):
-        serving.supervise_on_its_store("tests.worker.shop:app", workers=1, grace_ms=given)
+        embedded_store.supervise_on_its_store("tests.worker.shop:app", workers=1, grace_ms=given)
     assert asked == [20_000, 0]
 
 

@@ -12,7 +12,7 @@ import redis
 
 from headwater.errors import EncodeError, HeadwaterError, NotSent
 from headwater.groups.operation import Refused
-from headwater.worker import App, Stream, patience
+from headwater.worker import App, Stream, publish_retry
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
 
@@ -114,7 +114,7 @@ def test_errors_of_publishing_keep_the_password_to_themselves(
     peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given an app whose url holds a password, and a store that is gone
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
     server = peer("redis-8.2")
     app = App(server.url.replace("redis://", "redis://ann:secret@"), name="sender")
     with redis.Redis.from_url(server.url) as client:

@@ -10,7 +10,7 @@ import redis.asyncio
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated, OutcomeUnknown
 from headwater.groups.operation import Refused
-from headwater.worker import App, Stream, patience
+from headwater.worker import App, Stream, publish_retry
 from headwater.worker import stream as streams
 from tests.worker.apps import Order, Store, eventually
 from tests.worker.restarts import restarting
@@ -111,7 +111,7 @@ async def test_a_named_message_is_sent_again_when_its_outcome_is_unknown(name: s
 async def test_a_named_message_whose_outcome_stays_unknown_may_be_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.0)
     with restarting("headwater") as server:
         async with App(server.url) as app:
             await app.send(orders, Order(0), dedupe="order-0")

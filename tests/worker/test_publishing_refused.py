@@ -20,7 +20,7 @@ from headwater.groups.settling import Addition
 from headwater.limits import JOURNAL_FILE_BYTES
 from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread
-from headwater.worker import App, Stream, patience
+from headwater.worker import App, Stream, publish_retry
 from headwater.worker import stream as streams
 from tests import peers
 from tests.worker.apps import Order, eventually
@@ -53,7 +53,7 @@ async def test_what_a_store_refuses_for_a_while_is_added_when_it_takes_writes_ag
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a store that refuses writes
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 20.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
         # When messages are sent in each way there is
@@ -78,7 +78,7 @@ async def test_what_a_store_refuses_for_a_while_is_added_when_it_takes_writes_ag
 async def test_what_a_store_keeps_refusing_was_not_sent_and_the_reply_is_named(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
     code = "(READONLY|MASTERDOWN)" if outage.code == "MASTERDOWN" else outage.code
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
@@ -98,7 +98,7 @@ async def test_messages_wait_until_a_full_disk_of_headwater_has_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given Headwater on a disk that is full but for a little
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 20.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
     files = CrashableFiles(capacity=JOURNAL_FILE_BYTES + 4096)
     with server_thread(files=files) as server, redis.Redis.from_url(server.url) as look:
         with pytest.raises(redis.exceptions.ResponseError, match="MISCONF"):

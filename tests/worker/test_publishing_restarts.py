@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.errors import NotSent, OutcomeUnknown
-from headwater.worker import App, Stream, patience, publishing
+from headwater.worker import App, Stream, publish_retry, publishing
 from tests import peers
 from tests.worker.apps import Order, eventually
 from tests.worker.restarts import Restarting, restarting
@@ -71,7 +71,7 @@ async def test_many_messages_wait_while_the_store_loads_its_data(
 ) -> None:
     # Given an app that has sent nothing for a while, and a store that takes long to load its data
     monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 30.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 30.0)
     app = App(server.url)
     async with app:
         await app.send_many(orders, [Order(number) for number in range(5_000)])
@@ -103,7 +103,7 @@ async def test_what_was_not_sent_is_said_to_be_not_sent(
     server: Restarting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a store that does not come back within the time that sending waits
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
     app = App(server.url)
     async with app:
         await app.send(orders, Order(1))

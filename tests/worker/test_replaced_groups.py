@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.noting import Noter, Round
+from headwater.groups.backup_writer import BackupWriter, Round
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import How
-from headwater.messages import SIGN_CONSUMER, noted_key
+from headwater.messages import SIGN_CONSUMER, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 from tests.worker.core import CLAIM_AFTER_MS, Core
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def older(core: Core) -> None:
     """Make the note as old as the next round needs it."""
-    key = noted_key("s", "g")
+    key = group_backup_key("s", "g")
     at: Any = core.client.hget(key, "at")
     core.client.hset(key, "at", int(at) - 2_000)
 
@@ -34,8 +34,8 @@ def test_a_group_that_another_client_destroyed_and_created_gets_back_what_was_no
     one, _two, three = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
     core.settle(three)
-    noter = Noter(core.member)
-    assert core.do(noter.round()).noted
+    noter = BackupWriter(core.member)
+    assert core.do(noter.round()).written
 
     # When another client destroys the group and creates it
     core.client.xgroup_destroy("s", "g")
@@ -43,7 +43,7 @@ def test_a_group_that_another_client_destroyed_and_created_gets_back_what_was_no
 
     # Then the next round sees that it is another
     older(core)
-    assert core.do(noter.round()) == Round(noted=False, set_back_ms=0, replaced=True)
+    assert core.do(noter.round()) == Round(written=False, set_back_ms=0, replaced=True)
 
     # and in it everything is as it was
     session = GroupSession(core.member, unsettled=lambda: [(second, 1)])
@@ -53,7 +53,7 @@ def test_a_group_that_another_client_destroyed_and_created_gets_back_what_was_no
     assert core.pending(second) == (core.member.consumer, 1)
     assert core.read() == []
     older(core)
-    assert core.do(noter.round()) == Round(noted=True, set_back_ms=0)
+    assert core.do(noter.round()) == Round(written=True, set_back_ms=0)
 
 
 def test_a_group_that_lost_only_its_sign_is_noted_as_before(core: Core) -> None:
@@ -67,7 +67,7 @@ def test_a_group_that_lost_only_its_sign_is_noted_as_before(core: Core) -> None:
 
     # Then the group is the one that was noted
     older(core)
-    assert note(core) == Round(noted=True, set_back_ms=0)
+    assert note(core) == Round(written=True, set_back_ms=0)
     assert core.pending(first) == (core.member.consumer, 1)
 
 
@@ -86,7 +86,7 @@ async def test_a_group_that_another_client_replaced_loses_no_waiting_retry(
     async with working(app):
         await app.send(orders, Order(1))
         await eventually(lambda: noted(store, pending=1))
-        await eventually(lambda: store.look.hget(noted_key("orders", "g"), "signed"))
+        await eventually(lambda: store.look.hget(group_backup_key("orders", "g"), "signed"))
 
         # When somebody destroys the group and creates it in one step, as deploy scripts do
         async with store.look.pipeline() as pipe:

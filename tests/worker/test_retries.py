@@ -196,7 +196,9 @@ async def test_an_undecodable_entry_does_not_come_back_for_ever(store: Store) ->
         await eventually(store.settled)
     letters = await store.dead()
     assert sorted(handled) == [1, 2]
-    assert letters[0].error.endswith("field 'id' = 'seventeen' is not a valid int: Expected int, got str")
+    assert letters[0].error.endswith(
+        "field 'id' = 'seventeen' is not a valid int: Expected int, got str"
+    )
     assert letters[1].error.endswith(
         "field 'id' (int) is missing; the entry has the fields 'other'"
     )

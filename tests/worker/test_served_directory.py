@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headwater.client.sync.connect import connect
-from headwater.worker import App, served
+from headwater.worker import App, socket_file
 from tests.processes import children, runs
 from tests.worker import shop
 from tests.worker.apps import eventually
@@ -84,7 +84,7 @@ async def test_a_directory_whose_server_was_killed_is_opened(tmp_path: Path) -> 
         for pid in [parent.pid, *everyone]:
             os.kill(pid, signal.SIGKILL)
         await eventually(lambda: not any(runs(pid) for pid in everyone))
-    assert (tmp_path / "data" / served.NAME).exists()
+    assert (tmp_path / "data" / socket_file.NAME).exists()
 
     # Then the directory is opened as if the file was not there
     async with App(url) as app:

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from headwater.worker import signals
+from headwater.worker import waiting
 
 
 async def test_a_task_that_lost_its_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given a task whose first cancellation disappears in another error
-    monkeypatch.setattr(signals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "AGAIN_SECONDS", 0.01)
     lost = asyncio.Event()
 
     async def work() -> None:
@@ -29,5 +29,5 @@ async def test_a_task_that_lost_its_cancellation_is_cancelled_again(
     await lost.wait()
 
     # When its end is waited for, then it ends
-    await signals.ended([task])
+    await waiting.ended([task])
     assert task.cancelled()

@@ -9,7 +9,7 @@ import pytest
 from headwater.groups.claiming import Delivered
 from headwater.groups.poison import Record
 from headwater.groups.settling import How
-from headwater.groups.suspects import SuspectReader
+from headwater.groups.suspect_reader import SuspectReader
 from headwater.messages import delays_key, poison_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import add

@@ -198,7 +198,7 @@ def _say_none(url: str, stream: str, where: str) -> None:
     replies = ask(url, _exist(stream, where))
     if replies == (False, False):
         from headwater.client.redaction import redacted
-        from headwater.groups.missing import partitions_of
+        from headwater.groups.missing_stream import partitions_of
 
         if first := ask(url, partitions_of(stream)):
             raise HeadwaterError(

@@ -77,8 +77,8 @@ def work(
     on the second, running ones are handed back too.
     """
     from headwater.worker.durations import milliseconds
+    from headwater.worker.embedded_store import supervise_on_its_store
     from headwater.worker.logs import configure_logging
-    from headwater.worker.serving import supervise_on_its_store
 
     grace_ms = None if grace is None else milliseconds(grace, what="grace", least_ms=0)
     configure_logging(log_level, log_format)

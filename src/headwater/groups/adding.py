@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headwater.errors import NotReplicated
 from headwater.groups.operation import Command, Operation, Refused, Script, Word, accepted
 from headwater.groups.settling import LUA_WORDS, Addition
-from headwater.groups.troubles import CREDENTIALS, Remedy, Step, remedy
+from headwater.groups.store_errors import CREDENTIALS, Remedy, Step, remedy
 from headwater.messages import dedupe_key
 
 CHUNK = 1_000

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.groups.member import Member, retire
-from headwater.groups.missing import instead_of
+from headwater.groups.missing_stream import instead_of
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import RESERVED_PREFIX, reader_key
 

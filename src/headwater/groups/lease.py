@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
+from headwater.groups.store_errors import Remedy, Step, lost_connection, remedy
 
 if TYPE_CHECKING:
     import redis

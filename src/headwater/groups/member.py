@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from headwater.errors import DeclarationError
-from headwater.groups import notes
+from headwater.groups import group_backup
 from headwater.groups.capabilities import Capabilities
 from headwater.groups.operation import (
     Command,
@@ -21,7 +21,7 @@ from headwater.groups.operation import (
     mapping,
 )
 from headwater.groups.scripts import RETIRE
-from headwater.messages import delays_key, due_key, group_settings_key, noted_key
+from headwater.messages import delays_key, due_key, group_backup_key, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
@@ -38,7 +38,7 @@ SEEN_MS = 5_000
 """A worker that lives is seen so often, on a busy machine too. The consumers' own idle times do not
 say so: on Redis 7.0 a read that finds nothing neither creates a consumer nor counts as seen."""
 
-NOTE_VALID_MS = 600_000
+BACKUP_VALID_MS = 600_000
 """An older note is of workers that stopped long ago."""
 
 _REPLACE = Script(
@@ -108,7 +108,7 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
         ["XINFO", "GROUPS", member.stream],
         ["HMGET", key, CLAIM_AFTER_FIELD, MARK_FIELD],
         ["TIME"],
-        ["HGET", noted_key(member.stream, member.group), "at"],
+        ["HGET", group_backup_key(member.stream, member.group), "at"],
     ]
     announced, mark = accepted(replies[1])
     now = _now_ms(replies[2])
@@ -140,7 +140,7 @@ class Remade(NamedTuple):
     """It was this member that created the group, and no other just before."""
     replaced: bool = False
     """It was another client that destroyed the group and created it again."""
-    noted: int = 0
+    restored: int = 0
     """Entries registered again from the last note."""
     age_ms: int = 0
     """How old that note was."""
@@ -170,7 +170,7 @@ def rejoin(
         ["XINFO", "STREAM", member.stream],
         ["XINFO", "GROUPS", member.stream],
         ["TIME"],
-        ["HMGET", noted_key(member.stream, member.group), *notes.FIELDS],
+        ["HMGET", group_backup_key(member.stream, member.group), *group_backup.FIELDS],
         ["HGET", _settings(member), MARK_FIELD],
     ]
     there = _group(replies[1], member.group)
@@ -181,15 +181,21 @@ def rejoin(
     if not isinstance(replies[0], Refused):
         last = StreamID.parse(mapping(replies[0])[b"last-generated-id"])
     now = _now_ms(replies[2])
-    note = None if now is None or isinstance(replies[3], Refused) else notes.parse(replies[3])
-    if now is None or note is None or now - note.at_ms > NOTE_VALID_MS or note.position > last:
+    note = (
+        None if now is None or isinstance(replies[3], Refused) else group_backup.parse(replies[3])
+    )
+    if now is None or note is None or now - note.at_ms > BACKUP_VALID_MS or note.position > last:
         note = None
     position = _position(unsettled, seen) if note is None else note.position
     if position > last:
         position = MIN_ID
-    rows: Sequence[notes.Row] = () if note is None else note.rows
+    rows: Sequence[group_backup.Row] = () if note is None else note.rows
     if note is None:
-        rows = [notes.Row(one, 1, b"", 0) for one in handed_back if StreamID.parse(one) <= position]
+        rows = [
+            group_backup.Row(one, 1, b"", 0)
+            for one in handed_back
+            if StreamID.parse(one) <= position
+        ]
     again = _from_note(member, rows, unsettled, now or 0, handed_back)
     make = _create(member, position)
     if there is not None:
@@ -200,7 +206,12 @@ def rejoin(
     replies = yield [
         ["MULTI"],
         ["HSET", _settings(member), MARK_FIELD, mark],
-        ["HSET", noted_key(member.stream, member.group), notes.SIGNED, int(there is not None)],
+        [
+            "HSET",
+            group_backup_key(member.stream, member.group),
+            group_backup.SIGNED,
+            int(there is not None),
+        ],
         make,
         *_announce(member, now),
         *again,
@@ -208,10 +219,10 @@ def rejoin(
     ]
     _created(executed(replies)[2])
     kept = yield from _register(member, unsettled)
-    noted = sum(command[0] == "XCLAIM" for command in again)
+    restored = sum(command[0] == "XCLAIM" for command in again)
     age = 0 if note is None or now is None else now - note.at_ms
     known = mark.encode()
-    return Remade(position, kept, known, noted=noted, age_ms=age, replaced=there is not None)
+    return Remade(position, kept, known, restored=restored, age_ms=age, replaced=there is not None)
 
 
 def _position(unsettled: Sequence[tuple[bytes, int]], seen: bytes | None) -> StreamID:
@@ -223,7 +234,7 @@ def _position(unsettled: Sequence[tuple[bytes, int]], seen: bytes | None) -> Str
 
 def _from_note(
     member: Member,
-    rows: Sequence[notes.Row],
+    rows: Sequence[group_backup.Row],
     unsettled: Sequence[tuple[bytes, int]],
     now: int,
     handed_back: Collection[bytes],
@@ -239,13 +250,13 @@ def _from_note(
         if row.owner == me:
             row = row._replace(owner=b"")
         owner, idle = row.owner, 0
-        if row.owner == notes.PARKED:
+        if row.owner == group_backup.PARKED:
             idle = max(0, member.claim_after_ms - max(0, row.ripe_ms - now))
         elif not row.owner and member.able.verbs:
             owner = me
             released.setdefault(max(0, row.ripe_ms - now), []).append(row.id)
         elif not row.owner:
-            owner, idle = notes.PARKED, member.claim_after_ms
+            owner, idle = group_backup.PARKED, member.claim_after_ms
         head: list[Word] = ["XCLAIM", member.stream, member.group, owner, member.claim_after_ms]
         count: list[Word] = ["FORCE", "JUSTID", "RETRYCOUNT", row.deliveries]
         commands.append([*head, row.id, "IDLE", idle, *count])

@@ -13,7 +13,7 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
-from headwater.groups.missing import instead_of
+from headwater.groups.missing_stream import instead_of
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID

@@ -24,7 +24,7 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, accepted, executed
 from headwater.groups.settling import LUA_WORDS, Addition, How, Settlement, SettleOutcome, settle
-from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import Pairs, delays_key, later_key
 from headwater.model import StreamID
 

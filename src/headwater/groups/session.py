@@ -103,7 +103,7 @@ class GroupSession:
                 outcomes[n] = _with(outcomes[n], again[n], outcome)
         return outcomes
 
-    def noted(self) -> None:
+    def backed_up(self) -> None:
         """A round of notes has passed: what was handed back `ROUNDS` before is in the note."""
         self._handed_back.append(set())
 
@@ -147,6 +147,6 @@ def _log_created(member: Member, remade: Remade) -> None:
         what,
         remade.position,
         len(remade.kept),
-        remade.noted,
+        remade.restored,
         remade.age_ms / 1000,
     )

@@ -96,7 +96,7 @@ def poison_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:poison:{group}")
 
 
-def noted_key(stream: str, group: str) -> str:
+def group_backup_key(stream: str, group: str) -> str:
     """The hash in which workers record a group's state, to create the group again:
     ``{orders}:hw:noted:billing``."""
     return related_key(stream, f":hw:noted:{group}")

@@ -23,8 +23,8 @@ from headwater.worker.durations import milliseconds
 from headwater.worker.extensions import Extensions
 from headwater.worker.middleware import Middleware
 from headwater.worker.quarantine import Suspects
-from headwater.worker.reports import Reports
 from headwater.worker.running import Running
+from headwater.worker.supervisor_pipe import Reports
 
 if TYPE_CHECKING:
     from headwater.worker.testing import AppTest

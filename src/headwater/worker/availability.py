@@ -14,7 +14,7 @@ from enum import Enum
 
 from headwater.client.redaction import redacted
 from headwater.groups.operation import Refused
-from headwater.groups.troubles import WRITES_REFUSED, Remedy, Step, remedy
+from headwater.groups.store_errors import WRITES_REFUSED, Remedy, Step, remedy
 
 log = logging.getLogger("headwater.worker")
 

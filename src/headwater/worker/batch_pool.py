@@ -16,7 +16,7 @@ from headwater.worker.clocks import Timers
 from headwater.worker.declaration import BatchSize
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool, Slot
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 
 class BatchPool(Pool):

@@ -18,11 +18,11 @@ from headwater.worker.batches import BatchRun
 from headwater.worker.clocks import Timers
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
+from headwater.worker.delivery_log import Ended, report_batch
 from headwater.worker.execute import Executor
 from headwater.worker.in_flight import InFlight
 from headwater.worker.outcome import Ending, HandlerOutcome, Returned, Stopped
 from headwater.worker.owned import Owned
-from headwater.worker.report import Ended, report_batch
 from headwater.worker.slow import SlowHandlers
 from headwater.worker.telemetry import Telemetry
 

@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 from headwater.client.server_url import is_cluster, may_be_node
 from headwater.errors import StoreInUse
-from headwater.groups.troubles import lost_connection
+from headwater.groups.store_errors import lost_connection
 from headwater.worker.availability import Availability
-from headwater.worker.served import served_at
+from headwater.worker.socket_file import served_at
 
 if TYPE_CHECKING:
     import redis

@@ -12,9 +12,9 @@ from headwater.groups.poison import MAX_CRASHES
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
+from headwater.worker.group_start import group_start
 from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
-from headwater.worker.starting import group_start
 from headwater.worker.stream import Stream
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)

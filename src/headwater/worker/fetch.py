@@ -26,23 +26,23 @@ from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform, single
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import one_step
-from headwater.groups.suspects import SuspectReader
-from headwater.groups.trimmed import unread_lost
-from headwater.groups.troubles import (
+from headwater.groups.store_errors import (
     Remedy,
     Step,
     lost_connection,
     refused_credentials,
     remedy,
 )
+from headwater.groups.suspect_reader import SuspectReader
+from headwater.groups.trimmed import unread_lost
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s, moved
 from headwater.worker.declaration import Consumer
 from headwater.worker.freshness import Freshness
 from headwater.worker.in_flight import InFlight
-from headwater.worker.losses import Losses
+from headwater.worker.lost_entries import Losses
 from headwater.worker.ordered_fetch import OrderedFetch, OrderedReader
-from headwater.worker.signals import Changes, cancelled
+from headwater.worker.waiting import Changes, cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -172,7 +172,7 @@ class Fetcher:
         assert self.reader is not None, "a member that was introduced has a reader"
         while not self._ends():
             order = self._order
-            if order is not None and (not order.reads or self._clock.monotonic() >= order.note_at):
+            if order is not None and (not order.reads or self._clock.monotonic() >= order.list_at):
                 await order.prepare(client, member)
                 self._well()
                 continue

@@ -20,6 +20,7 @@ from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
+from headwater.worker.delivery_log import report
 from headwater.worker.dependencies import Values
 from headwater.worker.execute import Executor
 from headwater.worker.fetch import Fetcher
@@ -37,12 +38,11 @@ from headwater.worker.outcome import (
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
 from headwater.worker.quarantine import Quarantine
-from headwater.worker.report import report
-from headwater.worker.reports import Reports
 from headwater.worker.settle import BATCH, Queued
-from headwater.worker.signals import Changes
 from headwater.worker.slow import SlowHandlers
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
+from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
-from headwater.worker.reports import Life
+from headwater.worker.supervisor_pipe import ReceivedReports
 
 log = logging.getLogger("headwater.worker")
 
@@ -41,7 +41,9 @@ class WorkerHealth(NamedTuple):
     consumers: Sequence[dict[str, Any]]
 
 
-def judged(worker: int, pid: int | None, life: Life | None, *, now: float) -> WorkerHealth:
+def judged(
+    worker: int, pid: int | None, life: ReceivedReports | None, *, now: float
+) -> WorkerHealth:
     """What is known of a worker process by ``now``, in seconds of the monotonic clock."""
     if pid is None or life is None:
         return WorkerHealth(worker, None, ["it is dead, and about to be started again"], [])

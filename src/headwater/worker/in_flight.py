@@ -22,18 +22,18 @@ from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import Addition, How, Settlement, SettleOutcome, renew, whereabouts
-from headwater.groups.troubles import Step
+from headwater.groups.store_errors import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
 from headwater.worker.lease import renewal
-from headwater.worker.link import Link
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.reader_lease import ReaderLease
-from headwater.worker.sending import Sending
+from headwater.worker.retrying_client import RetryingClient
 from headwater.worker.settle import BATCH, Queued, Settler
-from headwater.worker.signals import Changes, ended
+from headwater.worker.settlement_sender import SettlementSender
 from headwater.worker.statistics import Counters
+from headwater.worker.waiting import Changes, ended
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -73,28 +73,30 @@ class InFlight:
         """Called for each entry that is another's now."""
         self.settler = Settler(clock, self._send, self._done, how=how, most=most)
         self._settled = settled
-        self._link = Link(
+        self._retrying = RetryingClient(
             f"settler of {name}",
             stream=stream,
             clock=clock,
             connections=connections,
             deadline_s=deadline_s(lease_ms),
         )
-        self._sending = Sending(self._link, self.ask, lambda what: self.the_session().settle(what))
+        self._sender = SettlementSender(
+            self._retrying, self.ask, lambda what: self.the_session().settle(what)
+        )
         self._rejoining = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def client(self) -> redis.asyncio.Redis:
         """Settles, and asks whatever else need not wait for a blocked read."""
-        return self._link.client
+        return self._retrying.client
 
     async def close(self) -> None:
         """Stop talking to the store."""
         self.abandon()
         await ended(self._tasks)
-        self._link.well()
-        await self._link.close()
+        self._retrying.well()
+        await self._retrying.close()
 
     def abandon(self) -> None:
         """Send nothing more, as after SIGKILL."""
@@ -207,11 +209,11 @@ class InFlight:
         losses: int | None = None,
     ) -> Any:
         """Carry out an operation that may run twice, until the store has answered; a vanished group
-        is created again. Raises what `Link.answered` raises otherwise."""
+        is created again. Raises what `RetryingClient.answered` raises otherwise."""
         while True:
             mark = self.mark
             try:
-                return await self._link.answered(
+                return await self._retrying.answered(
                     lambda: make(self.the_member()), step, losses=losses
                 )
             except GroupVanished:
@@ -232,7 +234,7 @@ class InFlight:
         async with self._rejoining:
             session = self.the_session()
             if session.mark == mark:
-                await self._link.answered(session.create_again, Step.READ)
+                await self._retrying.answered(session.create_again, Step.READ)
 
     async def _registered_again(self) -> set[bytes]:
         """If another worker created the group again, what was registered as ours; else nothing."""
@@ -247,7 +249,7 @@ class InFlight:
 
     async def _send(self, settlements: list[Settlement]) -> list[SettleOutcome]:
         """Settle a batch, and log what was not ours."""
-        outcomes = await self._sending.send(settlements)
+        outcomes = await self._sender.send(settlements)
         # Of several in one step, each is looked at when it is settled by itself, or handed back.
         lost = [
             entry_id

@@ -19,7 +19,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.delivery import Delivery
 from headwater.worker.dependencies import Values, open_async, open_in_thread, refuse_awaitable
 from headwater.worker.middleware import Chain
-from headwater.worker.signals import cancelled
+from headwater.worker.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
 

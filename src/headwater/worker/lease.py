@@ -20,7 +20,7 @@ from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, perform, run
 from headwater.groups.settling import renew
-from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.freshness import Freshness

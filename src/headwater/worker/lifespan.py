@@ -22,8 +22,8 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.messages import error_text
 from headwater.worker.declaration import Consumer
 from headwater.worker.dependencies import Dependency, Values, all_of, open_async, resolve
-from headwater.worker.signals import CANCELLATIONS, cancelled
 from headwater.worker.signatures import name_of, signature_of
+from headwater.worker.waiting import CANCELLATIONS, cancelled
 
 log = logging.getLogger("headwater.worker")
 

@@ -24,17 +24,17 @@ from headwater.worker.dependencies import Values
 from headwater.worker.fetch import Fetcher
 from headwater.worker.flow import Flow
 from headwater.worker.freshness import Freshness
+from headwater.worker.group_backup_task import BackupTask
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
-from headwater.worker.noting import Noting
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
-from headwater.worker.reports import Reports
-from headwater.worker.signals import Changes, ended
 from headwater.worker.statistics import ConsumerProgress
 from headwater.worker.stopping import Stopping
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
+from headwater.worker.waiting import Changes, ended
 
 
 class TaskEnded(Exception):
@@ -98,7 +98,7 @@ class Loop:
         if self.order is not None:
             suspects = Suspects.HERE  # a suspect keeps its place
         self.fetcher = self._make_fetcher(connections, suspects)
-        self._noting = Noting(
+        self._backup = BackupTask(
             clock=clock,
             client=flow.in_flight.client,
             session=lambda: flow.in_flight.session,
@@ -191,7 +191,7 @@ class Loop:
                 ),
                 name=f"{name} reaper",
             ),
-            asyncio.create_task(self._noting.run(), name=f"{name} noter"),
+            asyncio.create_task(self._backup.run(), name=f"{name} backup"),
             *self.pool.start(name),
         ]
         for task in self._tasks:

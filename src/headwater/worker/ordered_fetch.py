@@ -35,21 +35,21 @@ from headwater.groups.ordered import (
     take_reader_key,
     wait_for_new,
 )
-from headwater.groups.troubles import lost_connection
+from headwater.groups.store_errors import lost_connection
 from headwater.worker.clocks import Timer, Timers, sleep
 from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.ordering import Ordering
 from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.reader_lease import ReaderLease
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 if TYPE_CHECKING:
     import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
 
-NOTE_SECONDS = 1.0
+LIST_SECONDS = 1.0
 """How often the pending list is noted again, at most. It takes a twentieth of the time at most."""
 
 MARGIN = 0.1
@@ -77,27 +77,27 @@ class OrderedFetch:
         self.clock = clock
         self.lease = ReaderLease(consumer.claim_after_ms, clock=clock, lost=self._lost)
         self.ordering = Ordering(consumer, clock=clock, put=put, expect=self._expect)
-        self.note_at = 0.0
+        self.list_at = 0.0
         self._in_flight = in_flight
         self._changes = changes
         self._gone = gone
         self._call_back = call_back
         self._idle = idle
-        self._noted = False
+        self._listed = False
         self._timer: Timer | None = None
         self._timer_due = 0.0
 
     @property
     def reads(self) -> bool:
         """Whether this process may read: it has the key, and knows what is pending."""
-        return self._noted and self.lease.held
+        return self._listed and self.lease.held
 
     @property
     def urgent(self) -> bool:
         """Something is to be done for which no room is needed."""
         due = self.ordering.next_due
         now = self.clock.monotonic()
-        return not self.reads or now >= self.note_at or (due is not None and due <= now)
+        return not self.reads or now >= self.list_at or (due is not None and due <= now)
 
     def reader(self, member: Member) -> OrderedReader:
         """Reads over one connection."""
@@ -127,7 +127,7 @@ class OrderedFetch:
         self._changes.notify()
         now = self.clock.monotonic()
         later = [
-            due for due in (self.ordering.next_due, self.note_at) if due is not None and due > now
+            due for due in (self.ordering.next_due, self.list_at) if due is not None and due > now
         ]
         if later:
             self._wake_at(min(later))
@@ -137,19 +137,19 @@ class OrderedFetch:
     async def prepare(self, client: redis.asyncio.Redis, member: Member) -> None:
         """Become the reader, or wait a while for that; note what is pending."""
         if not self.lease.held:
-            self._noted = False
+            self._listed = False
             if not await self._take(client, member):
                 await sleep(self.clock, claim_interval_ms(member) / 1000)
                 return
-        if not self._noted:
+        if not self._listed:
             self.ordering.clear()
         began = self.clock.monotonic()
-        await self._note(client, member)
+        await self._list(client, member)
         now = self.clock.monotonic()
-        self.note_at = now + max(NOTE_SECONDS, 20 * (now - began))
-        self._wake_at(self.note_at)
-        if not self._noted and self.lease.held:
-            self._noted = True
+        self.list_at = now + max(LIST_SECONDS, 20 * (now - began))
+        self._wake_at(self.list_at)
+        if not self._listed and self.lease.held:
+            self._listed = True
             log.info(
                 "%s is the reader of %s for group %s (pending entries: %d)",
                 member.consumer,
@@ -169,17 +169,17 @@ class OrderedFetch:
         self.lease.took(began)
         return True
 
-    async def _note(self, client: redis.asyncio.Redis, member: Member) -> None:
+    async def _list(self, client: redis.asyncio.Redis, member: Member) -> None:
         """Note every pending entry that is not known, then look whose turn it is."""
         start: bytes | None = b"-"
-        noted: list[bytes] = []
+        listed: list[bytes] = []
         while start is not None and self.lease.held:
             page = pending_page(member, self.ordering.entries, start=start, gone=self._gone)
             found, start = await perform(client, page)
             for entry_id, fields in found:
-                self.ordering.noted(entry_id, fields)
-                noted.append(entry_id)
-        self.ordering.advance(noted)
+                self.ordering.listed(entry_id, fields)
+                listed.append(entry_id)
+        self.ordering.advance(listed)
         self.ordering.wake()
 
     def _lost(self) -> None:
@@ -189,7 +189,7 @@ class OrderedFetch:
             self.consumer.name,
             self.consumer.stream.name,
         )
-        self._noted = False
+        self._listed = False
         self.ordering.clear()
         owned = [one for one in self._in_flight.owned.values() if one.state is not State.SETTLING]
         for one in owned:
@@ -281,7 +281,7 @@ class OrderedReader:
         fetch = self._fetch
         if not fetch.reads:
             return 0
-        ends = [fetch.note_at]
+        ends = [fetch.list_at]
         due = fetch.ordering.next_due
         if due is not None:
             ends.append(due)

@@ -86,7 +86,7 @@ class Ordering:
         entry.owned, entry.given = owned, False
         return error
 
-    def noted(self, id: bytes, fields: list[bytes]) -> None:
+    def listed(self, id: bytes, fields: list[bytes]) -> None:
         """An entry is pending and away. It is to be claimed when its turn comes."""
         if id not in self.entries:
             key, _error = self._key(fields)

@@ -14,7 +14,7 @@ from typing import Any
 
 from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned, State
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 TURNS = 32
 """Messages that one task handles before others get their turn, when no handler ever waits."""

@@ -29,7 +29,7 @@ from headwater.worker.durations import milliseconds
 from headwater.worker.logs import LogFormat, LogLevel, configure_logging
 from headwater.worker.pool import Slot
 from headwater.worker.quarantine import Suspects
-from headwater.worker.reports import Reports
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.targets import AppBroken, find_app
 
 CANNOT_START = 78

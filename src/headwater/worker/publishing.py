@@ -2,7 +2,7 @@
 
 Rule 1. An addition that may have been made is not repeated, unless the store recognizes the
         repetition: the caller gets `OutcomeUnknown`.
-Rule 2. What was not sent, or what the store refused and may take later (`groups.troubles`), is tried
+Rule 2. What was not sent, or what the store refused and may take later (`groups.store_errors`), is tried
         again for `RECONNECT_SECONDS`, as long as a server needs to restart; after that the caller
         gets `NotSent`.
 """
@@ -29,7 +29,7 @@ from headwater.worker.connections import (
     lost_connection,
     may_have_run,
 )
-from headwater.worker.patience import Patience, failures, leads_nowhere, reach
+from headwater.worker.publish_retry import PublishRetry, failures, leads_nowhere, reach
 from headwater.worker.shared_client import SharedClient
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Publisher:
 
     async def _perform(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
         """Carry out an operation, again while that is safe and the time allows it."""
-        patience = Patience(repeatable=repeatable)
+        retry = PublishRetry(repeatable=repeatable)
         while True:
             shared = self._asynchronous
             if shared is None:
@@ -185,11 +185,11 @@ class Publisher:
             try:
                 for _turn in range(SEEING_TURNS):
                     await asyncio.sleep(0)
-                if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
+                if retry.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                     await perform(client, reach())
                 result = await perform(client, make())
             except failures() as error:
-                pause = patience.pause(error)
+                pause = retry.pause(error)
                 if pause is None:
                     raise
                 if leads_nowhere(error):
@@ -282,7 +282,7 @@ class Publisher:
 
     def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
         """As `_perform`, in the caller's thread."""
-        patience = Patience(repeatable=repeatable)
+        retry = PublishRetry(repeatable=repeatable)
         while True:
             with self._lock:
                 shared = self._synchronous
@@ -293,11 +293,11 @@ class Publisher:
                 client = shared.acquire()
             try:
                 with self._threads:
-                    if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
+                    if retry.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                         run(client, reach())
                     result = run(client, make())
             except failures() as error:
-                pause = patience.pause(error)
+                pause = retry.pause(error)
                 if pause is None:
                     raise
                 if leads_nowhere(error):

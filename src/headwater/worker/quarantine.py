@@ -39,7 +39,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 

@@ -16,7 +16,7 @@ from headwater.groups.member import Member
 from headwater.groups.operation import perform
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import lost_connection
-from headwater.worker.signals import cancelled
+from headwater.worker.waiting import cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio

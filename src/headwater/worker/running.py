@@ -21,8 +21,8 @@ from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop, TaskEnded
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
-from headwater.worker.reports import Reports
 from headwater.worker.scheduler import Scheduler, served_streams
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
 
 log = logging.getLogger("headwater.worker")

@@ -22,14 +22,14 @@ from headwater.groups.claiming import Delivered, MemberReader, recover
 from headwater.groups.member import Member, join, retire
 from headwater.groups.operation import GroupVanished, perform
 from headwater.groups.scheduling import in_use, publish_due, publisher_of
-from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import error_text
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.loop import TaskEnded
 from headwater.worker.reaping import reap_regularly
-from headwater.worker.signals import cancelled, ended
+from headwater.worker.waiting import cancelled, ended
 
 if TYPE_CHECKING:
     import redis.asyncio

@@ -17,7 +17,7 @@ from headwater.groups.settling import How, Settlement, SettleOutcome, size_of
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 BATCH = 256
 LINGER_SECONDS = 0.005

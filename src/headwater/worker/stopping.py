@@ -22,11 +22,11 @@ from headwater.worker.connections import lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
-from headwater.worker.losses import Losses
+from headwater.worker.lost_entries import Losses
 from headwater.worker.outcome import HandlerOutcome, Stopped
 from headwater.worker.owned import Owned, Stop
 from headwater.worker.pool import Pool
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 

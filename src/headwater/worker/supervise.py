@@ -28,8 +28,8 @@ from collections.abc import Collection, Sequence
 from headwater.worker.health import Health, WorkerHealth, judged
 from headwater.worker.process import CANNOT_START
 from headwater.worker.quarantine import Suspects
-from headwater.worker.reports import GROUP, Life
 from headwater.worker.source_watch import SourceWatch
+from headwater.worker.supervisor_pipe import GROUP, ReceivedReports
 
 log = logging.getLogger("headwater.worker")
 
@@ -79,7 +79,7 @@ class Supervisor:
         self._inherited = inherited
         self._patience = grace_ms / 1000 + OVERTIME_SECONDS
         self._alive: dict[int, Process] = {}
-        self._lives: dict[int, Life] = {}
+        self._lives: dict[int, ReceivedReports] = {}
         self._joined: set[GROUP] = set()
         """Groups that any worker has ever joined."""
         self._stopping = asyncio.Event()
@@ -159,7 +159,7 @@ class Supervisor:
             began = time.monotonic()
             reloads = self._reloads
             self._changed.clear()
-            life = self._lives[number] = Life()
+            life = self._lives[number] = ReceivedReports()
             try:
                 status = await self._one(number, life)
             finally:
@@ -185,7 +185,7 @@ class Supervisor:
             await self._stopped_within(pause, or_changed=True)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _hopeless(self, life: Life) -> bool:
+    def _hopeless(self, life: ReceivedReports) -> bool:
         """Whether no worker has ever joined the groups that refused this one, or any group at all
         when it did not get that far."""
         for one in self._lives.values():
@@ -193,7 +193,7 @@ class Supervisor:
             self._joined |= one.joined
         return bool(life.refused - self._joined) if life.refused else not self._joined
 
-    async def _one(self, number: int, life: Life) -> int:
+    async def _one(self, number: int, life: ReceivedReports) -> int:
         """One life of a worker process; its exit status, negative for a signal."""
         reloads = self._reloads
         try:
@@ -231,7 +231,7 @@ class Supervisor:
             life.read()
             self._joined |= life.joined
 
-    def _read(self, life: Life) -> None:
+    def _read(self, life: ReceivedReports) -> None:
         if not life.read():
             asyncio.get_running_loop().remove_reader(life.reader)
 

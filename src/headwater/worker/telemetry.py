@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.groups.settling import Settlement, SettleOutcome
-from headwater.worker.losses import Losses
+from headwater.worker.lost_entries import Losses
 from headwater.worker.middleware import Chain, call
 from headwater.worker.outcome import Ending, HandlerOutcome, ending_of, failed
 from headwater.worker.owned import Owned

@@ -1,6 +1,6 @@
 """The store that ``headwater work`` serves to its workers, as a process of its own.
 
-``python -m headwater.worker.store SOCKET [DIRECTORY]``; without a directory nothing is kept. Its one
+``python -m headwater.worker.store_process SOCKET [DIRECTORY]``; without a directory nothing is kept. Its one
 line on standard output says that it is ready.
 
 Rule. It ends when its standard input, a pipe, does: nobody is left then who would end it, and a
@@ -18,7 +18,7 @@ from headwater.config.loading import load
 from headwater.errors import HeadwaterError
 from headwater.server.log import configure_logging
 from headwater.server.running import run
-from headwater.worker.served import announce, withdraw
+from headwater.worker.socket_file import announce, withdraw
 
 
 def main(socket: str, directory: str | None = None) -> int:

@@ -34,7 +34,7 @@ class Fault(NamedTuple):
     text: str
 
 
-def found_when_mended(target: str) -> App:
+def find_app_or_wait(target: str) -> App:
     """`find_app`; while the app's own code raises, this logs it once and waits for a change."""
     while True:
         before = set(sys.modules)

@@ -25,6 +25,7 @@ from headwater.errors import HeadwaterError
 from headwater.uncompiled import notice
 from headwater.worker.mending import found_when_mended
 from headwater.worker.process import log
+from headwater.worker.reload_import import find_app_or_wait
 from headwater.worker.source_watch import SourceWatch
 from headwater.worker.supervise import supervise
 from headwater.worker.targets import find_app
@@ -44,7 +45,7 @@ def supervise_on_its_store(
         # Python takes a file for unchanged that was changed within a second and is as long.
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    app = found_when_mended(target) if reload else find_app(target)
+    app = find_app_or_wait(target) if reload else find_app(target)
     if not app.consumers:
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
     if uncompiled := notice():
@@ -61,12 +62,12 @@ def supervise_on_its_store(
     )
     if urlsplit(app.url).scheme != "headwater":
         return run()
-    with served(app.url) as store:
+    with served_store(app.url) as store:
         status = run(url=store.url, inherited=[store.lifeline])
         return status or int(store.died)
 
 
-class Served:
+class ServedStore:
     """A store that a process of its own serves at ``url``.
 
     Should it die, nothing can be worked on: the process that serves it gets SIGTERM.
@@ -100,7 +101,7 @@ class Served:
 
 
 @contextmanager
-def served(url: str) -> Iterator[Served]:
+def served_store(url: str) -> Iterator[ServedStore]:
     """Serve the embedded store that ``url`` names.
 
     Raises `HeadwaterError` with the server's own words when it does not start.
@@ -122,7 +123,7 @@ def served(url: str) -> Iterator[Served]:
                 "app its address.)"
             )
         log.info("%s", ready)
-        store = Served(process, f"unix://{private / 'store'}")
+        store = ServedStore(process, f"unix://{private / 'store'}")
         try:
             yield store
         finally:
@@ -132,7 +133,7 @@ def served(url: str) -> Iterator[Served]:
 
 
 def _launch(private: Path, directory: str | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headwater.worker.store", str(private / "store")]
+    command = [sys.executable, "-m", "headwater.worker.store_process", str(private / "store")]
     command += [] if directory is None else [directory]
     with (private / "log").open("wb") as errors:
         return subprocess.Popen(

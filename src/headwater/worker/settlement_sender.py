@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 from headwater.groups.operation import Operation, Refused
 from headwater.groups.settling import Settlement, SettleOutcome, renew, size_of
-from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
+from headwater.groups.store_errors import Remedy, Step, lost_connection, remedy
 from headwater.worker.connections import Pause
-from headwater.worker.link import Link
+from headwater.worker.retrying_client import RetryingClient
 
 PATIENCE: Final = 2
 """Connections that a batch may lose before it is halved."""
@@ -38,11 +38,11 @@ Settle = Callable[[Sequence[Settlement]], Operation[list[SettleOutcome]]]
 """`Session.settle`."""
 
 
-class Sending:
+class SettlementSender:
     """Sends one consumer's settlements."""
 
-    def __init__(self, link: Link, ask: Ask, settle: Settle) -> None:
-        self._link = link
+    def __init__(self, retrying: RetryingClient, ask: Ask, settle: Settle) -> None:
+        self._retrying = retrying
         self._ask = ask
         self._settle = settle
 
@@ -53,11 +53,11 @@ class Sending:
         while waiting := [n for n, one in enumerate(outcomes) if _passes(one)]:
             error = outcomes[waiting[0]].error
             assert error is not None, "what is waited for is an error"
-            await self._link.wait(error, pause)
+            await self._retrying.wait(error, pause)
             again = await self._answers([settlements[n] for n in waiting])
             for n, outcome in zip(waiting, again, strict=True):
                 outcomes[n] = outcome
-        self._link.well()
+        self._retrying.well()
         return outcomes
 
     async def _answers(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
@@ -81,11 +81,11 @@ class Sending:
                     return [SettleOutcome(done=False, error=_too_large(size, error))]
             except Refused as error:
                 if not can_fail:
-                    await self._link.wait(error, pause)
+                    await self._retrying.wait(error, pause)
                 elif not alone:
                     return await self._halves(settlements)
                 elif await self._refused_too(settlements[0]):
-                    await self._link.wait(error, pause)
+                    await self._retrying.wait(error, pause)
                 else:
                     return [SettleOutcome(done=False, error=error)]
             else:
@@ -114,7 +114,7 @@ class Sending:
         while denied and await self._refused_too(settlements[denied[0]]):
             error = outcomes[denied[0]].error
             assert error is not None, "what was denied is an error"
-            await self._link.wait(error, pause)
+            await self._retrying.wait(error, pause)
             again = await self._once([settlements[n] for n in denied])
             for n, outcome in zip(denied, again, strict=True):
                 outcomes[n] = outcome

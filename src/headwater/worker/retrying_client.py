@@ -1,6 +1,6 @@
 """One client of a worker, over which operations are carried out until the store has answered.
 
-Rule 1. What to do about an error says `groups.troubles`, and nobody else.
+Rule 1. What to do about an error says `groups.store_errors`, and nobody else.
 Rule 2. Pauses double from one failure to the next, and begin again short after an answer.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.groups.operation import Operation, Refused, perform, single
-from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
+from headwater.groups.store_errors import Remedy, Step, lost_connection, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Link:
+class RetryingClient:
     """A client with a pool of connections; ``who`` names it in the log. It is about ``stream``."""
 
     def __init__(
@@ -65,7 +65,9 @@ class Link:
                     if losses is not None and lost >= losses:
                         raise
             else:
-                if step is not Step.SETTLE:  # what it returns may be errors: `Sending` knows
+                if (
+                    step is not Step.SETTLE
+                ):  # what it returns may be errors: `SettlementSender` knows
                     self.well()
                 return result
 

@@ -7,7 +7,7 @@ import time
 from headwater.errors import StoreClosed
 from headwater.groups.adding import may_be_added_later
 from headwater.groups.operation import Operation, Refused
-from headwater.groups.troubles import Remedy, Step, refused_credentials, remedy
+from headwater.groups.store_errors import Remedy, Step, refused_credentials, remedy
 from headwater.worker.connections import lost_connection, may_have_run
 
 RECONNECT_SECONDS = 4.0
@@ -17,7 +17,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two attempts, doubling."""
 
 
-class Patience:
+class PublishRetry:
     """Decides whether something is sent again after its connection failed, and when.
 
     What is ``repeatable`` is sent again even if it may have been carried out.
@@ -52,7 +52,7 @@ def reach() -> Operation[None]:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What an attempt to send may end with; `Patience` says whether there is another."""
+    """What an attempt to send may end with; `PublishRetry` says whether there is another."""
     return (Refused, *lost_connection())
 
 

@@ -1,4 +1,4 @@
-"""The task of a consumer that notes how far its group is; see `groups.noting`."""
+"""The task of a consumer that notes how far its group is; see `groups.backup_writer`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.groups.noting import NOTE_SECONDS, Noter
+from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
 from headwater.groups.operation import Refused, perform
 from headwater.groups.session import GroupSession
-from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.signals import Changes, cancelled
+from headwater.worker.waiting import Changes, cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 
-class Noting:
+class BackupTask:
     """Notes for the session that ``session`` returns, once there is one."""
 
     def __init__(
@@ -34,24 +34,24 @@ class Noting:
         self._client = client
         self._session = session
         self._changes = changes
-        self._noter: Noter | None = None
+        self._writer: BackupWriter | None = None
         self._refused = False
 
     async def run(self) -> None:
-        """A round every `NOTE_SECONDS`, until cancelled."""
+        """A round every `BACKUP_SECONDS`, until cancelled."""
         await self._changes.until(lambda: self._session() is not None)
         while not cancelled():
             session = self._session()
             if session is not None:
                 await self._round(session)
-            await sleep(self._clock, NOTE_SECONDS)
+            await sleep(self._clock, BACKUP_SECONDS)
 
     async def _round(self, session: GroupSession) -> None:
         member = session.member
-        if self._noter is None or self._noter.member != member:
-            self._noter = Noter(member)
+        if self._writer is None or self._writer.member != member:
+            self._writer = BackupWriter(member)
         try:
-            done = await perform(self._client, self._noter.round())
+            done = await perform(self._client, self._writer.round())
             if done.replaced:
                 await perform(self._client, session.create_again(replaced=True))
                 return  # what is pending again is noted by the next round
@@ -65,7 +65,7 @@ class Noting:
             log.debug("group %s of %s was not noted: %s", member.group, member.stream, error)
             if not isinstance(error, Refused) or error.code != "NOPERM":
                 return
-            session.noted()
+            session.backed_up()
             if not self._refused:
                 self._refused = True
                 log.warning(
@@ -76,7 +76,7 @@ class Noting:
                     error,
                 )
             return
-        session.noted()
+        session.backed_up()
         if done.set_back_ms and not member.able.verbs:
             log.warning(
                 "the clock of the store was set back by %.1f s: on %s, retries of %s that wait come "

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from headwater.groups.member import NOTE_VALID_MS, SEEN_FIELD, Member
-from headwater.groups.notes import FIELDS, MOST, PARKED, SIGNED, Note, Row, parse
+from headwater.groups.group_backup import FIELDS, MOST, PARKED, SIGNED, GroupBackup, Row, parse
+from headwater.groups.member import BACKUP_VALID_MS, SEEN_FIELD, Member
 from headwater.groups.operation import Command, Operation, Refused, accepted, executed, mapping
-from headwater.messages import SIGN_CONSUMER, group_settings_key, noted_key
+from headwater.messages import SIGN_CONSUMER, group_backup_key, group_settings_key
 from headwater.model import StreamID
 
-NOTE_SECONDS: Final = 2.0
+BACKUP_SECONDS: Final = 2.0
 
 SET_BACK_MS: Final = 1_000
 """A clock that is so much behind the last note was set back."""
@@ -31,7 +31,7 @@ other."""
 class Round(NamedTuple):
     """What a round has done."""
 
-    noted: bool
+    written: bool
     set_back_ms: int
     """How far the server's clock was set back since the last note; 0 if it was not."""
     replaced: bool = False
@@ -39,7 +39,7 @@ class Round(NamedTuple):
     it was."""
 
 
-class Noter:
+class BackupWriter:
     """Notes for one member; remembers what it noted last."""
 
     def __init__(self, member: Member) -> None:
@@ -52,22 +52,22 @@ class Noter:
     def round(self) -> Operation[Round]:
         """Note the group, unless another worker has just done so."""
         member = self.member
-        key = noted_key(member.stream, member.group)
+        key = group_backup_key(member.stream, member.group)
         replies = yield [["TIME"], ["HMGET", key, "at", SIGNED]]
         seconds, micros = accepted(replies[0])
         now = int(seconds) * 1000 + int(micros) // 1000
         at, signed = accepted(replies[1])
         before = int(at or 0)
         set_back = before - now if before - now > SET_BACK_MS else 0
-        if not set_back and now - before < NOTE_SECONDS * 900:
-            return Round(noted=False, set_back_ms=0)
+        if not set_back and now - before < BACKUP_SECONDS * 900:
+            return Round(written=False, set_back_ms=0)
         note = yield from self._look(now)
         if note is None:
-            return Round(noted=False, set_back_ms=set_back)
+            return Round(written=False, set_back_ms=set_back)
         made = yield from self._sign()
-        known = made and signed == b"1" and now - before < NOTE_VALID_MS
+        known = made and signed == b"1" and now - before < BACKUP_VALID_MS
         if known and (yield from self._is_new(note.last)):
-            return Round(noted=False, set_back_ms=set_back, replaced=True)
+            return Round(written=False, set_back_ms=set_back, replaced=True)
         settings = group_settings_key(member.stream, member.group)
         commands: list[Command] = [["HSET", settings, SEEN_FIELD, now]]
         is_signed = int(made is not None)
@@ -79,7 +79,7 @@ class Noter:
         for reply in (yield commands):
             accepted(reply)
         self._noted, self._wrote_at = content, now
-        return Round(noted=True, set_back_ms=set_back)
+        return Round(written=True, set_back_ms=set_back)
 
     def _sign(self) -> Operation[bool | None]:
         """Create the consumer that tells this group from a later one; whether it was missing. None to a
@@ -93,7 +93,7 @@ class Noter:
         """Whether something that was noted is not so any more: nothing is pending of what was, or the
         group, which is at ``last``, went back. Else somebody removed the consumer only."""
         member = self.member
-        (values,) = yield [["HMGET", noted_key(member.stream, member.group), *FIELDS]]
+        (values,) = yield [["HMGET", group_backup_key(member.stream, member.group), *FIELDS]]
         note = parse(accepted(values))
         if note is None:
             return False
@@ -101,7 +101,7 @@ class Noter:
         were_pending = bool(note.rows) or note.floor is not None
         return not accepted(left) and (were_pending or last < note.last)
 
-    def _look(self, now: int) -> Operation[Note | None]:
+    def _look(self, now: int) -> Operation[GroupBackup | None]:
         """The group as it is; None when it is gone."""
         member = self.member
         rows = 1 if self._many else MOST + 1
@@ -126,13 +126,13 @@ class Noter:
         listed = accepted(pending)
         was_many, self._many = self._many, count > MOST
         if count > MOST:
-            return Note(now, last, StreamID.parse(listed[0][0]), [])
+            return GroupBackup(now, last, StreamID.parse(listed[0][0]), [])
         if was_many:
             return (yield from self._look(now))
         due = {row[0]: now + row[1] for reply in delayed for row in accepted(reply)}
         found_rows = [self._row(one, now, due) for one in listed]
         self._ripe = {row.id: row.ripe_ms for row in found_rows if row.ripe_ms}
-        return Note(now, last, None, found_rows)
+        return GroupBackup(now, last, None, found_rows)
 
     def _row(self, reply: Any, now: int, due: dict[bytes, int]) -> Row:
         entry_id, owner, idle, count = reply

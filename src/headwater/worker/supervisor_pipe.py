@@ -79,7 +79,7 @@ class Reports:
             pass  # a full pipe, or a supervisor that is gone
 
 
-class Life:
+class ReceivedReports:
     """The supervisor's end: what one worker process has reported so far."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ class Row(NamedTuple):
     ripe_ms: int
 
 
-class Note(NamedTuple):
+class GroupBackup(NamedTuple):
     """A group at the moment ``at_ms``."""
 
     at_ms: int
@@ -78,7 +78,7 @@ class _Text(msgspec.Struct):
     rows: list[tuple[str, int, int, int]]
 
 
-def parse(values: Sequence[Any]) -> Note | None:
+def parse(values: Sequence[Any]) -> GroupBackup | None:
     """The note that HMGET of `FIELDS` returned; None where there is none that can be read."""
     at, last, floor, pending = values
     if at is None or last is None:
@@ -88,6 +88,6 @@ def parse(values: Sequence[Any]) -> Note | None:
         owners = [owner.encode("utf-8", "surrogateescape") for owner in text.owners]
         rows = [Row(one.encode(), count, owners[n], ripe) for one, count, n, ripe in text.rows]
         smallest = StreamID.parse(floor) if floor else None
-        return Note(int(at), StreamID.parse(last), smallest, rows)
+        return GroupBackup(int(at), StreamID.parse(last), smallest, rows)
     except (ValueError, IndexError, msgspec.MsgspecError):
         return None
