@@ -1,10 +1,10 @@
-"""Notes every two seconds how far a group is, so that nothing is lost when somebody destroys it.
+"""Writes the backup of a group every two seconds, so that nothing is lost if another client destroys it.
 
-Rule 1. One worker of a group notes: the one that finds the last note two seconds old.
-Rule 2. A group that was destroyed and created again under its workers has lost the consumer ``hw.sign``,
-        which the worker that notes creates where it is missing.
-Rule 3. The same round shows the others that a worker of the group lives (`member.SEEN_FIELD`), and
-        compares the server's clock with that of the last note.
+Rule 1. One worker of a group writes the backup: the one that finds the last one two seconds old.
+Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
+        client has destroyed the group and created it again.
+Rule 3. The same round shows other workers that this one is running (`member.SEEN_FIELD`), and compares
+        the server's clock with the time of the last backup.
 """
 
 from __future__ import annotations
@@ -20,37 +20,38 @@ from headwater.model import StreamID
 BACKUP_SECONDS: Final = 2.0
 
 SET_BACK_MS: Final = 1_000
-"""A clock that is so much behind the last note was set back."""
+"""A server's clock that is behind the last backup by more than this was set back."""
 
 
 SAME_MS: Final = 100
-"""Due times that are so near to what was noted are the same: TIME and idle times are read one after the
-other."""
+"""A due time that differs from the last backup's by less than this counts as the same: TIME and idle times
+are read one after the other."""
 
 
 class Round(NamedTuple):
-    """What a round has done."""
+    """The result of a round."""
 
     written: bool
+    """This round has written the backup."""
     set_back_ms: int
-    """How far the server's clock was set back since the last note; 0 if it was not."""
+    """How far the server's clock was set back since the last backup; 0 if it was not."""
     replaced: bool = False
-    """The group is another than the one that was noted: nothing is pending in it yet. The note stays as
-    it was."""
+    """Another client has destroyed the group and created it again, without its pending entries. The backup
+    was not overwritten."""
 
 
 class BackupWriter:
-    """Notes for one member; remembers what it noted last."""
+    """Writes the backups for one member, and remembers the last one."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
-        self._noted: tuple[Any, ...] = ()
+        self._content: tuple[Any, ...] = ()
         self._wrote_at = 0
         self._many = False
         self._ripe: dict[bytes, int] = {}
 
     def round(self) -> Operation[Round]:
-        """Note the group, unless another worker has just done so."""
+        """Write the group's backup, unless another worker has just done so."""
         member = self.member
         key = group_backup_key(member.stream, member.group)
         replies = yield [["TIME"], ["HMGET", key, "at", SIGNED]]
@@ -61,48 +62,48 @@ class BackupWriter:
         set_back = before - now if before - now > SET_BACK_MS else 0
         if not set_back and now - before < BACKUP_SECONDS * 900:
             return Round(written=False, set_back_ms=0)
-        note = yield from self._look(now)
-        if note is None:
+        backup = yield from self._read(now)
+        if backup is None:
             return Round(written=False, set_back_ms=set_back)
         made = yield from self._sign()
         known = made and signed == b"1" and now - before < BACKUP_VALID_MS
-        if known and (yield from self._is_new(note.last)):
+        if known and (yield from self._is_new(backup.last)):
             return Round(written=False, set_back_ms=set_back, replaced=True)
         settings = group_settings_key(member.stream, member.group)
         commands: list[Command] = [["HSET", settings, SEEN_FIELD, now]]
         is_signed = int(made is not None)
-        content = (note.last, note.floor, note.text(), is_signed)
-        if content == self._noted and before == self._wrote_at:
+        content = (backup.last, backup.floor, backup.text(), is_signed)
+        if content == self._content and before == self._wrote_at:
             commands.append(["HSET", key, "at", now])
         else:
-            commands.append(["HSET", key, *note.words(), SIGNED, is_signed])
+            commands.append(["HSET", key, *backup.words(), SIGNED, is_signed])
         for reply in (yield commands):
             accepted(reply)
-        self._noted, self._wrote_at = content, now
+        self._content, self._wrote_at = content, now
         return Round(written=True, set_back_ms=set_back)
 
     def _sign(self) -> Operation[bool | None]:
-        """Create the consumer that tells this group from a later one; whether it was missing. None to a
-        user who may not create it."""
+        """Create the consumer that distinguishes this group from a later one of its name. Return whether it
+        was missing, or None if an ACL rule forbids to create it."""
         member = self.member
         words: Command = ["XGROUP", "CREATECONSUMER", member.stream, member.group, SIGN_CONSUMER]
         (reply,) = yield [words]
         return None if isinstance(reply, Refused) else bool(reply)
 
     def _is_new(self, last: StreamID) -> Operation[bool]:
-        """Whether something that was noted is not so any more: nothing is pending of what was, or the
-        group, which is at ``last``, went back. Else somebody removed the consumer only."""
+        """Return whether the group is a new one: none of the backup's entries is pending, or the group's
+        ``last`` id is smaller than the backup's. Otherwise only the consumer was removed."""
         member = self.member
         (values,) = yield [["HMGET", group_backup_key(member.stream, member.group), *FIELDS]]
-        note = parse(accepted(values))
-        if note is None:
+        backup = parse(accepted(values))
+        if backup is None:
             return False
-        (left,) = yield [["XPENDING", member.stream, member.group, "-", str(note.last), 1]]
-        were_pending = bool(note.rows) or note.floor is not None
-        return not accepted(left) and (were_pending or last < note.last)
+        (left,) = yield [["XPENDING", member.stream, member.group, "-", str(backup.last), 1]]
+        were_pending = bool(backup.rows) or backup.floor is not None
+        return not accepted(left) and (were_pending or last < backup.last)
 
-    def _look(self, now: int) -> Operation[GroupBackup | None]:
-        """The group as it is; None when it is gone."""
+    def _read(self, now: int) -> Operation[GroupBackup | None]:
+        """Return the current state of the group, or None if the group is gone."""
         member = self.member
         rows = 1 if self._many else MOST + 1
         delays: list[Command] = []
@@ -128,7 +129,7 @@ class BackupWriter:
         if count > MOST:
             return GroupBackup(now, last, StreamID.parse(listed[0][0]), [])
         if was_many:
-            return (yield from self._look(now))
+            return (yield from self._read(now))
         due = {row[0]: now + row[1] for reply in delayed for row in accepted(reply)}
         found_rows = [self._row(one, now, due) for one in listed]
         self._ripe = {row.id: row.ripe_ms for row in found_rows if row.ripe_ms}

@@ -1,14 +1,14 @@
-"""What workers note of their group, so that it can be created again.
+"""The backup of a group, from which workers create the group again if it is destroyed.
 
-    {stream}:hw:noted:<group>   at       when, in Unix milliseconds of the server
+    {stream}:hw:noted:<group>   at       when it was written, in Unix milliseconds of the server
                                 last     the last-delivered id
-                                floor    the smallest pending id, where there are too many to note
+                                floor    the smallest pending id, if there are too many to list
                                 pending  the pending entries, as JSON: owners, and rows
                                 signed   1 if the group has the consumer ``hw.sign``
 
-Rule 1. Everything noted was true at one moment: it is read in one MULTI.
-Rule 2. The text changes only when the pending list does: of a waiting entry it says when it is due,
-        not for how long it has been idle.
+Rule 1. A backup is consistent: all of it is read in one MULTI.
+Rule 2. Its text changes only if the pending entries change: for a delayed entry it has the due time, not
+        the idle time.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FIELDS: Final = ("at", "last", "floor", "pending")
 SIGNED: Final = "signed"
 
 MOST: Final = 10_000
-"""Pending entries that are noted one by one; of more only the smallest id is."""
+"""How many pending entries a backup lists at most. If there are more, it has only the smallest id."""
 
 PARKED: Final = PARKED_CONSUMER.encode()
 
 
 class Row(NamedTuple):
-    """A pending entry. ``owner`` is empty for a released or delayed one; ``ripe_ms`` is 0 unless it
-    waits for its time."""
+    """A pending entry. ``owner`` is empty for a released or delayed entry; ``ripe_ms`` is the due time, 0 if
+    the entry is not delayed."""
 
     id: bytes
     deliveries: int
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class GroupBackup(NamedTuple):
-    """A group at the moment ``at_ms``."""
+    """The state of a group at the time ``at_ms``."""
 
     at_ms: int
     last: StreamID
@@ -51,18 +51,18 @@ class GroupBackup(NamedTuple):
 
     @property
     def position(self) -> StreamID:
-        """Behind which id the group goes on."""
+        """The id after which a group that is created from this backup continues."""
         if self.floor is None or self.floor > self.last:
             return self.last
         return StreamID(*id_before(*self.floor))
 
     def words(self) -> list[str | bytes | int]:
-        """Fields and values of the hash."""
+        """Return fields and values of the hash."""
         floor = "" if self.floor is None else str(self.floor)
         return ["at", self.at_ms, "last", str(self.last), "floor", floor, "pending", self.text()]
 
     def text(self) -> bytes:
-        """The rows as they are kept."""
+        """Return the rows as they are stored."""
         owners = sorted({row.owner for row in self.rows})
         place = {owner: n for n, owner in enumerate(owners)}
         rows = [
@@ -79,7 +79,7 @@ class _Text(msgspec.Struct):
 
 
 def parse(values: Sequence[Any]) -> GroupBackup | None:
-    """The note that HMGET of `FIELDS` returned; None where there is none that can be read."""
+    """Return the backup from HMGET's reply for `FIELDS`; None if there is none, or it cannot be parsed."""
     at, last, floor, pending = values
     if at is None or last is None:
         return None

@@ -1,15 +1,15 @@
 """What to do about an error of the store: one table for every step of a member of a group.
 
-    WAIT        the store cannot do this now: ask again
-    RECONNECT   the connection is dead, or leads to a server that cannot help: open another, ask again
-    REJOIN      the group is gone: create it again, ask again
-    FAIL        the store will never take this: the delivery, or the publisher's call, fails
-    END         no waiting helps: the consumer ends with the error
+    WAIT        the store cannot do this now: wait and repeat
+    RECONNECT   the connection is broken, or its server cannot do this: connect again and repeat
+    REJOIN      the group is gone: create it again and repeat
+    FAIL        the store will never accept this: the delivery, or the publisher's call, fails
+    END         waiting does not help: the consumer ends with the error
 
-Rule 1. Waiting never uses up an attempt.
-Rule 2. An error that the table does not name waits where nothing can be given up (reading, claiming,
-        renewing), fails what it was about (settling, publishing), and ends a worker that has not
-        joined its group yet: then it is more likely a mistake of the configuration than an outage.
+Rule 1. Waiting does not count as an attempt.
+Rule 2. After an error that is not in the table, reading, claiming and renewing wait, because they cannot be
+        given up. Settling and publishing fail. A worker that has not joined its group yet ends: the cause is
+        more likely a wrong configuration than an outage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headwater.groups.operation import GroupVanished, Refused
 
 
 class Remedy(Enum):
-    """What to do about an error; see the module."""
+    """What to do about an error; the module describes them."""
 
     WAIT = "wait"
     RECONNECT = "reconnect"
@@ -32,10 +32,10 @@ class Remedy(Enum):
 
 
 class Step(Enum):
-    """What was being done when the error came."""
+    """The step at which an error occurred."""
 
     JOIN = "join"
-    """The first time that this consumer joins its group; later, joining is part of READ."""
+    """This consumer joins its group for the first time. Later, joining is part of READ."""
     READ = "read"
     CLAIM = "claim"
     RENEW = "renew"
@@ -44,14 +44,14 @@ class Step(Enum):
 
 
 WRITES_REFUSED: Final = frozenset({"OOM", "MISCONF", "NOREPLICAS"})
-"""Codes of a store that can be read and takes no writes."""
+"""Codes of a store that can be read and refuses writes."""
 
 CREDENTIALS: Final = frozenset({"WRONGPASS", "NOAUTH"})
 
 CODES: Final[dict[str, Remedy]] = {
     **dict.fromkeys(WRITES_REFUSED, Remedy.WAIT),
     "BUSY": Remedy.WAIT,  # a script runs for too long
-    "TRYAGAIN": Remedy.WAIT,  # a slot is on its way to another node
+    "TRYAGAIN": Remedy.WAIT,  # a slot migrates to another node
     "CLUSTERDOWN": Remedy.WAIT,
     "MOVED": Remedy.WAIT,
     "ASK": Remedy.WAIT,
@@ -63,14 +63,14 @@ CODES: Final[dict[str, Remedy]] = {
     "NOGROUP": Remedy.REJOIN,
     **dict.fromkeys(CREDENTIALS, Remedy.RECONNECT),  # credentials are checked by connecting
 }
-"""What an error code asks for at every step, but for `AT_FIRST`."""
+"""The remedy for an error code at every step, except those in `AT_FIRST`."""
 
 AT_FIRST: Final[dict[str, Remedy]] = {
     **dict.fromkeys(CREDENTIALS, Remedy.END),
     "MOVED": Remedy.END,
     "ASK": Remedy.END,
 }
-"""What is different before the group was joined for the first time."""
+"""The remedies that differ when the group is joined for the first time."""
 
 OTHERWISE: Final[dict[Step, Remedy]] = {
     Step.JOIN: Remedy.END,
@@ -80,11 +80,11 @@ OTHERWISE: Final[dict[Step, Remedy]] = {
     Step.SETTLE: Remedy.FAIL,
     Step.PUBLISH: Remedy.FAIL,
 }
-"""What codes ask for that are not in `CODES`: NOPERM, WRONGTYPE, ERR and others."""
+"""The remedies for codes that are not in `CODES`: NOPERM, WRONGTYPE, ERR and others."""
 
 
 def remedy(error: BaseException, step: Step) -> Remedy:
-    """What to do about ``error``, met at ``step``.
+    """Return what to do about ``error`` at ``step``.
 
     >>> remedy(Refused("OOM command not allowed when used memory > 'maxmemory'."), Step.SETTLE)
     <Remedy.WAIT: 'wait'>
@@ -109,7 +109,7 @@ def _of_code(code: str, step: Step) -> Remedy:
 
 
 def lost_connection() -> tuple[type[Exception], ...]:
-    """The errors that mean: the store went away; what was sent may or may not have run."""
+    """Return the errors of a broken connection: the last command may or may not have run."""
     from redis.exceptions import ConnectionError as RedisConnectionError
     from redis.exceptions import InvalidResponse
     from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -119,7 +119,7 @@ def lost_connection() -> tuple[type[Exception], ...]:
 
 
 def refused_credentials() -> tuple[type[Exception], ...]:
-    """The errors that mean: the store does not know this user or password."""
+    """Return the errors of a store that does not accept this user or password."""
     from redis.exceptions import AuthenticationError, AuthorizationError
 
     return (AuthenticationError, AuthorizationError)

@@ -1,8 +1,9 @@
-"""Reads suspected poison messages only, for the process that handles nothing else.
+"""Reads suspected poison messages only, for the quarantine process.
 
-Rule 1. It reads no new entries. It claims ids that the hash of poison messages marks, one at a time.
-Rule 2. What another reader handed back for it is claimed before it is due again: that reader would
-        wake first, and hand it back again. Anything else is claimed as `Reader` claims it.
+Rule 1. It does not read new entries. It claims suspects by their ids in the hash of poison records, one at a
+        time.
+Rule 2. A suspect that another reader handed back for it is claimed before it is due: otherwise that reader
+        would claim it first, and hand it back again. Other suspects are claimed as `MemberReader` does.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from headwater.messages import PARKED_CONSUMER, related_key
 
 
 class SuspectReader:
-    """Reads for one member."""
+    """Reads suspects for one member."""
 
     late = False
-    """Nothing calls its read back: it waits for one claim interval at most."""
+    """Its read never needs to return early: it blocks for one claim interval at most."""
 
     def __init__(self, member: Member, *, gone: Gone) -> None:
         self.member = member
         self._gone = gone
 
     def expect(self, due: float) -> None:
-        """Nothing to do: it looks at every claim interval."""
+        """Do nothing: a read looks for suspects every claim interval."""
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:  # noqa: ARG002  # as Reader's
-        """At most one suspect; waits for it, one claim interval at most.
+        """Return at most one suspect. Waits for it, one claim interval at most.
 
-        Raises `GroupVanished` when the group is gone.
+        Raises `GroupVanished` if the group is gone.
         """
         member = self.member
         found = yield from records(member)
@@ -45,7 +46,7 @@ class SuspectReader:
             claimed, settled = yield from self._by_script(marked)
         yield from forget(member, settled)
         if not claimed:
-            # A read of a key that nobody writes: a wait that CLIENT UNBLOCK ends.
+            # Reading a key that is never written is a pause that CLIENT UNBLOCK can end.
             wait: list[Word] = ["XREAD", "BLOCK", claim_interval_ms(member), "STREAMS"]
             replies = yield [[*wait, related_key(member.stream, ":hw:probe"), "$"]]
             accepted(replies[0])
@@ -98,7 +99,7 @@ class SuspectReader:
         return [], settled
 
     def _claim(self, entry_id: bytes, count: int, *, ours: bool) -> Operation[list[Any]]:
-        """The entry, if it could be claimed; ``ours``: its delay ends first, in one step."""
+        """Claim an entry and return it, if that is possible. With ``ours``, end its delay in the same step."""
         member = self.member
         head: list[Word] = ["XCLAIM", member.stream, member.group, member.consumer]
         if not ours:
