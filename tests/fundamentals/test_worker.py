@@ -361,7 +361,7 @@ def test_a_program_without_an_event_loop_can_publish() -> None:
 
 
 async def test_publishing_needs_an_open_app() -> None:
-    with pytest.raises(HeadwaterError, match="no app is open to add to 'orders' through"):
+    with pytest.raises(HeadwaterError, match="no app is open to publish to 'orders'"):
         await Stream("orders", Order).send(Order(id=17))
 
 

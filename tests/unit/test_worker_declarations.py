@@ -81,11 +81,11 @@ def test_defaults() -> None:
         ({"claim_after": "soon"}, "claim_after='soon' is not a duration"),
         ({"claim_after": "50ms"}, "it must be at least 100 ms"),
         ({"claim_after": "10s", "lease": "10s"}, "lease='10s' must be shorter than claim_after"),
-        ({"concurrency": 0}, "concurrency=0 must be a whole number from 1 on"),
+        ({"concurrency": 0}, "concurrency=0 must be a whole number, at least 1"),
         ({"prefetch": True}, "prefetch=True must be a whole number"),
         ({"concurrency": 8, "prefetch": 4}, "prefetch=4 is less than concurrency=8"),
-        ({"max_deliveries": 0}, "max_deliveries=0 must be a whole number from 1 on"),
-        ({"max_crashes": 0}, "max_crashes=0 must be a whole number from 1 on"),
+        ({"max_deliveries": 0}, "max_deliveries=0 must be a whole number, at least 1"),
+        ({"max_crashes": 0}, "max_crashes=0 must be a whole number, at least 1"),
         ({"retry": "1s"}, "retry='1s' must be a Backoff"),
         ({"into": "invoices"}, "into='invoices' is not a Stream"),
         ({"group": ""}, "group='' must be the name of the consumer group"),
@@ -138,7 +138,7 @@ def test_streams_need_a_name_a_known_codec_and_a_valid_maxlen() -> None:
         DeclarationError, match="unknown codec 'avro': choose one of fields, json, "
     ):
         Stream("orders", Order, codec="avro")
-    with pytest.raises(DeclarationError, match="maxlen=0 must be a number from 1 on"):
+    with pytest.raises(DeclarationError, match="maxlen=0 must be a number, at least 1"):
         Stream("orders", Order, maxlen=0)
 
 
@@ -212,7 +212,7 @@ def test_a_handler_that_cannot_be_called_is_refused() -> None:
 
     refused: list[tuple[Any, str]] = [
         (nothing, "takes no message"),
-        (too_much, "nothing is known to give to parameter 'db'"),
+        (too_much, "there is no value for parameter 'db'"),
         (generator, "is a generator: it must return"),
         (generator_too, "is a generator: it must return"),
         (wrong_type, "expects Invoice, its stream holds Order"),

@@ -20,7 +20,7 @@ from tests.worker.test_batches import memory_app
         ({"size": True}, "size=True must be a whole number"),
         ({"linger": "soon"}, "linger"),
         ({"linger": "30s"}, "linger='30s' must be shorter than claim_after"),
-        ({"max_deliveries": 1}, "max_deliveries=1 allows no second attempt"),
+        ({"max_deliveries": 1}, "max_deliveries=1 allows only one"),
         ({"size": 10, "prefetch": 9}, "prefetch=9 is less than 10"),
         ({"size": 10, "prefetch": 19, "concurrency": 2}, "prefetch=19 is less than 20"),
         ({"lingre": "1s"}, "unknown option 'lingre'"),

@@ -295,7 +295,7 @@ def keeps_a_delivery(delivery: Delivery) -> str:
     ("provider", "scope", "complaint"),
     [
         (needs_itself, "process", "needs itself: needs_itself → needs_itself"),
-        (needs_too_much, "process", "nothing is known to give to parameter 'unknown'"),
+        (needs_too_much, "process", "there is no value for parameter 'unknown'"),
         (keeps_a_session, "process", "needs open_session, which has the scope of a delivery"),
         (keeps_a_delivery, "process", "where there is no Delivery"),
     ],

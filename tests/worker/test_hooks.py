@@ -212,7 +212,7 @@ def test_a_hook_that_cannot_be_called_is_refused() -> None:
 
     of_a_delivery.__annotations__["db"] = Annotated[str, Use(open_db, scope="delivery")]
     for function, complaint in (
-        (too_much, "on_start function .*nothing is known to give to parameter 'order'"),
+        (too_much, "on_start function .*there is no value for parameter 'order'"),
         (of_a_delivery, "needs open_db of a delivery, and handles none"),
     ):
         with pytest.raises(DeclarationError, match=complaint):

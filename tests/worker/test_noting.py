@@ -349,7 +349,9 @@ async def test_who_has_a_lost_entry_is_said_only_when_somebody_has_it(
         await eventually(elapsed(0.05))
     said = {line.message for line in caplog.records if "was not settled" in line.message}
     what = "it was not settled by this worker"
-    nobody = "it is not pending: another client acknowledged it, deleted it, or removed its consumer; "
+    nobody = (
+        "it is not pending: another client acknowledged it, deleted it, or removed its consumer; "
+    )
     nobody += "or the server lost it in a failover"
     assert said == {
         f"{begun[0]} of orders: {what}; {nobody}",

@@ -74,7 +74,7 @@ async def test_several_open_apps_have_to_be_told_apart(store: Store) -> None:
     loose: Stream[Order] = Stream("loose", Order)
     first, second = store.app(), store.app()
     async with first, second:
-        with pytest.raises(HeadwaterError, match="several apps could add to 'loose'"):
+        with pytest.raises(HeadwaterError, match="several apps could publish to 'loose'"):
             await loose.send(Order(1))
         assert await second.send(loose, Order(1))
 

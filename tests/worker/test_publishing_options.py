@@ -166,12 +166,12 @@ async def test_a_server_without_replicas_says_that_the_message_is_not_replicated
     ("options", "complaint"),
     [
         ({"dedupe": "x", "wait": 1}, "dedupe= and wait= exclude each other"),
-        ({"dedupe": ""}, "must name the message"),
-        ({"dedupe": 17}, "dedupe=17 must name the message"),
-        ({"wait": 0}, "must be a number of replicas from 1 on"),
-        ({"wait": True}, "must be a number of replicas from 1 on"),
-        ({"wait": 1.5}, "must be a number of replicas from 1 on"),
-        ({"wait": "1"}, "must be a number of replicas from 1 on"),
+        ({"dedupe": ""}, "must be a name"),
+        ({"dedupe": 17}, "dedupe=17 must be a name"),
+        ({"wait": 0}, "must be a number of replicas, at least 1"),
+        ({"wait": True}, "must be a number of replicas, at least 1"),
+        ({"wait": 1.5}, "must be a number of replicas, at least 1"),
+        ({"wait": "1"}, "must be a number of replicas, at least 1"),
     ],
 )
 async def test_options_that_say_nothing_are_refused(

@@ -132,7 +132,7 @@ async def test_where_an_event_loop_runs_app_test_is_named() -> None:
 
 def test_an_app_is_under_one_test_at_a_time() -> None:
     with SyncAppTest(app) as t:
-        with pytest.raises(HeadwaterError, match="works already"):
+        with pytest.raises(HeadwaterError, match="runs already"):
             SyncAppTest(app).__enter__()
         t.add("orders", {"id": "1", "do": "fail"})
         assert t.deliveries(bill) == [1]
