@@ -84,7 +84,7 @@ async def test_a_generator_that_a_handler_returns_is_a_failed_delivery(store: St
     async with working(app):
         await orders.send(Order(17))
         (letter,) = await eventually(store.dead)
-    assert "returned a generator, which nothing runs" in letter.error
+    assert "returned a generator, which is never run" in letter.error
 
 
 async def test_a_cancelled_error_from_inside_a_handler_fails_the_delivery_and_no_more(

@@ -385,7 +385,7 @@ async def test_a_store_that_is_full_is_waited_for_and_costs_no_delivery(
         go_on.set()
 
         # When it can write again, then the result is there, of the first delivery
-        await eventually(lambda: "takes no writes" in caplog.text)
+        await eventually(lambda: "refuses writes" in caplog.text)
         await look.config_set("maxmemory", "0")
         await eventually(store.settled)
         assert [one.order for one in await store.results()] == [17]

@@ -285,7 +285,7 @@ async def test_one_line_says_that_the_store_went_away_and_one_that_it_is_back(
             await eventually(elapsed(1.0))
             server.start()
             await eventually(lambda: not loop.in_flight.owned)
-            await eventually(lambda: "is back after" in caplog.text)
+            await eventually(lambda: "answers again after" in caplog.text)
     lines = [one.message for one in caplog.records if one.levelno >= logging.WARNING]
-    assert [line for line in lines if "went away" in line] == lines[:1]
-    assert [line for line in lines if "is back after" in line] == lines[1:]
+    assert [line for line in lines if "does not answer" in line] == lines[:1]
+    assert [line for line in lines if "answers again after" in line] == lines[1:]

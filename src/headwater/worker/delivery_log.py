@@ -1,5 +1,5 @@
-"""What the log says about the end of a delivery: a line for each that did not succeed, or for a batch
-that failed with one error."""
+"""Logs failed deliveries: one line for each, or one for the entries of a batch that failed with the same
+error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger("headwater.worker")
 def report(
     outcome: HandlerOutcome, settlement: Settlement, consumer: Consumer, delivery: Delivery
 ) -> None:
-    """Log a failed delivery or a dead letter; an acknowledgement and a hand-back say nothing."""
+    """Log a failed delivery or a dead letter. Acknowledgements and hand-backs are not logged."""
     if isinstance(outcome, Returned):
         return
     match outcome:
@@ -47,7 +47,7 @@ def report(
 
 
 class Ended(NamedTuple):
-    """A delivery of a batch, and how it ended."""
+    """A delivery of a batch, with its outcome and settlement."""
 
     outcome: HandlerOutcome
     settlement: Settlement
@@ -55,7 +55,7 @@ class Ended(NamedTuple):
 
 
 def report_batch(ended: Sequence[Ended], consumer: Consumer) -> None:
-    """As `report`, for the deliveries of one batch: those that failed with the same error share a line."""
+    """Log the deliveries of one batch, as `report` does. Those that failed with the same error share a line."""
     alike: dict[int, list[Ended]] = {}
     for one in ended:
         if isinstance(one.outcome, Raised | TimedOut):
@@ -121,7 +121,7 @@ def _say_dead(
 ) -> None:
     if not consumer.dead:
         log.error(
-            "%s gave up on dead letter %s of %s (delivery %d of %d), which stays there: %s",
+            "%s gave up on dead letter %s of %s (delivery %d of %d), which stays in the stream: %s",
             consumer.name,
             delivery.id,
             delivery.stream,
@@ -132,7 +132,7 @@ def _say_dead(
         )
         return
     log.warning(
-        "%s of %s is a dead letter in %s now (delivery %d of %d to %s): %s",
+        "%s of %s is now a dead letter in %s (delivery %d of %d to %s): %s",
         delivery.id,
         delivery.stream,
         consumer.dead,

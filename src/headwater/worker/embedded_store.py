@@ -1,8 +1,8 @@
-"""An app on an embedded store, in several processes: the store is served to them while they work.
+"""Serves an embedded store to the worker processes of ``headwater work``.
 
-A data directory belongs to one process at a time. ``headwater work`` therefore serves it itself,
-over a unix socket that only its own user can reach. Apps of that user that publish to the directory
-and the command line find the socket (`meeting`); a second ``headwater work`` is asked to use
+Only one process at a time can open a data directory. So ``headwater work`` starts a process that serves it
+(`store_process`), over a unix socket that only its user can reach. The command line, and apps of that user that
+publish to the directory, find the socket (`socket_file`). A second ``headwater work`` is told to use
 ``headwater serve --dir``.
 """
 
@@ -40,9 +40,9 @@ def supervise_on_its_store(
     health: str | None = None,
     reload: bool = False,
 ) -> int:
-    """`supervise`, with the app's store served if it is an embedded one. The exit status."""
+    """Call `supervise`, and serve the app's store meanwhile if it is an embedded one. Return the exit status."""
     if reload:
-        # Python takes a file for unchanged that was changed within a second and is as long.
+        # With bytecode files, Python does not notice a change within a second that keeps the file's size.
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     app = find_app_or_wait(target) if reload else find_app(target)
@@ -68,17 +68,17 @@ def supervise_on_its_store(
 
 
 class ServedStore:
-    """A store that a process of its own serves at ``url``.
+    """A store that another process serves at ``url``.
 
-    Should it die, nothing can be worked on: the process that serves it gets SIGTERM.
-    It serves as long as anybody holds ``lifeline``: should this process be killed, its workers hold
-    it until they have handed back what they own, and then the directory is free again.
+    If that process dies, the workers cannot continue, so this process sends itself SIGTERM. It serves until
+    ``lifeline`` is closed in all processes: if this process is killed, its workers keep it open until they
+    have handed back their entries, and then the directory is free again.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
         self.url = url
         self.died = False
-        assert process.stdin is not None, "it was asked for"
+        assert process.stdin is not None, "it is a pipe"
         self.lifeline = process.stdin.fileno()
         self._process = process
         self._ending = threading.Event()
@@ -92,26 +92,26 @@ class ServedStore:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def end(self) -> None:
-        """End it cleanly."""
+        """Stop the process and wait for it."""
         self._ending.set()
         self._process.terminate()
         self._process.wait()
-        assert self._process.stdin is not None, "it was asked for"
+        assert self._process.stdin is not None, "it is a pipe"
         self._process.stdin.close()
 
 
 @contextmanager
 def served_store(url: str) -> Iterator[ServedStore]:
-    """Serve the embedded store that ``url`` names.
+    """Serve the embedded store at ``url``.
 
-    Raises `HeadwaterError` with the server's own words when it does not start.
+    Raises `HeadwaterError` with the server's error if it does not start.
     """
     parts = urlsplit(url)
-    # Short, because a unix socket's path holds at most 107 bytes.
+    # A short name, because the path of a unix socket has at most 107 bytes.
     private = Path(tempfile.mkdtemp(prefix="hw-"))
     try:
         process = _launch(private, None if parts.netloc == "memory" else unquote(parts.path))
-        assert process.stdout is not None, "it was asked for"
+        assert process.stdout is not None, "it is a pipe"
         with process.stdout as output:
             ready = output.readline().decode().strip()
         if not ready:
@@ -119,8 +119,8 @@ def served_store(url: str) -> Iterator[ServedStore]:
             said = (private / "log").read_text(errors="replace").strip()
             raise HeadwaterError(
                 f"the store of {url} cannot be served to the workers: {said} (To share a directory "
-                f"among programs, run `headwater serve --dir {unquote(parts.path)}` and give every "
-                "app its address.)"
+                f"between programs, run `headwater serve --dir {unquote(parts.path)}` and use its "
+                "address in every app.)"
             )
         log.info("%s", ready)
         store = ServedStore(process, f"unix://{private / 'store'}")
@@ -141,5 +141,5 @@ def _launch(private: Path, directory: str | None) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # it ends after the workers, not with the terminal's Ctrl-C
+            start_new_session=True,  # it must outlive the workers, so the terminal's Ctrl-C must not reach it
         )
