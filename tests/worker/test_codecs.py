@@ -137,7 +137,7 @@ async def test_a_live_group_of_faststream_is_taken_over_with_its_pending_entries
 
     # Then it handles what was pending and what is new, and the log names the other consumer
     assert sorted(handled) == [(2, True), (3, True), (4, False)]
-    assert "consumers that are not Headwater's: fs-1" in caplog.text
+    assert "consumers that are not Headwater workers: fs-1" in caplog.text
 
 
 async def test_consumers_of_headwater_are_not_named_as_others(

@@ -52,7 +52,7 @@ async def test_a_worker_that_was_halted_begins_nothing_that_others_have(
         await store.look.xadd("orders", {"id": MESSAGES})
         await eventually(lambda: str(MESSAGES) in begun(halted))
         assert begun(halted)[len(ran) :] == [str(MESSAGES)]
-        assert "this process stood still" in halted.said()
+        assert "this process was suspended" in halted.said()
 
 
 @pytest.mark.slow

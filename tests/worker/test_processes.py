@@ -260,7 +260,7 @@ async def test_a_served_store_ends_after_the_workers_of_a_killed_parent(tmp_path
     url = f"headwater://{tmp_path}/data"
     with supervised(url, "--workers", "2") as parent:
         await eventually(lambda: parent.said().count("reads orders as") == 2)
-        await eventually(lambda: "handles suspects of orders as" in parent.said())
+        await eventually(lambda: "handles suspected poison messages of orders as" in parent.said())
         processes = children(parent.pid)
 
         # When the parent is killed

@@ -356,7 +356,7 @@ async def test_a_wrong_password_ends_the_worker_with_one_error(peer: Any) -> Non
         client.config_set("requirepass", "secret")
     app = App(server.url.replace("redis://", "redis://:wrong@"), name="stranger")
     app.consumer(orders, group="g")(lambda order: None)
-    with pytest.raises(HeadwaterError, match="does not let this worker in") as raised:
+    with pytest.raises(HeadwaterError, match="refuses the credentials of this worker") as raised:
         await app.run()
     assert "wrong@" not in str(raised.value)
 

@@ -1,4 +1,4 @@
-"""The task of a consumer that notes how far its group is; see `groups.backup_writer`."""
+"""The task of a consumer that writes the backup of its group; see `groups.backup_writer`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("headwater.worker")
 
 
 class BackupTask:
-    """Notes for the session that ``session`` returns, once there is one."""
+    """Writes backups for the session that ``session`` returns, once there is one."""
 
     def __init__(
         self,
@@ -54,23 +54,23 @@ class BackupTask:
             done = await perform(self._client, self._writer.round())
             if done.replaced:
                 await perform(self._client, session.create_again(replaced=True))
-                return  # what is pending again is noted by the next round
+                return  # the next round writes the restored entries
         except Exception as error:
             what = remedy(error, Step.READ)
             if what is Remedy.END:
                 raise
             if what is Remedy.RECONNECT:
                 await self._client.connection_pool.disconnect(inuse_connections=False)
-            # The reader meets what concerns it too, and says so.
-            log.debug("group %s of %s was not noted: %s", member.group, member.stream, error)
+            # The reader meets the same errors, and logs them.
+            log.debug("group %s of %s was not backed up: %s", member.group, member.stream, error)
             if not isinstance(error, Refused) or error.code != "NOPERM":
                 return
             session.backed_up()
             if not self._refused:
                 self._refused = True
                 log.warning(
-                    "group %s of stream %s cannot be noted, so its waiting retries are lost if "
-                    "somebody destroys it: %s",
+                    "group %s of stream %s cannot be backed up, so its delayed entries are lost if "
+                    "another client destroys it: %s",
                     member.group,
                     member.stream,
                     error,
@@ -79,8 +79,8 @@ class BackupTask:
         session.backed_up()
         if done.set_back_ms and not member.able.verbs:
             log.warning(
-                "the clock of the store was set back by %.1f s: on %s, retries of %s that wait come "
-                "so much later",
+                "the clock of the store was set back by %.1f s: on %s, delayed entries of %s become "
+                "due that much later",
                 done.set_back_ms / 1000,
                 member.able.server,
                 member.stream,

@@ -1,4 +1,4 @@
-"""Where a new group begins to read: the option ``start`` of a consumer."""
+"""The option ``start`` of a consumer: where a new group begins to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORDS = {"beginning": str(MIN_ID), "new": "$"}
 
 
 def group_start(start: str | datetime) -> str:
-    """The id behind which a group begins that is created with this ``start``.
+    """Return the id after which a group begins that is created with this ``start``.
 
     >>> from datetime import datetime, timezone
     >>> group_start("beginning"), group_start("new"), group_start("1526569498055-3")
@@ -33,11 +33,10 @@ def group_start(start: str | datetime) -> str:
 
 
 def _before(moment: datetime) -> str:
-    """The greatest id of before ``moment``."""
+    """Return the greatest id before ``moment``."""
     if moment.tzinfo is None:
         raise DeclarationError(
-            f"start={moment!r} has no time zone, so it names no moment: use "
-            "datetime(…, tzinfo=timezone.utc)"
+            f"start={moment!r} has no time zone, so it is ambiguous: use datetime(…, tzinfo=timezone.utc)"
         )
     ms = round(moment.timestamp() * 1000)
     return str(StreamID(*id_before(ms, 0))) if ms > 0 else str(MIN_ID)
