@@ -120,7 +120,7 @@ async def test_the_handlers_own_error_counts_more_than_that_of_closing(
         await t.send(orders, Order(1))
         (letter,) = t.dead(orders)
         assert letter.error == "headwater.Dead: unknown customer"
-    assert "closing what" in caplog.text
+    assert "closing the dependencies of" in caplog.text
     assert "no rollback" in caplog.text
 
 

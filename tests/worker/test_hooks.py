@@ -52,7 +52,7 @@ async def test_a_start_that_takes_long_is_named_in_the_log(
     async with run(app):
         await eventually(store.consumers_if_any)
     (line,) = [one for one in caplog.messages if "has taken" in one]
-    assert line.endswith("the worker reads nothing before it is done")
+    assert line.endswith("the worker does not read before it is done")
 
 
 async def test_hooks_run_around_the_work_in_their_order(store: Store) -> None:
@@ -179,7 +179,7 @@ async def test_hooks_run_also_when_a_consumer_ends_with_an_error() -> None:
     def bye() -> None:
         said.append("bye")
 
-    with pytest.raises(Exception, match=r"settler of .*bill ended although nothing asked it to"):
+    with pytest.raises(Exception, match=r"settler of .*bill ended without having been stopped"):
         await app.run()
     assert said[-1] == "bye"
 
@@ -198,7 +198,7 @@ async def test_a_worker_whose_dependencies_were_closed_under_it_ends_with_an_err
 
     async with app:
         await app.send(orders, Order(1))
-    with pytest.raises(TaskEnded, match="headwater lifespan ended although nothing asked it to"):
+    with pytest.raises(TaskEnded, match="headwater lifespan ended without having been stopped"):
         await app.run()
     assert said == ["open", "close"]
 
@@ -213,7 +213,7 @@ def test_a_hook_that_cannot_be_called_is_refused() -> None:
     of_a_delivery.__annotations__["db"] = Annotated[str, Use(open_db, scope="delivery")]
     for function, complaint in (
         (too_much, "on_start function .*there is no value for parameter 'order'"),
-        (of_a_delivery, "needs open_db of a delivery, and handles none"),
+        (of_a_delivery, "needs open_db, which has the scope of a delivery"),
     ):
         with pytest.raises(DeclarationError, match=complaint):
             app.on_start(function)

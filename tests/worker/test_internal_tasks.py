@@ -42,7 +42,7 @@ async def test_a_task_that_ends_unasked_ends_the_worker_with_an_error_that_names
     await eventually(lambda: task.done() or (task.cancel() and False))  # a busy one may swallow it
 
     # Then the worker ends too, and says which
-    with pytest.raises(TaskEnded, match=f"{name} of .*bill ended although nothing asked it to"):
+    with pytest.raises(TaskEnded, match=f"{name} of .*bill ended without having been stopped"):
         await asyncio.wait_for(running, 20)
 
 

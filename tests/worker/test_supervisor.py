@@ -60,7 +60,7 @@ async def test_a_worker_whose_part_ended_says_which_and_is_started_again(store: 
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
         said = parent.said()
-    assert "orders/g settler of bill ended although nothing asked it to" in said
+    assert "orders/g settler of bill ended without having been stopped" in said
     assert "worker 0 ended with status 1; again in 0.5 s" in said
 
 

@@ -1,13 +1,13 @@
-"""The in-flight deliveries of one consumer: what it owns, and how each is settled.
+"""The in-flight deliveries of one consumer: the entries that it owns, and their settlement.
 
-Rule 1. An entry enters by `take`. It leaves when the store has answered its settlement, or has said
-        that another consumer owns it.
-Rule 2. A settlement is repeated until the store acknowledges it: lost connections are replaced, a
-        vanished group is created again (`link`, `sending`). Settlements are owner-checked, so
-        repeating one does no harm.
+Rule 1. `take` adds an entry. It is removed when the store has replied to its settlement, or has reported that
+        another consumer owns it.
+Rule 2. A settlement is repeated until the store acknowledges it: broken connections are replaced, and a
+        vanished group is created again (`retrying_client`, `settlement_sender`). Settlements are
+        owner-checked, so repeating one does no harm.
 Rule 3. An entry that another consumer owns now is dropped at once: its handler is cancelled and its
-        result is not published. If another worker has created the group again, the entry is
-        still ours and is registered again.
+        result is not published. If another worker has created the group again, this consumer takes ownership
+        of the entry again instead.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 SAID_TOGETHER = 1_000
-"""Entries whose whereabouts are asked for at a time."""
+"""For how many lost entries the store is asked at a time who owns them."""
 
 
 class InFlight:
-    """Owned entries and their settlement, at most ``most`` with one command. ``settled`` is called for
-    each reply that has come; ``name`` says in the log whose they are. ``how`` an entry ends whose handler
-    returned no result."""
+    """Owned entries and their settlement.
+
+    ``settled`` is called with the outcome of each settlement; ``name`` is the consumer's name in the log.
+    ``how`` is the end of an entry whose handler returned; at most ``most`` entries are settled by one command.
+    """
 
     def __init__(
         self,
@@ -68,9 +70,9 @@ class InFlight:
         self.owned: dict[bytes, Owned] = {}
         self.session: GroupSession | None = None
         self.reading: ReaderLease | None = None
-        """Of an ordered consumer: whether this process is the one that reads."""
+        """For an ordered consumer: whether this process is the reader."""
         self.dropped: Callable[[Owned], None] = lambda _owned: None
-        """Called for each entry that is another's now."""
+        """Called with each entry that another consumer owns now."""
         self.settler = Settler(clock, self._send, self._done, how=how, most=most)
         self._settled = settled
         self._retrying = RetryingClient(
@@ -88,11 +90,11 @@ class InFlight:
 
     @property
     def client(self) -> redis.asyncio.Redis:
-        """Settles, and asks whatever else need not wait for a blocked read."""
+        """The client for settlements, and for other commands that must not wait for a blocked read."""
         return self._retrying.client
 
     async def close(self) -> None:
-        """Stop talking to the store."""
+        """Stop using the store, and close the connections."""
         self.abandon()
         await ended(self._tasks)
         self._retrying.well()
@@ -106,18 +108,18 @@ class InFlight:
     # --- what is owned ----------------------------------------------------------------------------
 
     def unbegun(self) -> list[Owned]:
-        """What waits for a handler."""
+        """Return the entries that wait for a handler."""
         return [owned for owned in self.owned.values() if owned.state is State.BUFFERED]
 
     def owns(self, owned: Owned) -> bool:
-        """Whether it is ours still, and not another delivery of the same entry."""
+        """Return whether this delivery is still ours. False also if the entry was delivered again since."""
         return self.owned.get(owned.id) is owned
 
     def take(self, found: Sequence[Delivered]) -> list[Owned]:
-        """Own entries that were read, but for those that this process owns already: after a long
-        pause a worker can claim its own entries.
+        """Add the entries of a read and return them. Leaves out those that this process owns already: after a
+        long pause a worker can claim its own entries.
 
-        An entry that is being settled and is delivered again is a new delivery.
+        An entry that is delivered again while it is being settled is a new delivery.
         """
         session, owned = self.the_session(), self.owned
         taken = []
@@ -132,30 +134,31 @@ class InFlight:
         return taken
 
     def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
-        """End a delivery whose handler returned, and publish its results, with the next batch; if it
-        is ours still."""
+        """Acknowledge a delivery whose handler returned, and publish its results, with the next batch. Does
+        nothing if the delivery is not ours any more."""
         if self.owns(owned):
             owned.state = State.SETTLING
             owned.additions = additions
             self.settler.add(owned)
 
     def settle(self, entries: Sequence[Owned], settlement: Settlement, ending: Ending) -> None:
-        """End deliveries in the same way, with the next batch. If they end with a result and one of them
-        is another's, the rest is handed back."""
+        """Settle deliveries in the same way, with the next batch. If there is a result and one of the entries is
+        not ours any more, the others are handed back."""
         for one in entries:
             one.state = State.SETTLING
         self.settler.add(Queued(entries, settlement, ending))
 
     def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
-        """Give back what was not begun: this delivery is not counted. It can be claimed again after
-        ``delay_ms``."""
+        """Hand back entries whose handler has not begun. The delivery does not count, and they can be claimed
+        after ``delay_ms``."""
         for owned in entries:
             back = Settlement(owned.id, How.SILENT, delay_ms=delay_ms)
             self.settle([owned], back, Ending.HANDED_BACK)
         self.settler.hurry()
 
     def lost(self, entries: Sequence[Owned]) -> None:
-        """The store says that these are not ours. Called in the event loop's thread."""
+        """Process the report of the store that these entries are not ours. Called in the event loop's
+        thread."""
         entries = [
             owned for owned in entries if self.owns(owned) and owned.state is not State.SETTLING
         ]
@@ -170,7 +173,7 @@ class InFlight:
     async def _drop_unless_remade(self, entries: Sequence[Owned]) -> None:
         kept = await self._registered_again()
         doubtful = [owned.id for owned in entries if owned.id not in kept]
-        # The verdict may be older than a registration that another task has made meanwhile.
+        # The report may be older than a rejoin of another task: ask again.
         flags = await self.ask(lambda member: renew(member, doubtful), step=Step.SETTLE)
         lost = {entry_id for entry_id, ours in zip(doubtful, flags, strict=True) if not ours}
         dropped = []
@@ -179,10 +182,10 @@ class InFlight:
             if mine and owned.id in lost:
                 self._drop(owned)
                 dropped.append(owned.id)
-        await self._say_lost(dropped, "its lease was lost, what its handler does is dropped")
+        await self._say_lost(dropped, "its lease was lost, and its handler's work is dropped")
 
     async def _say_lost(self, ids: Sequence[bytes], what: str) -> None:
-        """Log of each what became of it here, and who has it now."""
+        """Log for each entry ``what`` happened here, and who owns it now."""
         for first in range(0, len(ids), SAID_TOGETHER):
             part = ids[first : first + SAID_TOGETHER]
             found = await self.ask(lambda member: whereabouts(member, part))  # noqa: B023
@@ -195,11 +198,11 @@ class InFlight:
         self.counters.lost += 1
         owned.mark_lost()
         owned.stop(Stop.LOST)
-        owned.state = State.SETTLING  # a pool that finds it in its buffer passes over it
+        owned.state = State.SETTLING  # a pool skips it in its buffer
         self.dropped(owned)
         self.changes.notify()
 
-    # --- talking to the store ---------------------------------------------------------------------
+    # --- operations on the store ------------------------------------------------------------------
 
     async def ask(
         self,
@@ -208,8 +211,8 @@ class InFlight:
         step: Step = Step.READ,
         losses: int | None = None,
     ) -> Any:
-        """Carry out an operation that may run twice, until the store has answered; a vanished group
-        is created again. Raises what `RetryingClient.answered` raises otherwise."""
+        """Repeat an operation that may run twice, until the store has answered, and return its result. A
+        vanished group is created again. Raises the other errors of `RetryingClient.answered`."""
         while True:
             mark = self.mark
             try:
@@ -220,8 +223,8 @@ class InFlight:
                 await self.rejoin(mark)
 
     async def renew_now(self) -> None:
-        """Renew everything owned and drop what is another's, before something that must not find it
-        stale. Raises `Refused` if this consumer may not renew."""
+        """Renew all entries and drop the lost ones, before a step that needs fresh entries. Raises `Refused` if
+        this consumer is not permitted to renew."""
         lost = await self.ask(lambda _member: renewal(self), step=Step.SETTLE)
         if self.reading is not None and (lost.reading or not self.reading.held):
             self.reading.lose()
@@ -229,28 +232,29 @@ class InFlight:
             await self._drop_unless_remade(lost.entries)
 
     async def rejoin(self, mark: bytes | None) -> None:
-        """Create a vanished group again, unless a task of this consumer has done so since ``mark``
-        was read."""
+        """Create a vanished group again, unless another task of this consumer has done so since ``mark`` was
+        read."""
         async with self._rejoining:
             session = self.the_session()
             if session.mark == mark:
                 await self._retrying.answered(session.create_again, Step.READ)
 
     async def _registered_again(self) -> set[bytes]:
-        """If another worker created the group again, what was registered as ours; else nothing."""
+        """If another worker created the group again, take ownership of the unsettled entries again and return
+        their ids; else return nothing."""
         found: set[bytes] = await self.ask(
             lambda _member: self.the_session().registered_again(self.unsettled())
         )
         return found
 
     def unsettled(self) -> list[tuple[bytes, int]]:
-        """Ids and delivery counts of everything owned."""
+        """Return ids and delivery counts of all entries."""
         return [(owned.id, owned.count) for owned in self.owned.values()]
 
     async def _send(self, settlements: list[Settlement]) -> list[SettleOutcome]:
-        """Settle a batch, and log what was not ours."""
+        """Settle a batch, and log the entries that were not ours."""
         outcomes = await self._sender.send(settlements)
-        # Of several in one step, each is looked at when it is settled by itself, or handed back.
+        # Entries of a step with results are left out: each is settled by itself next, or handed back.
         lost = [
             entry_id
             for settlement, one in zip(settlements, outcomes, strict=True)
@@ -279,7 +283,7 @@ class InFlight:
             self._end(queued._replace(entries=others), outcome)
 
     def _end(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """The same became of all these entries."""
+        """Remove entries that all have this outcome, and report it."""
         if outcome.error is None:
             for one in queued.entries:
                 if self.owns(one):
@@ -289,19 +293,19 @@ class InFlight:
 
     @property
     def member(self) -> Member | None:
-        """Who this consumer is, once the group is joined."""
+        """This consumer's member, once the group is joined; else None."""
         return None if self.session is None else self.session.member
 
     @property
     def mark(self) -> bytes | None:
-        """The group's mark; see `GroupSession`."""
+        """The group's mark; see `GroupSession.mark`."""
         return None if self.session is None else self.session.mark
 
     def the_member(self) -> Member:
-        """`member`, once the group is joined."""
+        """Return `member`. Only after the group was joined."""
         return self.the_session().member
 
     def the_session(self) -> GroupSession:
-        """`session`, once the group is joined."""
+        """Return `session`. Only after the group was joined."""
         assert self.session is not None, "nothing is owned before the group is joined"
         return self.session

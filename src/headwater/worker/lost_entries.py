@@ -1,4 +1,4 @@
-"""Entries that vanished from a stream before they were handled: counted and said, never silence."""
+"""Counts and logs entries that were deleted or trimmed before they were handled."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headwater.worker.statistics import Counters
 log = logging.getLogger("headwater.worker")
 
 SHOWN = 5
-"""Ids that a warning shows; its number says how many there are."""
+"""How many ids a warning shows, of all that it counts."""
 
 
 class Losses:
-    """What one consumer of one process saw vanish, counted in ``counters``."""
+    """The entries that one consumer of one process found lost, counted in ``counters``."""
 
     def __init__(self, stream: str, group: str, counters: Counters) -> None:
         self.stream = stream
@@ -22,7 +22,7 @@ class Losses:
         self.counters = counters
 
     def pending(self, ids: Sequence[bytes]) -> None:
-        """These were pending and are gone from the stream."""
+        """Record entries that were pending and are gone from the stream."""
         if not ids:
             return
         self.counters.gone_pending += len(ids)
@@ -30,7 +30,7 @@ class Losses:
         log.warning(
             "%d %s of %s lost: group %s had them pending, and they were deleted or trimmed "
             "from the stream before they were settled: %s%s (%d since the start). Raise the "
-            "stream's maxlen, or look for who deletes.",
+            "stream's maxlen, or find out which client deletes them.",
             len(ids),
             "entry" if len(ids) == 1 else "entries",
             self.stream,
@@ -41,7 +41,7 @@ class Losses:
         )
 
     def unread(self, count: int) -> None:
-        """So many were gone before anybody of the group read them."""
+        """Record how many entries were gone before the group read them."""
         if not count:
             return
         self.counters.gone_unread += count

@@ -159,7 +159,7 @@ class Running:
             if failure.done() and not failure.cancelled():
                 failure.result()
         if lifespan is not None and lifespan.done():
-            raise TaskEnded(f"{lifespan.get_name()} ended although nothing asked it to")
+            raise TaskEnded(f"{lifespan.get_name()} ended without having been stopped")
 
     def failures(self) -> list[asyncio.Future[None]]:
         """What gets the errors that no waiting mends."""

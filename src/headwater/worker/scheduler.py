@@ -63,7 +63,7 @@ def served_streams(consumers: Sequence[Consumer]) -> list[str]:
 class Scheduler:
     """Serves the scheduled messages of ``streams``. Made and used in one event loop.
 
-    ``failed`` gets the error of a task that ended although nothing asked it to.
+    ``failed`` gets the error of a task that ended without having been stopped.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Scheduler:
         if stream and error is None and not task.cancelled():
             del self._serving[stream]  # its scheduled messages were deleted: look for new ones
         elif not self.failed.done():
-            why = "although nothing asked it to" if error is None else error_text(error)
+            why = "without having been stopped" if error is None else error_text(error)
             self.failed.set_exception(TaskEnded(f"{task.get_name()} ended: {why}"))
             self.failed.exception()  # asked for here, so that a loop that closes first says nothing
 
