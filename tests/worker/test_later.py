@@ -241,7 +241,7 @@ async def test_what_the_stream_does_not_take_stays_and_holds_up_no_other(
 
         # Then the second one is published, the first one waits, and the log says why
         await eventually(lambda: handled)
-        await eventually(lambda: "the stream does not take it" in caplog.text)
+        await eventually(lambda: "the stream refuses it" in caplog.text)
         assert "WRONGTYPE" in caplog.text
         assert await refused.cancel()
     assert handled == [2]

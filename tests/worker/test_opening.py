@@ -101,7 +101,7 @@ async def test_two_event_loops_at_a_time_need_an_app_each(store: Store) -> None:
     app = store.app()
     async with app:
         await app.send(orders, Order(4))
-        with pytest.raises(HeadwaterError, match="give each event loop an App of its own"):
+        with pytest.raises(HeadwaterError, match="use one App for each event loop"):
             await asyncio.to_thread(asyncio.run, app.send(orders, Order(5)))
         await app.send(orders, Order(6))
 

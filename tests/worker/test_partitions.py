@@ -197,7 +197,7 @@ def test_a_key_that_cannot_choose_a_partition_is_refused() -> None:
         ({"partitions": "4", "key": by_key}, "partitions='4' must be a number"),
         ({"partitions": 4}, "partitions=4 needs key="),
         ({"partitions": 4, "key": "key"}, "partitions=4 needs key="),
-        ({"key": by_key}, "the stream has none: give partitions="),
+        ({"key": by_key}, "the stream has none: add partitions="),
     ],
 )
 def test_a_split_that_contradicts_itself_is_refused(options: Any, words: str) -> None:

@@ -88,7 +88,7 @@ async def test_a_worker_stops_in_peace_when_its_parent_is_killed(store: Store) -
         parent.signal(signal.SIGKILL)
         parent.wait()
         await eventually(lambda: "g of orders stopped" in parent.said())
-        assert "the process that started this one is gone: stopping" in parent.said()
+        assert "the parent process has ended: stopping" in parent.said()
         await eventually(lambda: not runs(worker))
     assert await store.consumers() == []
 

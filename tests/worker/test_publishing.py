@@ -106,7 +106,7 @@ async def test_a_stream_keeps_no_app_that_nobody_uses_any_more() -> None:
 async def test_what_the_store_refuses_is_said(store: Store) -> None:
     await store.look.set("orders", "x")
     async with store.app() as app:
-        with pytest.raises(Refused, match=r"WRONGTYPE .*0 of 1 messages were added before it"):
+        with pytest.raises(Refused, match=r"WRONGTYPE .*0 of 1 messages were added before"):
             await app.send(orders, Order(1))
 
 

@@ -190,7 +190,7 @@ async def test_a_refusal_names_the_stream_that_refused(
 ) -> None:
     await store.look.set("orders", "a string")
     async with store.app() as app:
-        with pytest.raises(HeadwaterError, match="'orders' does not take it: WRONGTYPE"):
+        with pytest.raises(HeadwaterError, match="stream 'orders' refused a message: WRONGTYPE"):
             await app.send(orders, Order(1), **options)
 
 

@@ -129,11 +129,11 @@ async def test_what_may_have_been_added_is_said_to_be_unknown(server: Restarting
         server.kill()
 
         # Then the error says that they may have been added, and how many
-        with pytest.raises(OutcomeUnknown, match="nobody knows whether they were") as raised:
+        with pytest.raises(OutcomeUnknown, match="it is unknown whether they were") as raised:
             await sending
         assert (raised.value.added, raised.value.unknown) == ([], 2)
 
-    # And nothing is sent again by itself
+    # And nothing is sent again automatically
     server.start()
     with server.look() as look:
         assert look.xlen("orders") <= 1

@@ -1,4 +1,4 @@
-"""Whether something that could not be sent is sent again, and when."""
+"""Decides whether and when publishing is repeated after an error."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from headwater.groups.store_errors import Remedy, Step, refused_credentials, rem
 from headwater.worker.connections import lost_connection, may_have_run
 
 RECONNECT_SECONDS = 4.0
-"""How long sending is tried again while the store cannot be reached: a restart takes less."""
+"""How long sending is repeated while the store cannot be reached. A restart takes less."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-"""Seconds between two attempts, doubling."""
+"""Seconds between two attempts. They double from one to the next."""
 
 
 class PublishRetry:
-    """Decides whether something is sent again after its connection failed, and when.
+    """Decides whether and when to send again after an error.
 
-    What is ``repeatable`` is sent again even if it may have been carried out.
+    With ``repeatable``, an operation is repeated even if it may have been carried out.
     """
 
     def __init__(self, *, repeatable: bool) -> None:
@@ -30,7 +30,7 @@ class PublishRetry:
         self._pause = FIRST_PAUSE
 
     def pause(self, error: Exception) -> float | None:
-        """Seconds to wait before the next attempt; None if there must be none."""
+        """Return the seconds to wait before the next attempt, or None if the error is final."""
         self.failed = True
         if isinstance(error, Refused) and not may_be_added_later(error):
             return None
@@ -46,17 +46,17 @@ class PublishRetry:
 
 
 def reach() -> Operation[None]:
-    """Return when the store executes commands. While it loads its data this raises redis-py's
-    BusyLoadingError, as a refused connection would."""
+    """Check that the store executes commands. While it loads its data, this raises redis-py's
+    BusyLoadingError, which is handled as a refused connection."""
     yield [["PING"]]
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What an attempt to send may end with; `PublishRetry` says whether there is another."""
+    """Return the errors of an attempt to send after which `PublishRetry` decides."""
     return (Refused, *lost_connection())
 
 
-def leads_nowhere(error: Exception) -> bool:
-    """Whether the connection leads to a server that takes no writes: a demoted primary. The address
-    may lead to its successor."""
+def wrong_server(error: Exception) -> bool:
+    """Return whether the connection is to a server that refuses writes: a demoted primary. A new connection
+    may reach its successor."""
     return isinstance(error, Refused) and remedy(error, Step.PUBLISH) is Remedy.RECONNECT
