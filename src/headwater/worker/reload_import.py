@@ -1,7 +1,7 @@
-"""``headwater work --reload`` of an app that cannot be imported: says why, and waits until it is mended.
+"""``headwater work --reload`` of an app that cannot be imported: logs the error and waits for a change.
 
-Rule 1. Waited for is what the app's own code raises. A wrong MODULE:APP is an error as without ``--reload``.
-Rule 2. Each attempt imports again what the one before imported of the app.
+Rule 1. This waits only after an error in the app's code. A wrong MODULE:APP is an error as without ``--reload``.
+Rule 2. Each attempt imports all modules of the app again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwater.worker.targets import find_app
 log = logging.getLogger("headwater.worker")
 
 LOOK_SECONDS = 0.2
-"""How often source files are looked at."""
+"""How often source files are checked."""
 
 
 class Fault(NamedTuple):
@@ -35,7 +35,7 @@ class Fault(NamedTuple):
 
 
 def find_app_or_wait(target: str) -> App:
-    """`find_app`; while the app's own code raises, this logs it once and waits for a change."""
+    """Return the app of `find_app`. While the app's code raises an error, log it and wait for a change."""
     while True:
         before = set(sys.modules)
         watch = SourceWatch(Path.cwd())
@@ -64,8 +64,8 @@ def _wait_for_change(watch: SourceWatch) -> None:
 
 
 def fault_of(error: Exception) -> Fault | None:
-    """The place in source code of the app, the last one, at which it was raised; None if it was not
-    raised there. `find_app` raises errors of its own from those of the app."""
+    """Return the innermost place in the app's source code where the error was raised, or None if it was not raised
+    there. Errors of `find_app` have the app's error as their cause."""
     if isinstance(error.__cause__, Exception):
         error = error.__cause__
     if isinstance(error, SyntaxError) and error.filename is not None:
@@ -78,7 +78,7 @@ def fault_of(error: Exception) -> Fault | None:
 
 
 def _forget(modules: Iterable[str]) -> None:
-    """Have these imported again, as far as they are the app's."""
+    """Remove the app's modules among these from ``sys.modules``, so that they are imported again."""
     for name in modules:
         if is_source(getattr(sys.modules[name], "__file__", None)):
             del sys.modules[name]

@@ -1,7 +1,7 @@
-"""One client of a worker, over which operations are carried out until the store has answered.
+"""A client of the store that repeats operations until the store has answered.
 
-Rule 1. What to do about an error says `groups.store_errors`, and nobody else.
-Rule 2. Pauses double from one failure to the next, and begin again short after an answer.
+Rule 1. `groups.store_errors` alone decides what to do about an error.
+Rule 2. Pauses double from one failure to the next. They are short again after a reply.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 
 class RetryingClient:
-    """A client with a pool of connections; ``who`` names it in the log. It is about ``stream``."""
+    """A client with a pool of connections. ``who`` names it in the log; in a cluster it uses the node of
+    ``stream``."""
 
     def __init__(
         self, who: str, *, stream: str, clock: Timers, connections: Connections, deadline_s: float
@@ -34,7 +35,7 @@ class RetryingClient:
         self._availability = connections.availability
 
     async def close(self) -> None:
-        """Close the connections; a store that is away is not an error here."""
+        """Close the connections. An unreachable store is not an error here."""
         try:
             await self.client.aclose()
         except lost_connection():
@@ -43,11 +44,11 @@ class RetryingClient:
     async def answered(
         self, make: Callable[[], Operation[T]], step: Step, *, losses: int | None = None
     ) -> T:
-        """Carry out the operation that ``make`` returns, as often as it takes.
+        """Run the operation that ``make`` returns, repeat it until the store has answered, and return its result.
+        It must be an operation that may run twice.
 
-        Raises what `troubles.remedy` does not wait for; with ``losses`` also the error of the
-        connection that was lost so many times under this operation, while the store answered before
-        and after each. Only an operation that may run twice may be passed.
+        Raises errors for which `store_errors.remedy` does not wait. With ``losses``, also raises the error of a
+        broken connection if this operation has lost this many connections, while the store answered in between.
         """
         pause = Pause()
         lost = 0
@@ -65,14 +66,13 @@ class RetryingClient:
                     if losses is not None and lost >= losses:
                         raise
             else:
-                if (
-                    step is not Step.SETTLE
-                ):  # what it returns may be errors: `SettlementSender` knows
+                # Outcomes of settlements may be errors: `SettlementSender` checks them.
+                if step is not Step.SETTLE:
                     self.well()
                 return result
 
     async def _reached(self, pause: Pause) -> None:
-        """Return when the store answers, whatever it answers."""
+        """Wait until the store answers, even with an error."""
         while True:
             try:
                 await perform(self.client, single("PING"))
@@ -84,7 +84,7 @@ class RetryingClient:
                 return
 
     async def wait(self, error: BaseException, pause: Pause) -> None:
-        """Wait before the next attempt; after READONLY and its like, over new connections."""
+        """Wait before the next attempt. After READONLY and similar errors, that will use new connections."""
         seconds = pause.next()
         self._availability.troubled(self.who, error, pause=seconds)
         if remedy(error, Step.READ) is Remedy.RECONNECT:
@@ -92,5 +92,5 @@ class RetryingClient:
         await sleep(self._clock, seconds)
 
     def well(self) -> None:
-        """The store answered."""
+        """Record that the store has answered."""
         self._availability.well(self.who)
