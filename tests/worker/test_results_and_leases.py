@@ -107,7 +107,10 @@ async def test_a_result_of_another_type_is_the_handlers_failure(store: Store) ->
         await orders.send(Order(17))
         (letter,) = await eventually(store.dead)
     assert letter.error.startswith("TypeError: ")
-    assert "returned a value of type Order, 'invoices' holds Invoice" in letter.error
+    assert (
+        "returned a value of type Order, stream 'invoices' has messages of type Invoice"
+        in letter.error
+    )
     assert await store.results() == []
 
 

@@ -90,13 +90,13 @@ async def test_a_second_signal_ends_the_wait_for_a_store_that_is_away(
         # When it is told to stop within an hour, then it says what it waits for
         running.ask_to_stop()
         stopping = asyncio.create_task(running.stop(3600))
-        await eventually(lambda: "for the store to take 1 settlements" in caplog.text)
+        await eventually(lambda: "for the store to accept the last settlements (1)" in caplog.text)
         assert "SIGTERM or Ctrl-C again stops now" in caplog.text
 
         # and when it is told again, then it stops
         running.ask_to_stop()
         await asyncio.wait_for(stopping, 60)
-    assert "1 entries stay with" in caplog.text
+    assert "still owns entries (1)" in caplog.text
 
 
 async def test_a_stop_says_which_handlers_it_waits_for_and_how_to_stop_now(

@@ -1,10 +1,10 @@
-"""Sends settlements in batches until the store has said of each what became of it.
+"""Sends settlements in batches, and repeats them until the store has replied with an outcome for each.
 
-Rule 1. A store that takes no writes for a while is asked again; no attempt is used up.
-Rule 2. What one settlement cannot pass fails that settlement and no other: a batch that is refused,
-        or that lost its connection twice, is halved.
-Rule 3. Alone, a settlement whose result is refused, or closed the connection twice by its size, is
-        answered with that error. One without a result has nothing that could be refused: it waits.
+Rule 1. While the store refuses writes, settlements wait and are repeated. This does not count as an attempt.
+Rule 2. An error of one settlement fails only that one: a batch that is refused, or that has lost its connection
+        twice, is split in halves.
+Rule 3. A single settlement with a result fails if the result is refused, or if it has closed the connection twice
+        by its size. A settlement without a result cannot be refused, so it waits.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from headwater.worker.connections import Pause
 from headwater.worker.retrying_client import RetryingClient
 
 PATIENCE: Final = 2
-"""Connections that a batch may lose before it is halved."""
+"""How many connections a batch may lose before it is split."""
 
 SMALLEST_LIMIT: Final = 1024 * 1024
-"""No server closes a connection for what is shorter: proto-max-bulk-len and
-client-query-buffer-limit cannot be set lower (redis.conf)."""
+"""No server closes a connection because of a smaller request: proto-max-bulk-len and client-query-buffer-limit
+cannot be set lower (redis.conf)."""
 
 
 class Ask(Protocol):
-    """`InFlight.ask`: carries out an operation, and creates a vanished group again."""
+    """`InFlight.ask`: runs an operation, and creates a vanished group again."""
 
     async def __call__(
         self, make: Any, *, step: Step = Step.READ, losses: int | None = None
@@ -35,7 +35,7 @@ class Ask(Protocol):
 
 
 Settle = Callable[[Sequence[Settlement]], Operation[list[SettleOutcome]]]
-"""`Session.settle`."""
+"""`GroupSession.settle`."""
 
 
 class SettlementSender:
@@ -47,12 +47,13 @@ class SettlementSender:
         self._settle = settle
 
     async def send(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
-        """One outcome each, in order. Errors that pass are waited for."""
+        """Settle, and return one outcome for each settlement, in order. Waits while the store has temporary
+        errors."""
         outcomes = await self._answers(settlements)
         pause = Pause()
         while waiting := [n for n, one in enumerate(outcomes) if _passes(one)]:
             error = outcomes[waiting[0]].error
-            assert error is not None, "what is waited for is an error"
+            assert error is not None, "these outcomes are errors"
             await self._retrying.wait(error, pause)
             again = await self._answers([settlements[n] for n in waiting])
             for n, outcome in zip(waiting, again, strict=True):
@@ -61,7 +62,7 @@ class SettlementSender:
         return outcomes
 
     async def _answers(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
-        """What the store said of each, `_passes` included."""
+        """Return the store's outcome of each settlement, including temporary errors (`_passes`)."""
         if not settlements:
             return []
         alone = len(settlements) == 1
@@ -74,7 +75,7 @@ class SettlementSender:
             except lost_connection() as error:
                 size = sum(size_of(one.additions) for one in settlements)
                 if size < SMALLEST_LIMIT:
-                    losses = None  # none of these is to blame
+                    losses = None  # these settlements are not the cause
                 elif not alone:
                     return await self._halves(settlements)
                 elif not _timed_out(error):
@@ -94,7 +95,7 @@ class SettlementSender:
     async def _once(
         self, settlements: Sequence[Settlement], *, losses: int | None = None
     ) -> list[SettleOutcome]:
-        """The answers to one batch, errors and lost connections raised."""
+        """Send one batch and return its outcomes. Raises errors and broken connections."""
         outcomes: list[SettleOutcome] = await self._ask(
             lambda _member: self._settle(settlements), step=Step.SETTLE, losses=losses
         )
@@ -108,12 +109,13 @@ class SettlementSender:
     async def _without_outages(
         self, settlements: Sequence[Settlement], outcomes: list[SettleOutcome]
     ) -> list[SettleOutcome]:
-        """Where the member may not touch its own stream for a while, no result is to blame."""
+        """Repeat settlements that failed with NOPERM while the member may not use its own stream either: then the
+        result is not the cause."""
         denied = [n for n, one in enumerate(outcomes) if one.error and one.error.code == "NOPERM"]
         pause = Pause()
         while denied and await self._refused_too(settlements[denied[0]]):
             error = outcomes[denied[0]].error
-            assert error is not None, "what was denied is an error"
+            assert error is not None, "these outcomes are errors"
             await self._retrying.wait(error, pause)
             again = await self._once([settlements[n] for n in denied])
             for n, outcome in zip(denied, again, strict=True):
@@ -122,7 +124,7 @@ class SettlementSender:
         return outcomes
 
     async def _refused_too(self, settlement: Settlement) -> bool:
-        """Whether the store refuses also what touches nothing but the group: a renewal."""
+        """Return whether the store also refuses a renewal, which uses only the group."""
         try:
             await self._ask(lambda member: renew(member, [settlement.id]), step=Step.SETTLE)
         except Refused:
@@ -131,7 +133,7 @@ class SettlementSender:
 
 
 def _passes(outcome: SettleOutcome) -> bool:
-    """Whether the store could not do this now and may later."""
+    """Return whether the outcome is a temporary error of the store."""
     error = outcome.error
     return error is not None and remedy(error, Step.SETTLE) in (Remedy.WAIT, Remedy.RECONNECT)
 

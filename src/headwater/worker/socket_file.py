@@ -1,10 +1,10 @@
-"""Where a data directory is served: a file in the directory that names the unix socket.
+"""The file in a data directory that names the unix socket at which the directory is served.
 
-A directory belongs to one process at a time. While ``headwater work`` serves one to its workers,
-other processes that publish to it or look into it find the socket here.
+Only one process at a time can open a directory. While ``headwater work`` serves one to its workers, other processes
+that publish to it or inspect it find the socket by this file.
 
-Rule. The file may be left over from a server that was killed, so it counts only while its socket
-takes connections. Only the process that holds the directory's lock writes or removes it.
+Rule. The file counts only while its socket accepts connections, because it may be left over from a server that was
+killed. Only the process that has locked the directory writes or deletes it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ log = logging.getLogger("headwater.worker")
 NAME = "served-at"
 
 CONNECT_SECONDS = 5.0
-"""How long a server whose queue of connections is full may take to accept one."""
+"""How long a server may take to accept a connection when its backlog is full."""
 
 
 def announce(directory: str, path: str) -> None:
-    """Say that the store in ``directory`` is served at the unix socket ``path``.
+    """Write the file: the store in ``directory`` is served at the unix socket ``path``.
 
-    A directory that takes no file is logged: the workers know the socket without it.
+    If the file cannot be written, this is logged. The workers do not need it.
     """
     file = Path(directory) / NAME
     new = file.with_suffix(".new")
@@ -40,17 +40,17 @@ def announce(directory: str, path: str) -> None:
 
 
 def withdraw(directory: str, path: str) -> None:
-    """Undo `announce`, unless another server has announced itself since."""
+    """Delete the file, unless another server has written it since."""
     file = Path(directory) / NAME
     try:
         if file.read_text(encoding="utf-8") == path:
             file.unlink()
     except OSError as error:
-        log.debug("%s is not removed: %s", file, error.strerror)
+        log.debug("%s was not deleted: %s", file, error.strerror)
 
 
 def served_at(directory: str) -> str | None:
-    """The ``unix://`` url at which the store in ``directory`` is served now; None if it is not."""
+    """Return the ``unix://`` url at which the store in ``directory`` is served now; None if it is not."""
     try:
         path = (Path(directory) / NAME).read_text(encoding="utf-8")
         with socket.socket(socket.AF_UNIX) as probe:

@@ -1,10 +1,10 @@
-"""The store that ``headwater work`` serves to its workers, as a process of its own.
+"""The process that serves an embedded store to the workers of ``headwater work``.
 
-``python -m headwater.worker.store_process SOCKET [DIRECTORY]``; without a directory nothing is kept. Its one
-line on standard output says that it is ready.
+``python -m headwater.worker.store_process SOCKET [DIRECTORY]``; without a directory, nothing is stored on disk. It
+prints one line when it is ready.
 
-Rule. It ends when its standard input, a pipe, does: nobody is left then who would end it, and a
-store that stayed would hold its directory for ever.
+Rule. It ends at the end of its standard input, a pipe: then the process that would stop it is gone, and otherwise
+its directory would stay locked.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from headwater.worker.socket_file import announce, withdraw
 
 
 def main(socket: str, directory: str | None = None) -> int:
-    """Serve until SIGTERM, or until standard input is at its end; the exit status."""
+    """Serve until SIGTERM, or until the end of standard input. Return the exit status."""
     kept = [("appendonly", "no")] if directory is None else [("dir", directory)]
     flags = [("bind", ""), ("port", "0"), ("unixsocket", socket), ("unixsocketperm", "700"), *kept]
 
     def ready(line: str) -> None:
         if directory is not None:
             announce(directory, socket)
-        # Not before: from now on SIGTERM is an end in order.
+        # Started only now, because from here on SIGTERM is handled as a clean stop.
         threading.Thread(target=_end_with_input, name="headwater-lifeline", daemon=True).start()
         print(line, flush=True)  # noqa: T201  # the process that started it waits for this
 
@@ -42,7 +42,7 @@ def main(socket: str, directory: str | None = None) -> int:
             if directory is not None:
                 withdraw(directory, socket)
     except HeadwaterError as problem:
-        print(problem, file=sys.stderr)  # noqa: T201  # the parent passes it on
+        print(problem, file=sys.stderr)  # noqa: T201  # the parent reports it
         return 1
 
 

@@ -1,12 +1,12 @@
-"""What a worker process tells its supervisor, over a pipe: one line of JSON for each event.
+"""The pipe over which a worker process reports to its supervisor: one line of JSON for each event.
 
-    ["joined", stream, group]     this process is a member of the group
+    ["joined", stream, group]     this process has joined the group
     ["refused", stream, group]    it could not join, for a reason that waiting does not change
-    ["settled"]                   its first settlement was done: the process gets work done
-    ["progress", number, {…}]     the progress of one of its consumers, each second if asked for
+    ["settled"]                   its first settlement was done: the process is working
+    ["progress", number, {…}]     the progress of one of its consumers, every second if requested
 
-Rule 1. A report is never waited for: a supervisor that does not read does not stop its workers.
-Rule 2. A line is written at once or not at all, so it is shorter than `PIPE_BYTES`.
+Rule 1. Writing a report never blocks: a supervisor that does not read does not delay its workers.
+Rule 2. A line is written as a whole or not at all, so it is at most `PIPE_BYTES` long.
 Rule 3. A line of another form, which only a handler can have written, is skipped.
 """
 
@@ -25,14 +25,14 @@ GROUP = tuple[str, str]
 READ_BYTES = 65_536
 
 PIPE_BYTES = 4_096
-"""What Linux writes into a pipe in one piece."""
+"""How much Linux writes into a pipe atomically."""
 
 SHOWN_CHARACTERS = 100
-"""Of a name, in a report of progress."""
+"""How many characters of a name a progress report has."""
 
 
 class Reports:
-    """The worker's end. Without a descriptor nothing is reported."""
+    """The worker's end of the pipe. Without a descriptor nothing is reported."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = descriptor
@@ -42,21 +42,21 @@ class Reports:
             os.set_inheritable(descriptor, False)
 
     def joined(self, stream: str, group: str) -> None:
-        """This process is a member of the group."""
+        """Report that this process has joined the group."""
         self._write("joined", stream, group)
 
     def refused(self, stream: str, group: str) -> None:
-        """This process could not join the group."""
+        """Report that this process could not join the group."""
         self._write("refused", stream, group)
 
     def settled(self) -> None:
-        """A settlement was done. Only the first one is reported."""
+        """Report that a settlement was done. Only the first one is reported."""
         if not self._settled:
             self._settled = True
             self._write("settled")
 
     def progress(self, number: int, found: ConsumerStatistics) -> None:
-        """How one consumer gets on."""
+        """Report the progress of one consumer."""
         if found.progress is None:
             return
         ages = {
@@ -76,11 +76,11 @@ class Reports:
         try:
             os.write(self._descriptor, line)
         except OSError:
-            pass  # a full pipe, or a supervisor that is gone
+            pass  # the pipe is full, or the supervisor is gone
 
 
 class ReceivedReports:
-    """The supervisor's end: what one worker process has reported so far."""
+    """The supervisor's end of the pipe: what one worker process has reported so far."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -94,14 +94,14 @@ class ReceivedReports:
         self._rest = b""
 
     def close_writer(self) -> None:
-        """The process has its own copy of this end."""
+        """Close the writing end. The worker process has a copy of it."""
         os.close(self.writer)
 
     def close(self) -> None:
         os.close(self.reader)
 
     def read(self) -> bool:
-        """Take in what has arrived; False when nothing more can."""
+        """Read the reports that have arrived. Return False at the end of the pipe."""
         while True:
             try:
                 data = os.read(self.reader, READ_BYTES)

@@ -1,4 +1,4 @@
-"""Waiting inside one event loop for something to become true, or for tasks to end."""
+"""Waiting in an event loop for a condition, or for tasks to end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class Changes:
-    """Wakes those who wait for a condition whenever something changed.
+    """Wakes tasks that wait for a condition when something has changed.
 
-    `notify` costs next to nothing while nobody waits, which is what a message costs.
+    `notify` is called for each message, and costs almost nothing while no task waits.
     """
 
     __slots__ = ("_waiting",)
@@ -19,7 +19,7 @@ class Changes:
         self._waiting: list[asyncio.Future[None]] = []
 
     def notify(self) -> None:
-        """Something changed: conditions are looked at again."""
+        """Something changed: check the conditions again."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for one in waiting:
@@ -27,7 +27,7 @@ class Changes:
                     one.set_result(None)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Return when ``condition`` is true."""
+        """Wait until ``condition`` is true."""
         while not condition():
             one = asyncio.get_running_loop().create_future()
             self._waiting.append(one)
@@ -35,21 +35,21 @@ class Changes:
 
 
 def cancelled() -> bool:
-    """Whether the current task was cancelled, even if a library lost that in an error of its own."""
+    """Return whether the current task was cancelled, even if a library replaced the cancellation by an error."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 AGAIN_SECONDS = 1.0
 CANCELLATIONS = 3
-"""What ignores so many, such as a handler that catches them, is left behind."""
+"""A task that ignores this many cancellations, such as a handler that catches them, is abandoned."""
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Return when these tasks, which were cancelled, have ended, or ignored `CANCELLATIONS`.
+    """Wait until these tasks, which were cancelled, have ended or have ignored `CANCELLATIONS`.
 
-    A cancellation that arrives while a library closes a connection can be lost in the error of that;
-    it is repeated every `AGAIN_SECONDS`.
+    The cancellation is repeated every `AGAIN_SECONDS`: a library that is closing a connection may replace it by an
+    error.
     """
     waiting = set(tasks)
     for _ in range(CANCELLATIONS):
