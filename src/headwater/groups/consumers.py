@@ -35,7 +35,7 @@ class ConsumerState(StrEnum):
 
     ACTIVE = "active"
     SILENT = "silent"
-    """Not seen for a minute: stopped, killed, or cut off. What it owns will be claimed."""
+    """Not seen for a minute: stopped, killed, or disconnected. Its entries will be claimed."""
     EXPIRED = "expired"
     """It owns nothing and was not seen for a day: it can be removed."""
     INTERNAL = "internal"
@@ -89,7 +89,7 @@ def _state(name: str, pending: int, idle_ms: int, unseen_ms: int) -> ConsumerSta
     return ConsumerState.ACTIVE if idle_ms < ACTIVE_MS else ConsumerState.SILENT
 
 
-def strangers(member: Member) -> Operation[list[ConsumerInfo]]:
+def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
     """Return the consumers of the member's group that are not Headwater workers, without those that own
     nothing and were not seen for a day. An empty list if an ACL rule forbids XINFO."""
     replies = yield [["XINFO", "CONSUMERS", member.stream, member.group]]

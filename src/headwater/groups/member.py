@@ -165,8 +165,8 @@ def rejoin(
 
     The group continues at the position of the last backup (`group_backup`), and the backup's entries are
     pending again: delayed entries, and those of other workers, dead workers included. Without a backup it
-    continues just below the smallest unsettled id, or after ``seen`` if there is none. It begins at the
-    beginning if the stream's last id is smaller, because the stream was deleted and written again.
+    continues just below the smallest unsettled id, or after ``seen`` if there is none. It starts
+    from the beginning if the stream's last id is smaller, because the stream was deleted and written again.
     """
     backup_key = group_backup_key(member.stream, member.group)
     replies = yield [

@@ -1,4 +1,4 @@
-"""Scheduled messages: stored in a stream of their own until they are due, so that no group gets them.
+"""Scheduled messages: stored in a separate stream until they are due, so that no group gets them.
 
     send(after=) ──XADD──▶ {orders}:hw:later ──▶ group hw: parked until it is due
                                                       │ XSETTLE … ACKDEL TO orders, one step

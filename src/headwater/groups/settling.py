@@ -376,13 +376,13 @@ def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
     return kept
 
 
-def whereabouts(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:
+def current_owners(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:
     """Return, for a log, who owns each of these entries now."""
     replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]
-    return [_whereabouts(accepted(reply)) for reply in replies]
+    return [_current_owner(accepted(reply)) for reply in replies]
 
 
-def _whereabouts(rows: list[Any]) -> str:
+def _current_owner(rows: list[Any]) -> str:
     if not rows:
         return (
             "it is not pending: another client acknowledged it, deleted it, or removed its consumer; or "

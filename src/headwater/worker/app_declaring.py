@@ -110,8 +110,8 @@ class AppDeclaring(AppPublishing):
         ``stream`` is a `Stream`, or the name of a dead-letter stream. ``options`` are those of
         `OnDeadOptions`. The worker calls the function at least once for each record, including those that
         the dead-letter stream already has, and again after it raised. The record stays in the dead-letter
-        stream. If the function fails on a record ``max_deliveries`` times, this is logged as an error; there
-        is no second dead letter.
+        stream. If the function fails on a record ``max_deliveries`` times, this is logged as an error,
+        without a second dead letter.
 
         Raises `DeclarationError` if the consumers of ``stream`` have several dead-letter streams.
         """

@@ -81,15 +81,15 @@ class AppPublishing:
         The same as `Stream.send`, which describes the options and errors. Use this method if several apps are
         open.
         """
-        alone = stream.alone(message, **options)
-        if alone is None:
+        single = stream.single_addition(message, **options)
+        if single is None:
             return (await self.send_many(stream, [message]))[0]
-        with self._extensions.publishing([alone.addition]) as ids:
+        with self._extensions.publishing([single.addition]) as ids:
             sent = await self._publisher.send_one(
-                alone.addition, alone.operation, repeatable=alone.repeatable
+                single.addition, single.operation, repeatable=single.repeatable
             )
             ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(alone.addition.stream, sent)
+        return self._handle(single.addition.stream, sent)
 
     def _handle(self, stream: str, sent: str | Placed) -> str | Scheduled:
         if isinstance(sent, str):
@@ -146,16 +146,16 @@ class AppPublishing:
 
         Raises `HeadwaterError` in a thread that runs an event loop, which it would block.
         """
-        alone = stream.alone(message, **options)
-        if alone is None:
+        single = stream.single_addition(message, **options)
+        if single is None:
             return self.publish_many(stream, [message])[0]
         _refuse_in_loop(stream.name)
-        with self._extensions.publishing([alone.addition]) as ids:
+        with self._extensions.publishing([single.addition]) as ids:
             sent = self._publisher.publish_one(
-                alone.addition, alone.operation, repeatable=alone.repeatable
+                single.addition, single.operation, repeatable=single.repeatable
             )
             ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(alone.addition.stream, sent)
+        return self._handle(single.addition.stream, sent)
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """The same as `App.send_many`, for code without an event loop."""

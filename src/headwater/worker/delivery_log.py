@@ -34,16 +34,16 @@ def report(
     match outcome:
         case Raised(error) | TimedOut(error):
             if settlement.how in {How.FAIL, How.SILENT}:
-                _say_failed(settlement, consumer, delivery, error)
+                _log_failed(settlement, consumer, delivery, error)
             else:
-                _say_dead(consumer, delivery, error_text(error), error)
+                _log_dead(consumer, delivery, error_text(error), error)
         case Undecodable(error):
-            _say_dead(consumer, delivery, error_text(error), None)
+            _log_dead(consumer, delivery, error_text(error), None)
         case Exhausted():
             words = f"delivered {delivery.count - 1} times without being settled"
-            _say_dead(consumer, delivery, words, None)
+            _log_dead(consumer, delivery, words, None)
         case Condemned(reason):
-            _say_dead(consumer, delivery, reason, None)
+            _log_dead(consumer, delivery, reason, None)
 
 
 class Ended(NamedTuple):
@@ -70,13 +70,13 @@ def report_batch(ended: Sequence[Ended], consumer: Consumer) -> None:
         if len(again) == 1:
             report(outcome, again[0].settlement, consumer, again[0].delivery)
         elif again:
-            _say_failed_together(again, consumer, outcome.error)
+            _log_failed_together(again, consumer, outcome.error)
         for n, one in enumerate(dead):
             shown = outcome.error if n == 0 and not again else None
-            _say_dead(consumer, one.delivery, error_text(outcome.error), shown)
+            _log_dead(consumer, one.delivery, error_text(outcome.error), shown)
 
 
-def _say_failed_together(ended: Sequence[Ended], consumer: Consumer, error: BaseException) -> None:
+def _log_failed_together(ended: Sequence[Ended], consumer: Consumer, error: BaseException) -> None:
     asked = isinstance(error, Again)
     delays = [one.settlement.delay_ms for one in ended]
     log.log(
@@ -95,7 +95,7 @@ def _say_failed_together(ended: Sequence[Ended], consumer: Consumer, error: Base
     )
 
 
-def _say_failed(
+def _log_failed(
     settlement: Settlement, consumer: Consumer, delivery: Delivery, error: BaseException
 ) -> None:
     asked = isinstance(error, Again)
@@ -116,7 +116,7 @@ def _say_failed(
     )
 
 
-def _say_dead(
+def _log_dead(
     consumer: Consumer, delivery: Delivery, words: str, error: BaseException | None
 ) -> None:
     if not consumer.dead:

@@ -21,7 +21,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, MemberReader, drop_gone, recover
-from headwater.groups.consumers import ConsumerInfo, strangers
+from headwater.groups.consumers import ConsumerInfo, foreign_consumers
 from headwater.groups.deleting import check_deleting
 from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform, single
@@ -224,10 +224,10 @@ class Fetcher:
             await perform(client, session.join(position=consumer.start))
             if consumer.delete:
                 await perform(client, check_deleting(member))
-            others = await perform(client, strangers(member))
+            others = await perform(client, foreign_consumers(member))
             self.joined = True
-            self._say_joined(member)
-            say_strangers(member, others)
+            self._log_joined(member)
+            log_foreign_consumers(member, others)
         session.member = member
         in_flight.session = session
         self._changes.notify()
@@ -238,7 +238,7 @@ class Fetcher:
             self.reader, self._able = kind(member, gone=self._losses.pending), able
         return member
 
-    def _say_joined(self, member: Member) -> None:
+    def _log_joined(self, member: Member) -> None:
         log.info(
             "%s %s %s as %s of group %s (%s)",
             self.consumer.name,
@@ -335,7 +335,7 @@ class Fetcher:
         return possible
 
 
-def say_strangers(member: Member, others: Sequence[ConsumerInfo]) -> None:
+def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> None:
     """Warn about the other consumers of the group, by name."""
     if not others:
         return

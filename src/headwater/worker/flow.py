@@ -128,7 +128,7 @@ class Flow:
             size, handler.run, hurry, self._changes, batch=self.consumer.batch, clock=self._clock
         )
 
-    # --- what was read ----------------------------------------------------------------------------
+    # --- after a read -----------------------------------------------------------------------------
 
     async def accept(self, found: Sequence[Delivered]) -> None:
         """Own the entries of a read, and pass each on: to the handlers, the dead letters, the quarantine, or
@@ -164,8 +164,8 @@ class Flow:
             self.in_flight.settler.hurry()
 
     def _admits(self, owned: Owned, wrong: BaseException | None) -> bool:
-        """Return whether an entry may be handled. If not, it was settled in another way, or is not ours any
-        more."""
+        """Return whether an entry may be handled. If not, it was settled in another way, or this consumer has lost
+        it."""
         if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
             return False  # a stop handed it back meanwhile, or another consumer owns it
         if owned.record is not NO_RECORD and owned.record.condemned(self.consumer.max_crashes):

@@ -21,7 +21,14 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation
 from headwater.groups.session import GroupSession
-from headwater.groups.settling import Addition, How, Settlement, SettleOutcome, renew, whereabouts
+from headwater.groups.settling import (
+    Addition,
+    How,
+    Settlement,
+    SettleOutcome,
+    current_owners,
+    renew,
+)
 from headwater.groups.store_errors import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 SAID_TOGETHER = 1_000
-"""For how many lost entries the store is asked at a time who owns them."""
+"""For how many lost entries the current owner is read at a time."""
 
 
 class InFlight:
@@ -112,7 +119,7 @@ class InFlight:
         return [owned for owned in self.owned.values() if owned.state is State.BUFFERED]
 
     def owns(self, owned: Owned) -> bool:
-        """Return whether this delivery is still ours. False also if the entry was delivered again since."""
+        """Return whether this consumer still owns this delivery. False also if the entry was delivered again since."""
         return self.owned.get(owned.id) is owned
 
     def take(self, found: Sequence[Delivered]) -> list[Owned]:
@@ -135,15 +142,15 @@ class InFlight:
 
     def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
         """Acknowledge a delivery whose handler returned, and publish its results, with the next batch. Does
-        nothing if the delivery is not ours any more."""
+        nothing if this consumer does not own it any more."""
         if self.owns(owned):
             owned.state = State.SETTLING
             owned.additions = additions
             self.settler.add(owned)
 
     def settle(self, entries: Sequence[Owned], settlement: Settlement, ending: Ending) -> None:
-        """Settle deliveries in the same way, with the next batch. If there is a result and one of the entries is
-        not ours any more, the others are handed back."""
+        """Settle deliveries in the same way, with the next batch. If there is a result and this consumer has lost
+        one of the entries, the others are handed back."""
         for one in entries:
             one.state = State.SETTLING
         self.settler.add(Queued(entries, settlement, ending))
@@ -157,7 +164,7 @@ class InFlight:
         self.settler.hurry()
 
     def lost(self, entries: Sequence[Owned]) -> None:
-        """Process the report of the store that these entries are not ours. Called in the event loop's
+        """Process the report of the store that other consumers own these entries. Called in the event loop's
         thread."""
         entries = [
             owned for owned in entries if self.owns(owned) and owned.state is not State.SETTLING
@@ -182,13 +189,13 @@ class InFlight:
             if mine and owned.id in lost:
                 self._drop(owned)
                 dropped.append(owned.id)
-        await self._say_lost(dropped, "its lease was lost, and its handler's work is dropped")
+        await self._log_lost(dropped, "its lease was lost, and its handler's work is dropped")
 
-    async def _say_lost(self, ids: Sequence[bytes], what: str) -> None:
+    async def _log_lost(self, ids: Sequence[bytes], what: str) -> None:
         """Log for each entry ``what`` happened here, and who owns it now."""
         for first in range(0, len(ids), SAID_TOGETHER):
             part = ids[first : first + SAID_TOGETHER]
-            found = await self.ask(lambda member: whereabouts(member, part))  # noqa: B023
+            found = await self.ask(lambda member: current_owners(member, part))  # noqa: B023
             for entry_id, where in zip(part, found, strict=True):
                 stream = self.the_member().stream
                 log.warning("%s of %s: %s; %s", entry_id.decode(), stream, what, where)
@@ -252,7 +259,7 @@ class InFlight:
         return [(owned.id, owned.count) for owned in self.owned.values()]
 
     async def _send(self, settlements: list[Settlement]) -> list[SettleOutcome]:
-        """Settle a batch, and log the entries that were not ours."""
+        """Settle a batch, and log the entries that this consumer did not own."""
         outcomes = await self._sender.send(settlements)
         # Entries of a step with results are left out: each is settled by itself next, or handed back.
         lost = [
@@ -262,7 +269,7 @@ class InFlight:
             for entry_id in one.missed
         ]
         if lost:
-            self._begin(self._say_lost(lost, "it was not settled by this worker"))
+            self._begin(self._log_lost(lost, "it was not settled by this worker"))
         return outcomes
 
     def _done(self, queued: Queued, outcome: SettleOutcome) -> None:

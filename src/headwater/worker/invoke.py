@@ -94,7 +94,7 @@ class Invocation:
         except BaseException as error:
             if failed is None or error is failed or cancelled():
                 raise
-            self._say_closing(delivery, error)
+            self._log_closing(delivery, error)
         if failed is not None:
             raise failed
         return result
@@ -123,12 +123,12 @@ class Invocation:
         except BaseException as error:
             if failed is None or error is failed:
                 raise
-            self._say_closing(delivery, error)
+            self._log_closing(delivery, error)
         if failed is not None:
             raise failed
         return result
 
-    def _say_closing(self, delivery: Delivery, error: BaseException) -> None:
+    def _log_closing(self, delivery: Delivery, error: BaseException) -> None:
         log.error(
             "closing the dependencies of %s failed after its own error, on %s of %s",
             self._consumer.name,

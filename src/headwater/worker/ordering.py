@@ -45,7 +45,7 @@ class _Entry:
         """Its time in the heap of entries to claim; None if it is not in the heap."""
 
 
-class _Alone:
+class _NoKey:
     """The key of an entry without a key: it cannot be decoded, or ``order_by`` raised."""
 
 
@@ -79,11 +79,11 @@ class Ordering:
     # --- changes of entries -----------------------------------------------------------------------
 
     def arrived(self, owned: Owned) -> BaseException | None:
-        """Add an entry that is here. Return the error of ``order_by`` if it raised one; then the entry has a
-        line of its own."""
+        """Add an entry that is here. Return the error of ``order_by`` if it raised one; then the entry has no key
+        and does not wait for others."""
         entry = self.entries.get(owned.id)
         error = None
-        if entry is None or isinstance(entry.key, _Alone):
+        if entry is None or isinstance(entry.key, _NoKey):
             key, error = self._key(owned.delivered.fields)
             entry = entry or self._add(owned.id, key)
         entry.owned, entry.given = owned, False
@@ -205,10 +205,10 @@ class Ordering:
         try:
             message: Any = self._consumer.stream.codec.decode_flat(fields)
         except BaseException:
-            return _Alone(), None  # the executor reports the decode error
+            return _NoKey(), None  # the executor reports the decode error
         try:
             key = self._order_by(message)
             _ = key in self._lines  # raises for a key that cannot be hashed or compared
         except BaseException as error:
-            return _Alone(), error
+            return _NoKey(), error
         return key, None

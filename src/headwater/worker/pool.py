@@ -1,6 +1,6 @@
 """A fixed number of handler slots: tasks that take entries from one buffer.
 
-Rule 1. A message does not need a task of its own.
+Rule 1. The number of tasks is fixed: no task is created for a message.
 Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it; such
         a cancellation is undone (see `execute`).
 """

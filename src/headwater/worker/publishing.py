@@ -111,7 +111,7 @@ class Publisher:
         self._sending: asyncio.Task[None] | None = None
         self._slots = asyncio.Semaphore(THREADS)
         self._apart: set[asyncio.Future[None]] = set()
-        """One future for each coroutine that sends by an operation of its own."""
+        """One future for each coroutine that sends outside the shared batches."""
 
     async def send(self, additions: Sequence[Addition]) -> list[str]:
         """Add messages from a coroutine and return their ids. If it is cancelled, they may have been added."""

@@ -82,7 +82,7 @@ class Stopping:
         self._fetcher.stopping = True
         self._changes.notify()
         if self._pool.running and not at_once.is_set():
-            self._say_running(grace)
+            self._log_running(grace)
         await _ended(self._fetcher.quieten(), QUIETEN_SECONDS)
         self._in_flight.hand_back(self._in_flight.unbegun())
         await self._within(self._no_handler_runs(), over - self._clock.monotonic(), at_once)
@@ -99,7 +99,7 @@ class Stopping:
         if self._fetcher.joined:
             await self._leave_within(over - self._clock.monotonic(), at_once)
 
-    def _say_running(self, grace: float) -> None:
+    def _log_running(self, grace: float) -> None:
         now = self._clock.monotonic()
         oldest = sorted(self._pool.running, key=lambda owned: owned.began)
         named = ", ".join(
@@ -148,7 +148,7 @@ class Stopping:
     async def _leave_within(self, seconds: float, at_once: asyncio.Event) -> None:
         """Send the last settlements and leave the group."""
         leaving = asyncio.ensure_future(self._leave())
-        slow = self._clock.call_later(CANCELLED_SECONDS, lambda: self._say_store_slow(seconds))
+        slow = self._clock.call_later(CANCELLED_SECONDS, lambda: self._log_store_slow(seconds))
         left = max(seconds, CANCELLED_SECONDS)
         try:
             if not at_once.is_set():
@@ -174,7 +174,7 @@ class Stopping:
             leaving.result(),
         )
 
-    def _say_store_slow(self, seconds: float) -> None:
+    def _log_store_slow(self, seconds: float) -> None:
         log.warning(
             "stopping: waiting up to %.1f s for the store to accept the last settlements (%d); %s, and the "
             "entries are handled again after claim_after",

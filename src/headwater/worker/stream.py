@@ -29,8 +29,8 @@ REPLICAS_TIMEOUT_MS = 5_000
 """How long ``wait=`` waits for replicas."""
 
 
-class Alone(NamedTuple):
-    """An addition that cannot share a batch: it is sent by an operation of its own."""
+class SingleAddition(NamedTuple):
+    """An addition that cannot share a batch with others, and the operation that sends it."""
 
     addition: Addition
     operation: Callable[[], Operation[Any]]
@@ -137,14 +137,14 @@ class Stream(Generic[M]):
             name = partition_name(name, partition_of(self.key(message), self.partitions))
         return Addition(name, self.codec.encode(message), self.maxlen)
 
-    def alone(
+    def single_addition(
         self,
         message: M,
         *,
         dedupe: str | None = None,
         wait: int | None = None,
         after: str | timedelta | None = None,
-    ) -> Alone | None:
+    ) -> SingleAddition | None:
         """Return the addition of ``message`` with these options; None without options: then it can share a
         batch."""
         if dedupe is None and wait is None and after is None:
@@ -152,7 +152,7 @@ class Stream(Generic[M]):
         addition = self.addition(message)
         add = self._adding(dedupe=dedupe, wait=wait)
         if after is None:
-            return Alone(addition, partial(add, addition), repeatable=dedupe is not None)
+            return SingleAddition(addition, partial(add, addition), repeatable=dedupe is not None)
         after_ms = milliseconds(after, what="after", least_ms=0)
         once = dedupe is not None
 
@@ -160,7 +160,7 @@ class Stream(Generic[M]):
             entry = deferred(addition, after_ms)
             return place(entry, after_ms, add(entry), once=once)
 
-        return Alone(addition, schedule, repeatable=once)
+        return SingleAddition(addition, schedule, repeatable=once)
 
     def _adding(
         self, *, dedupe: str | None, wait: int | None
