@@ -5,8 +5,8 @@ There are two levels. Code outside this package need not know which one it uses:
     Headwater       XSETTLE, XRENEW, XRETIRE, and XREADGROUP CLAIM
     Redis, Valkey   claims and settlements in Lua
 
-XREADGROUP CLAIM of Redis 8.4 is not used: its reply does not have the entry's former owner, which tells
-whether the owner released the entry or stopped renewing it.
+XREADGROUP CLAIM of Redis 8.4 is not used: its reply does not name the entry's former owner, so it is unknown
+whether that owner released the entry or stopped renewing it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Rule 1. A claim never takes an entry that was renewed less than ``claim_after`` 
         member's own.
 Rule 2. A claimed entry comes with its delivery count, and with whether its former owner released or
         delayed it, or was silent. Only a silent owner may have died.
-Rule 3. A blocking read returns when the next claim is due.
+Rule 3. A blocking read returns, at the latest, when the next claim is due.
 Rule 4. On a server that does not claim while it reads, a claim looks only at due entries and at silent
         consumers, so its cost does not depend on the number of delayed entries. Once a minute, one member
         sweeps the whole pending entries list, for entries of active consumers that never renew.

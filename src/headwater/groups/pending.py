@@ -26,11 +26,11 @@ class PendingState(StrEnum):
     """The state of a pending entry."""
 
     IN_FLIGHT = "in flight"
-    """A consumer owns it and renews it."""
+    """A consumer owns it, and its idle time is less than ``claim_after``."""
     PARKED = "parked"
     """It is a delayed entry, before its due time."""
     CLAIMABLE = "claimable"
-    """The next worker that reads claims it: it is due, or its owner stopped renewing it."""
+    """The next worker that reads claims it: it is due, or its idle time has reached ``claim_after``."""
 
 
 class PendingDelivery(NamedTuple):

@@ -1,6 +1,6 @@
 """Scheduled messages: stored in a separate stream until they are due, so that no group gets them.
 
-    send(after=) ──XADD──▶ {orders}:hw:later ──▶ group hw: parked until it is due
+    send(after=) ──XADD──▶ {orders}:hw:later ──▶ group hw: delayed until it is due
                                                       │ XSETTLE … ACKDEL TO orders, one step
                                                       └──▶ orders
 

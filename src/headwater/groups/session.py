@@ -105,7 +105,8 @@ class GroupSession:
         return outcomes
 
     def backed_up(self) -> None:
-        """A round of backups has passed: the backup has what was handed back `ROUNDS` before."""
+        """Record that a round of backups has passed. Ids that were handed back `ROUNDS` before are in the backup,
+        and are forgotten here."""
         self._handed_back.append(set())
 
 

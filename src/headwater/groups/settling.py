@@ -114,8 +114,8 @@ class SettleOutcome(NamedTuple):
     gone: bool = False
     """The entry was to be delivered again, but is gone from the stream, and so is not pending any more."""
     missed: Sequence[bytes] = ()
-    """Entries that were not settled because the member did not own them, or another entry of the same
-    step."""
+    """Entries that were not settled because the member did not own them, or did not own another entry of the
+    same step."""
 
 
 _DONE = SettleOutcome(done=True)
@@ -219,8 +219,8 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, SettleOut
 
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
     """Settle by XSETTLE. Settlements of the same kind share one. An XSETTLE with results does everything or
-    nothing; if it did nothing, each of its settlements is sent again by itself, so that only those fail that
-    must."""
+    nothing; if it did nothing, each of its settlements is sent again by itself, so that one failure does not
+    affect the others."""
     outcomes = [_DONE] * len(settlements)
     again = yield from _settle_alike(member, settlements, _alike(settlements), outcomes)
     yield from _settle_alike(member, settlements, [[index] for index in again], outcomes)

@@ -55,7 +55,7 @@ class BatchPool(Pool):
 
     async def _work(self) -> None:
         slot = asyncio.current_task()
-        assert isinstance(slot, Slot), "start makes it"
+        assert isinstance(slot, Slot), "start runs this in a Slot"
         while not slot.dismissed:
             self._idle()
             batch = await self._gather()
@@ -64,7 +64,7 @@ class BatchPool(Pool):
                 batch = [owned for owned in batch if owned.state is State.BUFFERED]
             if batch:
                 await self._handle(batch)
-                await asyncio.sleep(0)  # a handler that never waits leaves others their turn
+                await asyncio.sleep(0)  # yield to other tasks: the handler may never wait
 
     async def _handle(self, batch: list[Owned]) -> None:
         self._busy += 1

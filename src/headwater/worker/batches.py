@@ -124,7 +124,7 @@ class Batch(Generic[T]):
             )
         if len(places) > 1:
             raise ValueError(
-                f"{item!r:.200} is several items of this batch, at {places}: pass the index of one"
+                f"{item!r:.200} is in this batch several times, at {places}: pass the index of one"
             )
         return places[0]
 

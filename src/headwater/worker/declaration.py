@@ -293,7 +293,9 @@ def check_stream(stream: object, decorator: str) -> None:
 
 def _check_streams(stream: Stream[Any], into: Any, dead: Any) -> None:
     if into is not None and not isinstance(into, Stream):
-        raise DeclarationError(f"into={into!r} is not a Stream: Stream('invoices', Invoice)")
+        raise DeclarationError(
+            f"into={into!r} is not a Stream: write into=Stream('invoices', Invoice)"
+        )
     if dead is not None and (not isinstance(dead, str) or not dead):
         raise DeclarationError(
             f"dead={dead!r} must be the name of the dead-letter stream, as in 'graveyard'; omit it "

@@ -1,7 +1,7 @@
 """Runs a consumer's handler on a delivery, or on a batch, and returns the outcome.
 
 Rule 1. Everything that the handler does leads to an outcome: it returns, raises any exception, is cancelled by
-        its own code, or returns an object that is never run. `Executor.call` raises only if the framework
+        its own code, or returns a generator, which is never run. `Executor.call` raises only if the framework
         cancels the task to abandon its work.
 Rule 2. An awaitable that the handler returns is awaited before the delivery is acknowledged.
 Rule 3. A handler that is not ``async`` runs in a thread. Its exception is returned as a value, because a future

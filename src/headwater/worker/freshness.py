@@ -44,9 +44,9 @@ class Freshness:
         self._seconds = claim_after_ms / 1000
         self._renew = renew
         self._renewing = asyncio.Lock()
-        self._stood_still = -inf
+        self._suspended_at = -inf
         """When a renewal last came more than a lease after the one before."""
-        self._doubts = self._settled = 0
+        self._needed = self._done = 0
         """How often `read` found that a renewal is necessary, and how many of these were done."""
         self._writing = threading.Lock()
 
@@ -57,16 +57,16 @@ class Freshness:
         """
         with self._writing:
             if began - self.renewed_at > self._lease:
-                self._stood_still = began
+                self._suspended_at = began
             self.renewed_at = began
-            if not lost and self._doubts == self._settled:
+            if not lost and self._needed == self._done:
                 self.until = began + self._seconds
 
     def read(self, sent: float) -> None:
         """Record that a command sent at ``sent`` has returned entries. No handler of them has begun."""
-        if self.stale or self._stood_still >= sent:
+        if self.stale or self._suspended_at >= sent:
             with self._writing:
-                self._doubts += 1
+                self._needed += 1
                 self.until = -inf
 
     @property
@@ -75,10 +75,10 @@ class Freshness:
         return self.now() > self.until
 
     async def restored(self) -> None:
-        """Renew, and return when no lost entry is left. Check `stale` again afterwards: a read may have returned
-        meanwhile."""
+        """Renew if that is necessary, and return when no lost entry is left. Check `stale` again afterwards: a read
+        may have returned meanwhile."""
         async with self._renewing:
-            began, doubts = self.now(), self._doubts
+            began, needed = self.now(), self._needed
             if began <= self.until:
                 return  # another slot has renewed
             if began - self.renewed_at > self._seconds:
@@ -97,5 +97,5 @@ class Freshness:
                     self._name,
                     error,
                 )
-            self._settled = doubts
+            self._done = needed
             self.renewed(began)

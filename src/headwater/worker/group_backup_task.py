@@ -38,7 +38,7 @@ class BackupTask:
         self._refused = False
 
     async def run(self) -> None:
-        """A round every `BACKUP_SECONDS`, until cancelled."""
+        """Run a round of `BackupWriter` every `BACKUP_SECONDS`, until cancelled."""
         await self._changes.until(lambda: self._session() is not None)
         while not cancelled():
             session = self._session()

@@ -39,7 +39,7 @@ HURRIED_SECONDS = 1.0
 
 class StartFailed(Exception):
     """A dependency could not be opened, or a function of `App.on_start` failed, so the worker did not start.
-    ``headwater work`` starts it again."""
+    ``headwater work`` restarts it."""
 
 
 class Hook(NamedTuple):

@@ -37,7 +37,7 @@ class OnDeadOptions(TypedDict, total=False):
     claim_after: str | timedelta
     """How long an owner may be silent before another worker claims its records."""
     lease: str | timedelta
-    """How long a renewal of owned records holds."""
+    """How long a renewal of owned records is valid."""
     concurrency: int
     """How many records one process handles at a time."""
     prefetch: int

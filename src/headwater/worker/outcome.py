@@ -16,7 +16,7 @@ from headwater.worker.durations import milliseconds
 
 
 class Dead(Exception):
-    """A handler raises it if an entry can never be handled. The entry becomes a dead letter at once, with the
+    """Raise this in a handler if an entry can never be handled. The entry becomes a dead letter at once, with the
     reason.
 
     >>> raise Dead("unknown customer")
@@ -28,7 +28,7 @@ class Dead(Exception):
 
 
 class Again(Exception):
-    """A handler raises it if it cannot handle an entry now. The entry is delivered again ``after`` this time.
+    """Raise this in a handler if an entry cannot be handled now. The entry is delivered again ``after`` this time.
 
     >>> raise Again(after="10s", counted=False, reason="the gateway is closed at night")
     Traceback (most recent call last):

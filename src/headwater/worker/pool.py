@@ -125,7 +125,7 @@ class Pool:
     async def _work(self) -> None:
         turns, fresh, now = 0, self.fresh, self.fresh.now
         slot = asyncio.current_task()
-        assert isinstance(slot, Slot), "start makes it"
+        assert isinstance(slot, Slot), "start runs this in a Slot"
         while not slot.dismissed:
             if not self._buffer:
                 self._idle()

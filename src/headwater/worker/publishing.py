@@ -55,7 +55,7 @@ def all_added(additions: Sequence[Addition], outcomes: Sequence[str | Refused | 
     """Return the ids. Raises the first refusal, if there is one."""
     added: list[str] = []
     for addition, outcome in zip(additions, outcomes, strict=True):
-        assert outcome is not None, "what has no outcome yet is an error"
+        assert outcome is not None, "every addition has an outcome here"
         if isinstance(outcome, Refused):
             before = f" ({len(added)} of {len(outcomes)} messages were added before)"
             raise _of_stream(addition, outcome, before)
