@@ -89,7 +89,7 @@ def test_defaults() -> None:
         ({"retry": "1s"}, "retry='1s' must be a Backoff"),
         ({"into": "invoices"}, "into='invoices' is not a Stream"),
         ({"group": ""}, "group='' must be the name of the consumer group"),
-        ({"group": "hw.parked"}, "group='hw.parked': names that begin with 'hw.' are Headwater's"),
+        ({"group": "hw.parked"}, "group='hw.parked': names that begin with 'hw.' are reserved"),
         ({"into": orders}, "into='orders' is the stream that the consumer reads"),
         ({"dead": "orders"}, "dead='orders' is the stream that the consumer reads"),
         ({"dead": 5}, "dead=5 must be the name of the dead-letter stream"),

@@ -272,7 +272,7 @@ def test_an_item_that_is_not_of_the_batch_is_refused() -> None:
 def test_one_object_that_is_several_items_must_be_named_by_its_index() -> None:
     word = "again and again"
     rows = batch_of(word, "other", word)
-    with pytest.raises(ValueError, match=r"several items of this batch, at \[0, 2\]"):
+    with pytest.raises(ValueError, match=r"in this batch several times, at \[0, 2\]"):
         rows.fail(word, "which one?")
     rows.fail(2, "the last")
     rows.fail("other", "there is one")

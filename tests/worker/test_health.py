@@ -152,7 +152,7 @@ def test_a_worker_that_reports_in_time_is_well(life: ReceivedReports) -> None:
 
 def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: ReceivedReports) -> None:
     assert judged(0, 17, life, now=life.heard_at).problems == ["it is starting"]
-    assert "it is dead" in judged(0, None, None, now=0).problems[0]
+    assert "it has ended" in judged(0, None, None, now=0).problems[0]
     report(life, late=["settler"])
     late = judged(0, 17, life, now=life.heard_at + 1)
     assert late.problems == ["the settler of orders/g is late"]
