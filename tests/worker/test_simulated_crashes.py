@@ -61,7 +61,7 @@ def test_a_next_reader_that_notes_nothing_would_be_found(monkeypatch: pytest.Mon
     # Given a fault: a process that becomes the reader of an ordered group does not know what is pending
     async def note(*_: object) -> None: ...
 
-    monkeypatch.setattr("headwater.worker.ordered_fetch.OrderedFetch._note", note)
+    monkeypatch.setattr("headwater.worker.ordered_fetch.OrderedFetch._list", note)
     # When readers die at one step after the other
     found = (text for trial in each_step("keys", first=50) for text in trial.run())
     # Then a trial finds a message that ran before its turn

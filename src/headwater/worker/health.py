@@ -42,14 +42,14 @@ class WorkerHealth(NamedTuple):
 
 
 def judged(
-    worker: int, pid: int | None, life: ReceivedReports | None, *, now: float
+    worker: int, pid: int | None, reports: ReceivedReports | None, *, now: float
 ) -> WorkerHealth:
     """Return the health of a worker process at ``now``, in seconds of the monotonic clock."""
-    if pid is None or life is None:
+    if pid is None or reports is None:
         return WorkerHealth(worker, None, ["it has ended, and will be started again"], [])
-    consumers = [life.progress[number] for number in sorted(life.progress)]
+    consumers = [reports.progress[number] for number in sorted(reports.progress)]
     problems = []
-    silent = now - life.heard_at
+    silent = now - reports.heard_at
     if not consumers:
         problems.append("it is starting")
     elif silent > SILENT_SECONDS:

@@ -78,7 +78,7 @@ class Supervisor:
         self._inherited = inherited
         self._patience = grace_ms / 1000 + OVERTIME_SECONDS
         self._alive: dict[int, Process] = {}
-        self._lives: dict[int, ReceivedReports] = {}
+        self._reports: dict[int, ReceivedReports] = {}
         self._joined: set[GROUP] = set()
         """Groups that any worker has joined since the start."""
         self._stopping = asyncio.Event()
@@ -108,7 +108,7 @@ class Supervisor:
             judged(
                 number,
                 self._alive[number].pid if number in self._alive else None,
-                self._lives.get(number),
+                self._reports.get(number),
                 now=now,
             )
             for number in range(self._workers)
@@ -158,12 +158,12 @@ class Supervisor:
             began = time.monotonic()
             reloads = self._reloads
             self._changed.clear()
-            life = self._lives[number] = ReceivedReports()
+            reports = self._reports[number] = ReceivedReports()
             try:
-                status = await self._one(number, life)
+                status = await self._one(number, reports)
             finally:
-                del self._lives[number]
-                life.close()
+                del self._reports[number]
+                reports.close()
             if self._stopping.is_set():
                 # A process that SIGTERM killed had not started yet, so this is not an error.
                 if status != -signal.SIGTERM:
@@ -172,11 +172,11 @@ class Supervisor:
             if reloads != self._reloads:
                 pause = FIRST_PAUSE
                 continue
-            if status == CANNOT_START and self._watch is None and self._hopeless(life):
+            if status == CANNOT_START and self._watch is None and self._hopeless(reports):
                 self._status = status
                 self._signal()
                 return
-            if life.settled or time.monotonic() - began > HEALTHY_SECONDS:
+            if reports.settled or time.monotonic() - began > HEALTHY_SECONDS:
                 pause = FIRST_PAUSE
             if status < 0 and number == self._workers:
                 pause = FIRST_PAUSE
@@ -184,33 +184,33 @@ class Supervisor:
             await self._stopped_within(pause, or_changed=True)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _hopeless(self, life: ReceivedReports) -> bool:
+    def _hopeless(self, reports: ReceivedReports) -> bool:
         """Return whether no worker has joined the groups that refused this one; or, if none refused it, whether no
         worker has joined any group."""
-        for one in self._lives.values():
+        for one in self._reports.values():
             one.read()
             self._joined |= one.joined
-        return bool(life.refused - self._joined) if life.refused else not self._joined
+        return bool(reports.refused - self._joined) if reports.refused else not self._joined
 
-    async def _one(self, number: int, life: ReceivedReports) -> int:
+    async def _one(self, number: int, reports: ReceivedReports) -> int:
         """Run one worker process and return its exit status, negative for a signal."""
         reloads = self._reloads
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 "--reports",
-                str(life.writer),
+                str(reports.writer),
                 "--suspects",
                 Suspects.ONLY if number == self._workers else Suspects.ELSEWHERE,
                 stdin=asyncio.subprocess.PIPE,
-                pass_fds=(*self._inherited, life.writer),
+                pass_fds=(*self._inherited, reports.writer),
                 start_new_session=True,
             )
         finally:
-            life.close_writer()
+            reports.close_writer()
         self._alive[number] = process
         loop = asyncio.get_running_loop()
-        loop.add_reader(life.reader, self._read, life)
+        loop.add_reader(reports.reader, self._read, reports)
         if self._stopping.is_set() or reloads != self._reloads:
             _terminate(process)
         try:
@@ -226,13 +226,13 @@ class Supervisor:
             return await ended
         finally:
             del self._alive[number]
-            loop.remove_reader(life.reader)
-            life.read()
-            self._joined |= life.joined
+            loop.remove_reader(reports.reader)
+            reports.read()
+            self._joined |= reports.joined
 
-    def _read(self, life: ReceivedReports) -> None:
-        if not life.read():
-            asyncio.get_running_loop().remove_reader(life.reader)
+    def _read(self, reports: ReceivedReports) -> None:
+        if not reports.read():
+            asyncio.get_running_loop().remove_reader(reports.reader)
 
     def _name(self, number: int) -> str:
         return "the quarantine process" if number == self._workers else f"worker {number}"
