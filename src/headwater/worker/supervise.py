@@ -87,8 +87,8 @@ class Supervisor:
     async def run(self) -> int:
         """Run until a signal arrives. Return the exit status: 0 if every worker stopped without an error."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signal)
+        for handled in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(handled, self._signal)
         if self._health is not None:
             await self._health.start()
         async with asyncio.TaskGroup() as group:
