@@ -23,7 +23,6 @@ from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError
 from headwater.uncompiled import notice
-from headwater.worker.mending import found_when_mended
 from headwater.worker.process import log
 from headwater.worker.reload_import import find_app_or_wait
 from headwater.worker.source_watch import SourceWatch
