@@ -127,11 +127,11 @@ def test_a_damaged_journal_is_named_by_file_and_offset_and_left_as_it_is(home: P
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("prot 1", "line 2: 'prot' is no setting of Headwater; did you mean 'port'?"),
+        ("prot 1", "line 2: unknown setting 'prot'; did you mean 'port'?"),
         ("port one", "line 2: 'port' cannot be 'one': argument couldn't be parsed into an integer"),
         (
             "databases 32",
-            "line 2: 'databases' cannot be '32': it stays 16; there are 16 databases, always",
+            "line 2: 'databases' cannot be '32': the only value is 16; the number of databases cannot be changed",
         ),
     ],
 )
@@ -143,9 +143,9 @@ def test_a_wrong_line_of_the_configuration_is_named(home: Path, line: str, said:
 
 def test_wrong_flags_and_variables_are_named(home: Path) -> None:
     assert refused(home, "--maxclient", "5").startswith("flag --maxclient: 'maxclient' is no set")
-    assert refused(home, "--maxclients").startswith("flag --maxclients: a value is missing")
+    assert refused(home, "--maxclients").startswith("flag --maxclients: the value is missing")
     assert refused(home, "--port", "x").startswith("flag --port: 'port' cannot be 'x'")
-    assert refused(home, "serve").startswith("'serve' is no flag")
+    assert refused(home, "serve").startswith("'serve' is not a flag")
     environment = {"HEADWATER_APPENDFSYNC": "sometimes"}
     assert refused(home, environment=environment) == (
         "environment, HEADWATER_APPENDFSYNC: 'appendfsync' cannot be 'sometimes': argument(s) must "

@@ -80,10 +80,10 @@ def test_an_include_applies_at_its_position(tmp_path: Path) -> None:
 
 
 MISTAKES = {
-    "prot 7000": "/headwater.conf, line 1: 'prot' is no setting of Headwater; did you mean 'port'?",
-    "\n\nappendsync no": "/headwater.conf, line 3: 'appendsync' is no setting of Headwater; "
+    "prot 7000": "/headwater.conf, line 1: unknown setting 'prot'; did you mean 'port'?",
+    "\n\nappendsync no": "/headwater.conf, line 3: unknown setting 'appendsync'; "
     "did you mean 'appendfsync'?",
-    "qqq 1": "/headwater.conf, line 1: 'qqq' is no setting of Headwater; "
+    "qqq 1": "/headwater.conf, line 1: unknown setting 'qqq'; "
     "docs/reference/configuration.md lists all.",
     "port x": "/headwater.conf, line 1: 'port' cannot be 'x': "
     "argument couldn't be parsed into an integer",
@@ -91,15 +91,15 @@ MISTAKES = {
     "argument must be between 0 and 65535 inclusive",
     "port 1 2": "/headwater.conf, line 1: 'port' takes one value, not 2; quote it",
     "port": "/headwater.conf, line 1: 'port' has no value; write port and its value, or \"\"",
-    'requirepass "a': "/headwater.conf, line 1: quotes do not balance in 'requirepass \"a'",
+    'requirepass "a': "/headwater.conf, line 1: unbalanced quotes in 'requirepass \"a'",
     "proto-max-bulk-len 1x": "/headwater.conf, line 1: 'proto-max-bulk-len' cannot be '1x': "
     "argument must be a memory value",
     "maxmemory 1gb": "/headwater.conf, line 1: 'maxmemory' cannot be '1gb': "
-    "it stays 0; no memory limit can be set in this release",
+    "the only value is 0; no memory limit can be set in this release",
     "save 900 1": "/headwater.conf, line 1: 'save' cannot be '900 1': "
-    "it stays empty; there are no snapshots: the journal holds everything",
+    "the only value is empty; there are no snapshots: the journal holds everything",
     "databases 32": "/headwater.conf, line 1: 'databases' cannot be '32': "
-    "it stays 16; there are 16 databases, always",
+    "the only value is 16; the number of databases cannot be changed",
     "unixsocketperm 888": "/headwater.conf, line 1: 'unixsocketperm' cannot be '888': "
     "argument must be octal permissions, 0 to 777",
     "client-output-buffer-limit pubsub 1 1 1mb": "/headwater.conf, line 1: "
@@ -126,14 +126,14 @@ def test_the_error_for_a_missing_file_names_it(tmp_path: Path) -> None:
         load(file=tmp_path / "none.conf", environ={})
 
 
-def test_the_error_names_the_flag_or_variable() -> None:
+def test_mistakes_in_flags_and_in_the_environment_name_their_place() -> None:
     with pytest.raises(ConfigError, match=r"^flag --prt: 'prt' is no setting .* 'port'"):
         load(flags=[("prt", "1")], environ={})
     with pytest.raises(ConfigError, match=r"^environment, HEADWATER_PORT: 'port' cannot be 'x'"):
         load(environ={"HEADWATER_PORT": "x"})
-    with pytest.raises(ConfigError, match=r"^flag --port: a value is missing"):
+    with pytest.raises(ConfigError, match=r"^flag --port: the value is missing"):
         flag_pairs(["--port", "--bind", "::1"])
-    with pytest.raises(ConfigError, match=r"^'port' is no flag"):
+    with pytest.raises(ConfigError, match=r"^'port' is not a flag"):
         flag_pairs(["port", "1"])
 
 
@@ -166,7 +166,7 @@ def test_every_default_can_be_set_as_it_is_shown(name: str) -> None:
 @pytest.mark.parametrize("name", FIXED)
 def test_a_fixed_setting_accepts_only_its_value(name: str) -> None:
     Config().set(name, FIXED[name].value)
-    with pytest.raises(ValueError, match="it stays"):
+    with pytest.raises(ValueError, match="the only value is"):
         Config().set(name, "something else")
 
 
