@@ -321,7 +321,7 @@ def test_the_ready_line_says_where_and_how_safely(home: Path) -> None:
             f"{server.port}\r\n".encode()
         )
     with server_process("--appendonly", "no", directory=home / "data") as server:
-        assert ", no journal (appendonly no), nothing is kept, " in server.ready_line
+        assert ", no journal (appendonly no), nothing is stored, " in server.ready_line
         assert "WARNING" not in server.log()
 
 

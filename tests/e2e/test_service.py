@@ -62,8 +62,8 @@ def test_a_signal_opens_the_log_file_again_and_nothing_else_happens(
         os.kill(server.pid, number)
         # Then it writes to a new file, and serves as before
         eventually(log.exists)
-        eventually(lambda: "opened again" in log.read_text())
-        assert messages(log.read_text()) == [f"INFO {number.name}: the log file is opened again"]
+        eventually(lambda: "reopened" in log.read_text())
+        assert messages(log.read_text()) == [f"INFO {number.name}: the log file is reopened"]
         assert answers(server)
         # And a hundred signals leave no file open
         files = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
@@ -145,7 +145,7 @@ def test_a_log_that_cannot_be_opened_again_goes_on_in_the_old_file(tmp_path: Pat
         logs.rename(tmp_path / "moved")
         os.kill(server.pid, signal.SIGHUP)
         old = tmp_path / "moved" / "log"
-        eventually(lambda: "cannot be opened again: No such file or directory" in old.read_text())
+        eventually(lambda: "cannot be reopened: No such file or directory" in old.read_text())
         assert answers(server)
     assert messages(old.read_text())[-1] == "INFO stopped with exit status 0"
 
@@ -242,7 +242,7 @@ def test_signals_for_the_log_while_the_journal_is_replayed_do_not_end_the_server
         os.kill(server.pid, number)
     try:
         eventually(lambda: "INFO started as process" in log.read_text())
-        assert "INFO SIGHUP: the log file is opened again" in messages(log.read_text())
+        assert "INFO SIGHUP: the log file is reopened" in messages(log.read_text())
     finally:
         assert server.stop() == 0
 

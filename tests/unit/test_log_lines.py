@@ -150,7 +150,7 @@ def test_a_renamed_log_file_is_created_again(logger: logging.Logger, tmp_path: P
         "still the old file",
     ]
     assert [line.split(" ", 3)[3] for line in path.read_text().splitlines()] == [
-        "SIGHUP: the log file is opened again",
+        "SIGHUP: the log file is reopened",
         "after",
     ]
 
@@ -168,8 +168,8 @@ def test_the_old_log_file_stays_in_use_if_the_new_one_cannot_be_opened(
         reopen_log("SIGUSR1")
     logger.warning("after")
     lines = old.read_text().splitlines()
-    assert f"ERROR SIGUSR1: logfile '{path}' cannot be opened again: " in lines[0]
-    assert lines[0].endswith("the old file stays in use")
+    assert f"ERROR SIGUSR1: logfile '{path}' cannot be reopened: " in lines[0]
+    assert lines[0].endswith("the old file remains in use")
     assert lines[-1].endswith("WARNING after")
     assert open_files() == open_before
 
