@@ -47,7 +47,7 @@ def test_a_port_in_use_is_named_and_the_data_is_not_touched(home: Path) -> None:
         port = holder.getsockname()[1]
         said = refused(home, "--port", str(port))
     assert said == (
-        f"cannot listen at 127.0.0.1:{port}: Address already in use; another server listens there, "
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; another server listens there, "
         "choose another --port (0 picks a free one)"
     )
     assert not (home / "data").exists()
@@ -55,14 +55,14 @@ def test_a_port_in_use_is_named_and_the_data_is_not_touched(home: Path) -> None:
 
 def test_an_address_that_is_not_this_machines_is_named(home: Path) -> None:
     said = refused(home, "--bind", "192.0.2.1")
-    assert re.match(r"cannot listen at 192\.0\.2\.1:\d+: Cannot assign requested address; ", said)
+    assert re.match(r"cannot listen on 192\.0\.2\.1:\d+: Cannot assign requested address; ", said)
 
 
 def test_an_optional_address_may_be_missing_but_not_every_one(home: Path) -> None:
     with server_process("--bind", "127.0.0.1 -192.0.2.1", directory=home) as server:
         assert exchange(server.port, encode("PING")) == b"+PONG\r\n"
-    assert refused(home, "--bind", "-192.0.2.1").startswith("there is nowhere to listen")
-    assert refused(home, "--bind", "").startswith("there is nowhere to listen")
+    assert refused(home, "--bind", "-192.0.2.1").startswith("no address to listen on")
+    assert refused(home, "--bind", "").startswith("no address to listen on")
 
 
 def test_a_directory_held_by_another_server_is_named_and_the_other_goes_on(home: Path) -> None:
@@ -163,8 +163,7 @@ def test_a_unix_socket_in_use_is_named_and_a_dead_ones_name_is_taken_over(home: 
         second = home / "second"
         second.mkdir()
         assert refused(second, "--unixsocket", str(path)) == (
-            f"cannot listen at unix:{path}: another server answers there; choose another "
-            "--unixsocket"
+            f"cannot listen on unix:{path}: another server uses it; choose another --unixsocket"
         )
         first.kill()
         assert path.exists()
@@ -173,7 +172,7 @@ def test_a_unix_socket_in_use_is_named_and_a_dead_ones_name_is_taken_over(home: 
             assert client.ping()
     assert not path.exists()
     path.write_text("a letter")
-    assert refused(home, "--unixsocket", str(path)).endswith("a file of that name is no socket")
+    assert refused(home, "--unixsocket", str(path)).endswith("the file exists and is not a socket")
     assert path.read_text() == "a letter"
     too_long = home / ("x" * 120)
     assert "path too long" in refused(home, "--unixsocket", str(too_long))
