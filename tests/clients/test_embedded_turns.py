@@ -152,7 +152,7 @@ async def test_whoever_waits_is_told_when_the_store_is_given_up(
         client.ping()
     monkeypatch.undo()
     assert node.state.poisoned
-    with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off by MemoryError"):
+    with pytest.raises(redis.ResponseError, match="MISCONF a turn was aborted by MemoryError"):
         waiting.result(10)
 
 

@@ -55,7 +55,7 @@ def test_a_description_recreates_the_user(words: list[bytes], selectors: list[li
     user = applied(words)
     for rules in selectors:
         user.selectors.append(applied(rules).root)
-    user.settle()
+    user.update_unrestricted()
 
     # When its description is split, like a file, and applied to a new user
     again = made(*merge_selectors(user.describe().split(b" ")))

@@ -47,7 +47,7 @@ cdef class Node:
     cdef int _check_journal(self) except -1
     cdef int _drain_resumed(self) except -1
     @cython.locals(keyspace=Keyspace)
-    cdef _do_before(self, long long now_ms)
+    cdef _prepare(self, long long now_ms)
     @cython.locals(deadline=double, waiting=Waiters)
     cpdef next_deadline(self)
     @cython.locals(room="long long", facts_mark=Py_ssize_t)

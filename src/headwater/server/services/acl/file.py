@@ -93,5 +93,5 @@ def _line(users: dict[bytes, User], words: list[bytes], at: str, *, all_channels
             elif not told:
                 errors += f"{at}: {error.reason}. "
                 told = True
-    user.settle()
+    user.update_unrestricted()
     return errors

@@ -121,7 +121,7 @@ def apply(user: User, words: Iterable[bytes], *, all_channels: bool) -> None:
         except RuleError as error:
             error.word = shown(word)
             raise
-    user.settle()
+    user.update_unrestricted()
 
 
 def apply_one(user: User, word: bytes, *, all_channels: bool) -> None:
