@@ -64,7 +64,7 @@ def test_a_thread_seals_blocks_beyond_the_budget() -> None:
 def test_turns_help_if_the_thread_lags_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a thread that does nothing
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 5000)
-    monkeypatch.setattr(sealing_thread, "MOST_IN_LINE", 0)
+    monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)
     store = made()
     # When entries are added
     fill(store.client(), 500)
@@ -159,7 +159,7 @@ def test_a_start_seals_while_it_replays(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_reload_starts_with_a_new_accounting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
-    monkeypatch.setattr(sealing_thread, "MOST_IN_LINE", 0)  # turns seal, at once
+    monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)  # turns do it, here and now
     store = made(enable_debug_command="yes")
     client = store.client(kind="tcp")
     fill(client, 300)

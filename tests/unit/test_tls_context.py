@@ -74,7 +74,7 @@ def test_the_error_names_a_file_of_another_kind(
     path = tmp_path / "other.pem"
     path.write_bytes(b"\0\xff other")
     assert refusal(config(made, **{name: str(path)})) == (
-        f"{name} {str(path)!r} holds no {what} in PEM; give the file that does"
+        f"{name} {str(path)!r} contains no {what} in PEM; give the file that does"
     )
 
 
@@ -91,7 +91,7 @@ def test_a_key_of_another_certificate_is_refused(made: Certificates) -> None:
     said = refusal(config(made, tls_key_file=made.client_key))
     assert said == (
         f"tls-key-file {made.client_key!r} is not the key of the certificate in {made.server!r}; "
-        "give the two that were made together"
+        "give the two that were created together"
     )
 
 
@@ -121,7 +121,7 @@ def test_clients_certificates_need_an_authority(made: Certificates, rule: str) -
 def test_authorities_may_be_in_a_directory(made: Certificates, tmp_path: Path) -> None:
     make_context(config(made, tls_ca_cert_file="", tls_ca_cert_dir=str(tmp_path)))
     said = refusal(config(made, tls_ca_cert_dir=made.server))
-    assert said == f"tls-ca-cert-dir {made.server!r} is no directory; correct the path"
+    assert said == f"tls-ca-cert-dir {made.server!r} is not a directory; correct the path"
 
 
 def test_an_expired_authority_is_refused_if_there_is_no_other(

@@ -83,7 +83,7 @@ class Wait:
         self.alike: bytes | tuple[int, bytes] | None = None
         self.group: ConsumerGroup | None = None
 
-    def heeds(self, value: Value | None) -> bool:
+    def wakes_on(self, value: Value | None) -> bool:
         """Whether a signal of a key that holds ``value`` now counts."""
         if self.for_streams:
             return isinstance(value, StoredStream)

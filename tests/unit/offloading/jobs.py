@@ -56,8 +56,8 @@ def settled(store: LocalStore, client: LocalClient) -> Reply:
 
 
 def join(store: LocalStore) -> None:
-    """Wait until the thread has done all of its queue."""
-    store.node.blocked.offloading.rest()
+    """Wait until the thread has done all that is in its line."""
+    store.node.blocked.offloading.wait_until_idle()
 
 
 def reach_build(store: LocalStore) -> None:
