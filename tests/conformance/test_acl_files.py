@@ -145,9 +145,9 @@ def test_what_cannot_be_saved_or_read_changes_nothing(tmp_path: Path) -> None:
 WRONG = {
     "user alice on nosuch": "user 'alice': 'nosuch': Syntax error",
     "user alice +nosuch": "Unknown command or category name in ACL",
-    "user alice on\nuser alice off": "defined once only",
+    "user alice on\nuser alice off": "is defined twice",
     "user alice (+get": "is not closed",
-    'user "a b" on': "holds no spaces",
+    'user "a b" on': "must not contain spaces",
     "user alice <secret": "'<(redacted)': The password you are trying to remove",
     "aclfile {file}\nuser alice on": "in one place only",
     "aclfile {file}x": "Error loading ACLs, opening file",
