@@ -11,7 +11,7 @@ import pytest
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 from headwater.testing.server import server_process
-from tests.conformance.fuzzing import Fuzz, fill, spoil
+from tests.conformance.fuzzing import Fuzz, corrupt, fill
 from tests.conformance.histories import History
 from tests.conformance.odd_arguments import FEW, Sweep
 from tests.conformance.usages import names, usages
@@ -77,7 +77,7 @@ def test_a_server_outlives_spoilt_bytes() -> None:
             pipeline = b"".join(encode(*words) for words in History(seed, "redis-8.2").commands(50))
             with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
                 with contextlib.suppress(ConnectionError):
-                    client.sendall(spoil(random, pipeline))
+                    client.sendall(corrupt(random, pipeline))
                     client.shutdown(socket.SHUT_WR)
                     while client.recv(1 << 16):
                         pass

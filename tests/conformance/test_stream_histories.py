@@ -12,7 +12,7 @@ from headwater.testing.node import request
 from tests.blocks import tiny_blocks
 from tests.conformance.agreement import first_unlike
 from tests.conformance.histories_streams import JUDGED, StreamHistory, Unit
-from tests.conformance.pipelines import MARK, NodeDoor, SocketDoor, cut
+from tests.conformance.pipelines import MARK, NodePipeline, SocketPipeline, cut
 from tests.conformance.stream_campaign import SERVER, Comparison
 from tests.peers import Peer
 
@@ -62,9 +62,9 @@ def test_tens_of_thousands_of_pipelined_commands_give_the_same_replies(
 @pytest.mark.peer
 def test_a_difference_is_found(shared_peer: Callable[[str], Peer]) -> None:
     # Given two stores of which one has an entry more
-    theirs = SocketDoor(shared_peer(SERVER))
+    theirs = SocketPipeline(shared_peer(SERVER))
 
-    class Other(NodeDoor):
+    class Other(NodePipeline):
         def prepare(self, resp: int) -> None:
             super().prepare(resp)
             self.exchange([request(("XADD", "s", "1-1", "f", "v")) + MARK])

@@ -15,7 +15,7 @@ from tests.conformance import transcript
 )
 def test_a_transcript_is_told_as_it_was(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    told = transcript.retold(text)
+    told = transcript.rewritten(text)
     if os.environ.get("REWRITE_TRANSCRIPTS") == "1":
         path.write_text(told, encoding="utf-8")
     else:
