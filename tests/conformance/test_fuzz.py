@@ -1,4 +1,4 @@
-"""No request ends the store, hangs it or breaks what it holds."""
+"""No request stops or blocks the store, or corrupts its contents."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ SLICE_SECONDS = 30
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_odd_argument_breaks_the_store(seed: int) -> None:
+def test_unusual_arguments_do_not_break_the_store(seed: int) -> None:
     fuzz = Fuzz(seed)
     fuzz.arguments_round()
     assert fuzz.failures == []
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_spoilt_bytes_break_the_store(seed: int) -> None:
+def test_corrupted_bytes_do_not_break_the_store(seed: int) -> None:
     fuzz = Fuzz(seed)
     fuzz.bytes_round()
     assert fuzz.failures == []
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.startswith(b"X")])
-def test_no_argument_of_a_stream_command_made_odd_breaks_the_store(name: bytes) -> None:
+def test_each_unusual_argument_of_stream_commands_does_not_break_the_store(name: bytes) -> None:
     sweep = Sweep(FEW)
     sweep.command(name)
     assert sweep.failures == []
@@ -43,7 +43,7 @@ def test_no_argument_of_a_stream_command_made_odd_breaks_the_store(name: bytes) 
 
 
 @pytest.mark.slow
-def test_no_argument_of_any_command_made_odd_breaks_the_store() -> None:
+def test_each_unusual_argument_of_any_command_does_not_break_the_store() -> None:
     sweep = Sweep(FEW)
     sweep.all()
     assert sweep.failures == []
@@ -52,7 +52,7 @@ def test_no_argument_of_any_command_made_odd_breaks_the_store() -> None:
 
 @pytest.mark.slice
 @pytest.mark.timeout(300)
-def test_no_argument_of_any_command_made_as_odd_as_can_be_breaks_the_store() -> None:
+def test_all_unusual_values_of_all_arguments_do_not_break_the_store() -> None:
     sweep = Sweep()
     sweep.all()
     assert sweep.failures == []
@@ -60,7 +60,7 @@ def test_no_argument_of_any_command_made_as_odd_as_can_be_breaks_the_store() -> 
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.startswith(b"X")])
-def test_what_is_made_odd_was_understood_before(name: bytes) -> None:
+def test_the_requests_that_are_modified_are_valid(name: bytes) -> None:
     understood = 0
     for usage in usages(name):
         client = LocalStore(journaled=False).client()
@@ -70,7 +70,7 @@ def test_what_is_made_odd_was_understood_before(name: bytes) -> None:
     assert understood
 
 
-def test_a_server_outlives_spoilt_bytes() -> None:
+def test_a_server_survives_corrupted_bytes() -> None:
     random = Random(1)
     with server_process() as server:
         for seed in range(40):
@@ -86,7 +86,7 @@ def test_a_server_outlives_spoilt_bytes() -> None:
 
 
 @pytest.mark.slice
-def test_half_a_minute_of_odd_requests_breaks_nothing() -> None:
+def test_half_a_minute_of_malformed_requests_breaks_nothing() -> None:
     fuzz = Fuzz(1000)
     fuzz.rounds(SLICE_SECONDS)
     assert fuzz.failures == []
