@@ -27,7 +27,7 @@ class KeyHistory(History):
             (6, self.look),
             (12, self.move),
             (7, self.expire),
-            (7, self.told),
+            (7, self.remaining),
             (4, self.scan),
             (10, self.string),
             (6, self.number),
@@ -127,7 +127,7 @@ class KeyHistory(History):
         conditions = self._maybe(0.4, self._one("NX", "XX", "GT", "LT"))
         return [what, self._key(), at[what], *conditions, *self._maybe(0.1, self._one("XX", "GT"))]
 
-    def told(self) -> Options:
+    def remaining(self) -> Options:
         return [self._one("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"), self._key()]
 
     def scan(self) -> Options:

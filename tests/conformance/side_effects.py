@@ -104,9 +104,9 @@ def of_peer(history: Sequence[Command], server: Peer, *, letters: str = STREAMS)
 def _changes(connection: Connection) -> int:
     (text,) = connection.run([(b"INFO", b"persistence")])
     assert isinstance(text, bytes)
-    told = _CHANGES.search(text)
-    assert told is not None
-    return int(told[1])
+    matched = _CHANGES.search(text)
+    assert matched is not None
+    return int(matched[1])
 
 
 def _events(connection: Connection, listener: Connection) -> tuple[bytes, ...]:

@@ -365,8 +365,8 @@ def test_a_jump_is_logged_and_counted(
         assert caplog.messages == []
         store.clock.jump(-HOUR)
         store.client.ping()
-        told = store.client.info("server")
-        assert (told["clock_jumps"], told["clock_last_jump_ms"]) == (1, -HOUR_MS)
+        info = store.client.info("server")
+        assert (info["clock_jumps"], info["clock_last_jump_ms"]) == (1, -HOUR_MS)
         (message,) = caplog.messages
         assert "the wall clock jumped by -3600.000 s" in message
 
@@ -382,8 +382,8 @@ def test_a_clock_that_jumps_repeatedly_does_not_fill_the_log(
             store.client.ping()
         store.pass_time(60)
         store.clock.jump(HOUR)
-        told = store.client.info("server")
-    assert (told["clock_jumps"], told["clock_last_jump_ms"]) == (101, HOUR_MS)
+        info = store.client.info("server")
+    assert (info["clock_jumps"], info["clock_last_jump_ms"]) == (101, HOUR_MS)
     first, last = caplog.messages
     assert "+3600.000 s" in first
     assert "99 jumps before it were not logged" in last

@@ -71,8 +71,8 @@ def served(tmp_path: Path) -> Iterator[tuple[ServerProcess, SetClock]]:
 
 
 def jumps(client: redis.Redis) -> tuple[int, int]:
-    told = client.info("server")
-    return told["clock_jumps"], told["clock_last_jump_ms"]
+    info = client.info("server")
+    return info["clock_jumps"], info["clock_last_jump_ms"]
 
 
 @pytest.mark.parametrize("hours", [1, -1])

@@ -1,4 +1,4 @@
-"""COMMAND DOCS says of the arguments of a command what a real Redis says."""
+"""COMMAND DOCS describes arguments as Redis does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.commands.table.syntax import SYNTAX
 from headwater.testing.server import server_thread
 from tests.peers import Peer
 
-OTHERWISE = {
+DIFFERENT = {
     "xadd": "IDMP and IDMPAUTO came with 8.6",
     "xread": "MAXCOUNT and MAXSIZE came with 8.10",
     "xreadgroup": "CLAIM came with 8.4, MAXCOUNT and MAXSIZE with 8.10",
@@ -24,7 +24,7 @@ OTHERWISE = {
 
 
 TAKES_ANYTHING = {"command", "quit"}
-"""An argument of COMMAND is a subcommand; QUIT does not look at any."""
+"""COMMAND's argument is a subcommand; QUIT ignores its arguments."""
 
 
 def every_row() -> Iterator[CommandRow]:
@@ -34,14 +34,14 @@ def every_row() -> Iterator[CommandRow]:
 
 
 def described(docs: Any, name: str) -> Any:
-    """What COMMAND DOCS says of a command or subcommand; None when it does not know it."""
+    """Return what COMMAND DOCS says about a command or subcommand; None if it is unknown."""
     container, _, word = name.partition("|")
     found = docs.get(container)
     return found.get("subcommands", {}).get(name) if found and word else found
 
 
 def shown(argument: dict[str, Any]) -> str:
-    """An argument as a line, types included."""
+    """Format an argument as a line, with types."""
     kind, flags = argument["type"], argument.get("flags", [])
     token = argument.get("token")
     token = '""' if token == "" else token
@@ -78,7 +78,7 @@ def docs_of(port: int) -> Any:
 
 
 @pytest.mark.peer
-def test_arguments_are_described_as_redis_describes_them(
+def test_arguments_are_described_as_in_redis(
     shared_peer: Callable[[str], Peer],
 ) -> None:
     theirs = docs_of(shared_peer("redis-8.2").port)
@@ -87,7 +87,7 @@ def test_arguments_are_described_as_redis_describes_them(
     wrong = []
     for row in every_row():
         real = described(theirs, row.name)
-        if real is None or row.subcommands or row.name in OTHERWISE:
+        if real is None or row.subcommands or row.name in DIFFERENT:
             continue
         lines = [
             " ".join(map(shown, docs.get("arguments", [])))
@@ -98,9 +98,11 @@ def test_arguments_are_described_as_redis_describes_them(
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", OTHERWISE)
+@pytest.mark.parametrize("name", DIFFERENT)
 @pytest.mark.peer
-def test_what_is_described_otherwise_is(name: str, shared_peer: Callable[[str], Peer]) -> None:
+def test_known_differences_of_descriptions_exist(
+    name: str, shared_peer: Callable[[str], Peer]
+) -> None:
     theirs = described(docs_of(shared_peer("redis-8.2").port), name)
     with server_thread() as server:
         ours = described(docs_of(server.port), name)
@@ -108,7 +110,7 @@ def test_what_is_described_otherwise_is(name: str, shared_peer: Callable[[str], 
 
 
 @pytest.mark.parametrize("row", list(every_row()), ids=lambda row: row.name)
-def test_what_a_command_takes_is_written_down(row: CommandRow) -> None:
+def test_a_command_with_arguments_has_a_syntax(row: CommandRow) -> None:
     taken = 2 if "|" in row.name else 1
     takes_arguments = row.arity > taken or row.arity < 0
     has_own = not row.subcommands and row.name not in TAKES_ANYTHING
@@ -117,5 +119,5 @@ def test_what_a_command_takes_is_written_down(row: CommandRow) -> None:
         assert argument.name
 
 
-def test_nothing_is_written_down_of_what_there_is_not() -> None:
+def test_every_syntax_belongs_to_a_command() -> None:
     assert set(SYNTAX) - {row.name for row in every_row()} == set()

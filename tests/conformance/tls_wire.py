@@ -46,7 +46,7 @@ class Records:
             self.tls.do_handshake()
         return self._outgoing.read()
 
-    def shake(self, *, cut: int | None = None) -> None:
+    def handshake(self, *, cut: int | None = None) -> None:
         """Perform the handshake, sending ``cut`` bytes at a time."""
         while True:
             try:

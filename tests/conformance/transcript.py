@@ -102,8 +102,8 @@ def rewritten(text: str) -> str:
         lines = paragraph.strip("\n").splitlines()
         if LINE in lines:
             said = lines[: lines.index(LINE)]
-            heard = [answer for line in said for answer in story.tell(line)]
+            results = [answer for line in said for answer in story.tell(line)]
             assert story.sound() == [], f"after {said}"
-            lines = [*said, LINE, *heard]
+            lines = [*said, LINE, *results]
         paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs) + "\n"

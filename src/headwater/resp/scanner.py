@@ -317,7 +317,7 @@ class Scanner:
         except ProtocolError as error:
             raise self._refusal(str(error)) from None
         if words and words[0].upper() in _HTTP:
-            # A browser can be made to send these to a local port; the following lines could be commands.
+            # A browser can be made to send these to a local port; what follows may be commands.
             raise self._refusal("Protocol error: this is not a web server (HTTP request refused)")
         if len(words) > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
             raise self._refusal("Protocol error: unauthenticated multibulk length")
