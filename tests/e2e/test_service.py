@@ -386,6 +386,6 @@ def test_supervised_no_tells_nobody(tmp_path: Path, manager: ServiceManager) -> 
 def test_supervised_systemd_without_systemd_is_logged(tmp_path: Path) -> None:
     with server_process("--supervised", "systemd", directory=tmp_path) as server:
         assert messages(server.log())[0].startswith(
-            "WARNING supervised is systemd, but there is no NOTIFY_SOCKET"
+            "WARNING supervised is systemd, but NOTIFY_SOCKET is not set"
         )
         assert answers(server)
