@@ -232,7 +232,7 @@ class Driver:
             self.close(connection)
             return
         hard, soft, seconds = config.output_limit(listening=session.subscriptions.active)
-        if not session.let_in and not connection.handshaking:
+        if not session.may_run_commands and not connection.handshaking:
             most = limits.MAX_OUTPUT_BYTES_BEFORE_AUTH
             hard = min(hard or most, most)
         if soft and connection.unsent > soft:
@@ -280,7 +280,7 @@ class Driver:
             return False
         session.scanner.feed_part(self._space, count)
         most = self.node.clients.query_buffer_limit
-        if session.blocked and not session.let_in:
+        if session.blocked and not session.may_run_commands:
             most = min(most, limits.MAX_INPUT_BYTES_BEFORE_AUTH)
         if session.input_bytes() > most:
             self._cut_off(session, connection)

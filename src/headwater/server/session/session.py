@@ -86,16 +86,16 @@ class Session:
         self.call.db = self.call.keyspace.databases[index]
 
     @property
-    def let_in(self) -> bool:
+    def may_run_commands(self) -> bool:
         """Whether the client may run commands: it has authenticated, or need not."""
         return self.scanner.authenticated
 
-    def log_in(self, user: User, *, authenticated: bool, let_in: bool) -> None:
-        """Set the user. ``authenticated`` says that the client has proved its identity or need not;
-        ``let_in`` that it may run commands."""
+    def log_in(self, user: User, *, authenticated: bool, may_run_commands: bool) -> None:
+        """Set the user, whether the client has authenticated (or need not), and whether it may run
+        commands."""
         self.user = user
         self.authenticated = authenticated
-        self.scanner.authenticated = let_in
+        self.scanner.authenticated = may_run_commands
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Append input. The next turn runs it."""

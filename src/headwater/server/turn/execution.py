@@ -196,6 +196,6 @@ class Execution(Runner):
         statistics.calls += 1
         if timing:
             statistics.nanoseconds += took
-            if took > observer.look_ns:
-                observer.look(session, known.name, arguments, took)
+            if took > observer.record_ns:
+                observer.record(session, known.name, arguments, took)
         return result

@@ -39,8 +39,8 @@ class Authorization:
 
     def log_in(self, session: Session, user: User, *, authenticated: bool) -> None:
         """Set the user of a session. ``authenticated``: it has proved its identity, or need not."""
-        let_in = authenticated or self._access.open
-        session.log_in(user, authenticated=authenticated, let_in=let_in)
+        may_run_commands = authenticated or self._access.open
+        session.log_in(user, authenticated=authenticated, may_run_commands=may_run_commands)
 
     def log_in_at_first(self, session: Session) -> None:
         """Set the initial user of a session: `default`, or the superuser if it is embedded."""

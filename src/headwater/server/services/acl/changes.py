@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class AccessChanges:
-    """Changes users on behalf of ``asker``, the session that requested it."""
+    """Changes users on behalf of ``requester``, the session that requested it."""
 
-    def __init__(self, access: AccessControl, clients: Clients, asker: Session) -> None:
+    def __init__(self, access: AccessControl, clients: Clients, requester: Session) -> None:
         self._access = access
         self._clients = clients
-        self._asker = asker
+        self._requester = requester
 
     def set_user(self, made: User) -> None:
         """Apply a changed user."""
@@ -69,18 +69,18 @@ class AccessChanges:
                 self._disconnect(victim)
 
     def _disconnect(self, victim: Session) -> None:
-        """Close a connection: the asker's after its reply, others now."""
-        victim.log_in(self._access.default, authenticated=False, let_in=self._access.open)
+        """Close a connection: the requester's after its reply, others now."""
+        victim.log_in(self._access.default, authenticated=False, may_run_commands=self._access.open)
         victim.closing = True
-        if victim is not self._asker:
+        if victim is not self._requester:
             victim.tell()
 
 
 def open_or_close(access: AccessControl, clients: Clients) -> None:
     """Update whether connections may run commands without authentication (rule 3)."""
-    let_in = access.open
+    may_run_commands = access.open
     for session in clients.sessions.values():
-        session.scanner.authenticated = session.authenticated or let_in
+        session.scanner.authenticated = session.authenticated or may_run_commands
 
 
 def subscriptions(session: Session) -> list[tuple[bytes, bool]]:

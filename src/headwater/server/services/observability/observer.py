@@ -1,7 +1,7 @@
 """Statistics of the commands that ran, and the recording of slow or monitored ones.
 
     run ─▶ statistics of the command (INFO commandstats)
-           ─▶ `Observer.look`, if it took long or all commands are recorded:
+           ─▶ `Observer.record`, if it took long or all commands are recorded:
                   slow log · latency events · histogram · MONITOR
 
 Rule 1. An ordinary command costs two readings of the clock and one comparison. With slow log,
@@ -66,8 +66,8 @@ class Observer:
         self.monitors = Monitors(clients)
         self.timing = False
         """Whether commands are timed."""
-        self.look_ns = _NEVER_NS
-        """`look` is called for commands that took longer than this."""
+        self.record_ns = _NEVER_NS
+        """`record` is called for commands that took longer than this."""
         self.times_commits = False
         """Whether commits of the journal are timed (latency-monitor-threshold)."""
         self.tracks = False
@@ -82,10 +82,10 @@ class Observer:
         self.latency.threshold_ms = config.latency_monitor_threshold
         self.tracks = config.latency_tracking
         self.times_commits = self.latency.threshold_ms > 0
-        self.choose()
+        self.update_recording()
 
-    def choose(self) -> None:
-        """Update what is timed and looked at, after a change of settings or monitors."""
+    def update_recording(self) -> None:
+        """Update what is timed and recorded, after a change of settings or monitors."""
         bounds = [_NEVER_NS]
         if self.slowlog.threshold_us != OFF:
             bounds.append(self.slowlog.threshold_us * 1000 - 1)
@@ -93,21 +93,21 @@ class Observer:
             bounds.append(self.latency.threshold_ms * 1_000_000 - 1)
         if self.tracks or self.monitors:
             bounds.append(-1)
-        self.look_ns = min(bounds)
+        self.record_ns = min(bounds)
         self.timing = len(bounds) > 1
 
     def start_monitoring(self, session: Session) -> None:
         """Send every command to a client from now on."""
         session.subscriptions.monitoring = True
         self.monitors.add(session)
-        self.choose()
+        self.update_recording()
 
     def stop_monitoring(self, session: Session) -> None:
         """Stop sending commands to a client (RESET, or it is closed)."""
         if session.subscriptions.monitoring:
             session.subscriptions.monitoring = False
             self.monitors.discard(session)
-            self.choose()
+            self.update_recording()
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Observer:
             statistics = self._numbered[known.number] = self.commands[known.name]
         return statistics
 
-    def look(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
+    def record(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """Record a command that has ended: histogram, latency event, slow log, MONITOR."""
         row, wall_ms = row_of(name), session.call.wall_ms()
         if self.tracks:
@@ -152,8 +152,8 @@ class Observer:
         statistics.calls += 1
         statistics.failed += 1
         statistics.nanoseconds += nanoseconds
-        if nanoseconds > self.look_ns:
-            self.look(session, name, arguments, nanoseconds)
+        if nanoseconds > self.record_ns:
+            self.record(session, name, arguments, nanoseconds)
 
     def blocks(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """Record a command that waits. Monitors see it now; it is counted when it ends."""
@@ -177,8 +177,8 @@ class Observer:
         statistics.calls += 1
         statistics.failed += failed
         statistics.nanoseconds += session.spent_ns
-        if session.spent_ns > self.look_ns:
-            self.look(session, name, arguments, session.spent_ns)
+        if session.spent_ns > self.record_ns:
+            self.record(session, name, arguments, session.spent_ns)
 
     def count_error(self, error: CommandError) -> None:
         """Count an error reply by its first word."""
