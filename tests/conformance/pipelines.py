@@ -54,7 +54,7 @@ class Pipeline(Protocol):
         ...
 
 
-class NodePipeline:
+class LocalPipeline:
     """A store in this process that receives each piece separately. Its clock does not move."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from headwater.testing.server import ServerThread, server_thread
 from tests import peers
 from tests.conformance.agreement import Unlike, explained, first_unlike
 from tests.conformance.histories_streams import JUDGED, StreamHistory, Unit
-from tests.conformance.pipelines import NodePipeline, Pipeline, SocketPipeline
+from tests.conformance.pipelines import LocalPipeline, Pipeline, SocketPipeline
 
 SERVER = "redis-8.2"
 SMALL, LARGE = 1500, 6000
@@ -63,7 +63,7 @@ class Comparison:
 
     def _ours(self, seed: int) -> Pipeline:
         if seed // 2 % 2:
-            return NodePipeline()
+            return LocalPipeline()
         if self._socket is None:
             config = Config(port=0, appendonly=False)
             self._thread = self._stack.enter_context(server_thread(config))

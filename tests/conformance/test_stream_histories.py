@@ -12,7 +12,7 @@ from headwater.testing.node import request
 from tests.blocks import tiny_blocks
 from tests.conformance.agreement import first_unlike
 from tests.conformance.histories_streams import JUDGED, StreamHistory, Unit
-from tests.conformance.pipelines import MARK, NodePipeline, SocketPipeline, cut
+from tests.conformance.pipelines import MARK, LocalPipeline, SocketPipeline, cut
 from tests.conformance.stream_campaign import SERVER, Comparison
 from tests.peers import Peer
 
@@ -64,7 +64,7 @@ def test_a_difference_is_found(shared_peer: Callable[[str], Peer]) -> None:
     # Given two stores, one with an additional entry
     theirs = SocketPipeline(shared_peer(SERVER))
 
-    class Different(NodePipeline):
+    class Different(LocalPipeline):
         def prepare(self, resp: int) -> None:
             super().prepare(resp)
             self.exchange([request(("XADD", "s", "1-1", "f", "v")) + MARK])

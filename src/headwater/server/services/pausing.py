@@ -2,7 +2,7 @@
 
 Rule 1. A command that has to wait is stored, and its client counts as blocked. When the pause ends, the
         commands run from their start, in order of arrival. CLIENT UNBLOCK does not affect them.
-Rule 2. Errors that are detected before the pause (arity, password, ACL) are replied at once. Readers that
+Rule 2. Errors that are detected before the pause (arity, password, ACL) get their reply at once. Readers that
         were already blocked wait on, and their timeouts still apply.
 Rule 3. The end is a monotonic time. A second pause can only move it later, and does not reduce a pause of
         all commands to one of writes. CLIENT UNPAUSE ends the pause; during a pause of all commands it
