@@ -108,9 +108,7 @@ class LogHandler(logging.Handler):
         self._reason = ""
         if self.path:
             self._descriptor = os.open(self.path, _OPEN_FLAGS, 0o666)
-        elif (
-            sys.stderr is None
-        ):  # closed when the process started: its descriptor may be another file's now
+        elif sys.stderr is None:  # closed at the start: its descriptor may be another file's now
             self._descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         else:
             self._descriptor = os.dup(sys.stderr.fileno())

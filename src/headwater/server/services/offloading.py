@@ -2,7 +2,7 @@
 
     command's turn ── Job ──▶ queue ──▶ thread: steps, without the node's lock ──▶ done
                                                                                     │ wakes the driver
-    a later turn: check again ── Job.finish ── record group, reply ◀── settle ◀────┘
+    a later turn: check again ── Job.finish ── record group, reply ◀── settle ◀─────┘
 
 Rule 1. A client waits while its job runs: its further requests run after its reply. It is not blocked in
         Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it, and if its input

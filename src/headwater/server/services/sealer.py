@@ -60,9 +60,7 @@ class Sealer:
         sealing = self.sealing
         while self._done:
             job, codec, wire = self._done.popleft()
-            job.block.sealing.settle(
-                job, codec, wire
-            )  # after DEBUG RELOAD that of the old keyspace
+            job.block.sealing.settle(job, codec, wire)  # not self.sealing after DEBUG RELOAD
             self._queued -= 1
         if self._queued <= MAX_QUEUED // 2 and not self._stopped:
             for job in sealing.choose(MAX_QUEUED - self._queued):

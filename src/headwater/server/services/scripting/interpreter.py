@@ -1,7 +1,7 @@
 """A Lua state in which scripts can access only what they are permitted to.
 
 Lua is 5.1, as in Redis, provided by lupa. Scripts hold no Python object: attribute access is denied, and
-scripts get Lua functions that wrap the server's (prelude.lua).
+scripts get Lua functions that wrap the server's (calls.lua).
 
 Memory is limited. If Lua cannot allocate, it jumps to the last pcall over all C frames between, and Python's
 frames do not survive that. Therefore Python passes values to Lua only if there is certainly room: while
