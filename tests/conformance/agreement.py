@@ -1,8 +1,8 @@
-"""Runs a history of streams (`histories_streams`) on two stores as a pipeline. If the replies differ, finds
-the shortest history for which they do.
+"""Runs a history of streams (`histories_streams`) on two stores as a pipeline. If the replies
+differ, finds the shortest history for which they do.
 
-`masks` prepares the replies for the comparison; ids that a server generated are replaced by their names in
-the history. At the end the invariants are checked.
+`masks` prepares the replies for the comparison; ids that a server generated are replaced by their
+names in the history. At the end the invariants are checked.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ def _answers(
 def explained(
     units: list[Unit], unlike: Unlike, again: Callable[[list[Unit]], Unlike | None]
 ) -> str:
-    """Describe the difference, with as little of the history as needed. ``again`` runs a shorter one."""
+    """Describe the difference, with as little of the history as needed. ``again`` runs a shorter
+    one."""
     shorter, found = _shrunk(units, again), None
     if len(shorter) < len(units):
         found = again(shorter)

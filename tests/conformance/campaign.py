@@ -9,8 +9,8 @@ It runs all parts, or those that ``--only`` names:
 - ``odd``: every command with each argument replaced by unusual values
 - ``fuzz``: random malformed requests
 
-Each run uses new seeds and appends a line per part to campaigns/conform.jsonl: seeds, commands, failures. A
-single seed can be repeated, which is not recorded:
+Each run uses new seeds and appends a line per part to campaigns/conform.jsonl: seeds, commands,
+failures. A single seed can be repeated, which is not recorded:
 
     python -m tests.conformance.campaign --only histories --seed 1007 --commands 1
     python -m tests.conformance.campaign --only streams --seed 5017 --streams 1

@@ -1,7 +1,7 @@
 """Reads known_differences.toml: where Headwater differs from a real server on purpose.
 
-Every difference names the servers that it applies to, and the reason. A difference that does not differ any
-more fails the run, so the list stays up to date.
+Every difference names the servers that it applies to, and the reason. A difference that does not
+differ any more fails the run, so the list stays up to date.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ PATH = Path(__file__).parent / "known_differences.toml"
 
 
 class Difference(NamedTuple):
-    """A known difference. ``name`` is the tag of lines in cases (``@name``), the name of a reply field that
-    only Headwater has, or a word in descriptions of users that only one of the two has."""
+    """A known difference. ``name`` is the tag of lines in cases (``@name``), the name of a reply
+    field that only Headwater has, or a word in descriptions of users that only one of the two
+    has."""
 
     name: str
     servers: tuple[str, ...]

@@ -128,7 +128,8 @@ class Connection:
         return found
 
     def silent(self, seconds: float) -> bool:
-        """Return whether no reply arrives within ``seconds``: only waiting shows that a client is blocked."""
+        """Return whether no reply arrives within ``seconds``: only waiting shows that a client is
+        blocked."""
         self.socket.settimeout(seconds)
         try:
             self.reader.feed(self.socket.recv(1 << 16))
@@ -139,8 +140,9 @@ class Connection:
         return False
 
     def run(self, history: Sequence[Command]) -> list[Reply]:
-        """Send all commands in batches, as a pipeline, and return all replies. Redis 8.2.3 loses the reply to
-        a failed AUTH that follows another one in a packet, so histories with AUTH are sent one by one."""
+        """Send all commands in batches, as a pipeline, and return all replies. Redis 8.2.3 loses
+        the reply to a failed AUTH that follows another one in a packet, so histories with AUTH are
+        sent one by one."""
         size = 1 if any(command[0] == b"AUTH" for command in history) else 200
         found: list[Reply] = []
         for start in range(0, len(history), size):

@@ -1,8 +1,8 @@
 """Malformed requests: unusual arguments for every command, and corrupted bytes.
 
-After each, the store must work, every reply must be valid, and no bytes may be left after the replies. After
-some hundreds, all invariants must hold and the journal must restore the same state. A seed determines the
-requests, for the same table of commands.
+After each, the store must work, every reply must be valid, and no bytes may be left after the
+replies. After some hundreds, all invariants must hold and the journal must restore the same state.
+A seed determines the requests, for the same table of commands.
 """
 
 from __future__ import annotations

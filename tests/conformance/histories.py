@@ -1,4 +1,5 @@
-"""Random histories of commands on streams, for cases that nobody has thought of. A seed determines them.
+"""Random histories of commands on streams, for cases that nobody has thought of. A seed determines
+them.
 
 Ids are explicit and ages are set in hours, so that two servers can give the same replies.
 """
@@ -19,8 +20,8 @@ Step = Callable[[], Options]
 class History:
     """Draws commands on two streams with two groups and three consumers each.
 
-    ``server`` is the server to compare with. Commands that it does not have, or that differ on purpose, are
-    left out (known_differences.toml has the reasons).
+    ``server`` is the server to compare with. Commands that it does not have, or that differ on
+    purpose, are left out (known_differences.toml has the reasons).
     """
 
     def __init__(self, seed: int, server: str) -> None:
@@ -285,7 +286,8 @@ class History:
 
 
 def shrink(history: list[Command], differs: Callable[[list[Command]], bool]) -> list[Command]:
-    """Return the shortest history, found by leaving out commands, for which ``differs`` is still true."""
+    """Return the shortest history, found by leaving out commands, for which ``differs`` is still
+    true."""
     size = len(history) // 2
     while size:
         start = 0

@@ -1,8 +1,8 @@
 """Random histories of commands on keys and on values of every type. A seed determines them.
 
-Five keys in two databases hold streams, strings, lists, sets and hashes in turn, so that most commands
-occasionally get the wrong type, or a key to overwrite or move. Times are hours ahead or in the past, so that
-two servers can give the same replies.
+Five keys in two databases hold streams, strings, lists, sets and hashes in turn, so that most
+commands occasionally get the wrong type, or a key to overwrite or move. Times are hours ahead or in
+the past, so that two servers can give the same replies.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class KeyHistory(History):
         return self.random.choice((0, 0, 1, 2, 3, -1, -1, -2, -3, 99, -99))
 
     def _ahead_s(self) -> int:
-        """Return some hours in seconds, never twice the same: which of two times is later must not depend
-        on the speed of a server."""
+        """Return some hours in seconds, never twice the same: which of two times is later must not
+        depend on the speed of a server."""
         self.minutes += 1
         return self.random.choice((1, 2, 3, 50)) * _HOUR_S + self.minutes * 60
 

@@ -1,9 +1,10 @@
 """Random histories of streams for a pipeline: binary values, ids that the server generates, bursts, and
 pending lists that fill whole blocks. A seed determines them.
 
-An id that the server generates (``*``) is written ``*@7``: the seventh of the history. Later commands may
-refer to it as ``@7`` or ``(@7``; the sender of the history replaces these by the server's id. Such ids occur
-only in the stream ``a``, on which no command is drawn whose reply depends on the length of ids.
+An id that the server generates (``*``) is written ``*@7``: the seventh of the history. Later
+commands may refer to it as ``@7`` or ``(@7``; the sender of the history replaces these by the
+server's id. Such ids occur only in the stream ``a``, on which no command is drawn whose reply
+depends on the length of ids.
 """
 
 from __future__ import annotations
@@ -32,21 +33,23 @@ PART = 100
 
 
 class Unit(NamedTuple):
-    """Commands that cannot be separated: a command, or a transaction. Units of a ``batch`` are sent at once."""
+    """Commands that cannot be separated: a command, or a transaction. Units of a ``batch`` are sent
+    at once."""
 
     batch: int
     commands: tuple[Command, ...]
 
 
 class StreamHistory(History):
-    """Draws commands on streams. If ``large``, it begins with thousands of entries and hundreds of pending
-    ones, more than fit into a block, and limits replies by COUNT."""
+    """Draws commands on streams. If ``large``, it begins with thousands of entries and hundreds of
+    pending ones, more than fit into a block, and limits replies by COUNT."""
 
     def __init__(self, seed: int, server: str = "redis-8.2", *, large: bool = False) -> None:
         super().__init__(seed, server)
         self.large = large
         self.given = self.named = 0
-        """Number of ids that the server was asked to generate, and of those that commands may refer to."""
+        """Number of ids that the server was asked to generate, and of those that commands may refer
+        to."""
         self.about = b""
         self.field_names: list[bytes] = [b"n"]
         self.steps = [

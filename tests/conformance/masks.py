@@ -1,7 +1,7 @@
 """Makes replies of two servers comparable: rounds ages to hours, sorts what has no defined order.
 
-Histories set ages in hours (XCLAIM IDLE 7200000), so a rounded age still shows whether an entry is old, but
-not how long the run took. Nothing else is rounded.
+Histories set ages in hours (XCLAIM IDLE 7200000), so a rounded age still shows whether an entry is
+old, but not how long the run took. Nothing else is rounded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Command = tuple[bytes, ...]
 
 
 class Circumstances(NamedTuple):
-    """What replies depend on. ``hidden`` has the names of fields that only one of the servers has, or that
-    differ (known_differences.toml)."""
+    """What replies depend on. ``hidden`` has the names of fields that only one of the servers has,
+    or that differ (known_differences.toml)."""
 
     now_ms: int
     hidden: frozenset[bytes] = frozenset()
@@ -164,8 +164,8 @@ _LONG_S = 1_000_000
 
 
 def _seconds(left: Reply) -> Reply:
-    """Round a remaining time to tens of seconds, or to days if it is long: distant times do not depend on the
-    current time, and the server's clock runs while the test's does not."""
+    """Round a remaining time to tens of seconds, or to days if it is long: distant times do not
+    depend on the current time, and the server's clock runs while the test's does not."""
     if not isinstance(left, int) or left <= 0:
         return left
     return round(left / 10) * 10 if left < _LONG_S else b"%d days" % round(left / 86_400)

@@ -1,7 +1,7 @@
 """Runs every command with each argument replaced by every unusual value, on a node in this process.
 
-After each request the node must work and every reply must be valid. After each command all invariants must
-hold, and the journal must restore the same state.
+After each request the node must work and every reply must be valid. After each command all
+invariants must hold, and the journal must restore the same state.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Sweep:
         self._look_through(store, name)
 
     def _odd(self, usage: Request, at: int) -> Iterator[Request]:
-        """Yield requests with one argument replaced, left out or repeated, or with all further ones left out."""
+        """Yield requests with one argument replaced, left out or repeated, or with all further ones
+        left out."""
         for value in self.values if at < len(usage) else ():
             yield (*usage[:at], value, *usage[at + 1 :])
         yield usage[:at]

@@ -1,7 +1,8 @@
 """Connections that send a pipeline as bytes, cut at any place, with many commands at once.
 
-Code that uses offsets or pointers into a receive buffer fails when a request ends in the middle of a
-received piece, or when a piece has a hundred requests. A client that waits for each reply never tests that.
+Code that uses offsets or pointers into a receive buffer fails when a request ends in the middle of
+a received piece, or when a piece has a hundred requests. A client that waits for each reply never
+tests that.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Pipeline(Protocol):
         ...
 
     def exchange(self, pieces: Sequence[bytes]) -> bytes:
-        """Send ``pieces`` and return the replies. If possible, the store receives each piece separately. The
-        last piece ends with `MARK`, whose reply is not returned."""
+        """Send ``pieces`` and return the replies. If possible, the store receives each piece
+        separately. The last piece ends with `MARK`, whose reply is not returned."""
         ...
 
     def now_ms(self) -> int:

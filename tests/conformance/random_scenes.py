@@ -1,5 +1,5 @@
-"""Random scenes: interleaved commands of four clients, with blocked clients, transactions, and keys that are
-deleted, created and replaced. No reply depends on the time.
+"""Random scenes: interleaved commands of four clients, with blocked clients, transactions, and keys
+that are deleted, created and replaced. No reply depends on the time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ KEYS = ("s", "s", "s", "t", "t", "u")
 
 
 class RandomScene:
-    """Draws lines and runs them on Headwater at once, so that it does not draw commands for blocked clients."""
+    """Draws lines and runs them on Headwater at once, so that it does not draw commands for blocked
+    clients."""
 
     def __init__(self, seed: int, server: str) -> None:
         self.random = Random(seed)

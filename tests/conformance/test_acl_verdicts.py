@@ -1,5 +1,5 @@
-"""Applies random rules to a user on Headwater and on Redis. For every command that both have, ACL DRYRUN
-must then reply the same."""
+"""Applies random rules to a user on Headwater and on Redis. For every command that both have, ACL
+DRYRUN must then reply the same."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The wall clock jumps by an hour: ages, delays and expiries continue by elapsed time; new ids, TIME and
-absolute times follow the wall clock.
+"""The wall clock jumps by an hour: ages, delays and expiries continue by elapsed time; new ids,
+TIME and absolute times follow the wall clock.
 
 Each test runs on a store in this process and on a server, with the same client.
 """

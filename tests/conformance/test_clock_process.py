@@ -1,5 +1,5 @@
-"""A real server whose wall clock is set. A preloaded library adds an offset, which is read from a file, to
-CLOCK_REALTIME. No other clock is affected."""
+"""A real server whose wall clock is set. A preloaded library adds an offset, which is read from a
+file, to CLOCK_REALTIME. No other clock is affected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""DUMP and RESTORE where no real server can be compared with: features of Redis 8.8, and side effects of
-restoring a key."""
+"""DUMP and RESTORE where no real server can be compared with: features of Redis 8.8, and side
+effects of restoring a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Replies to failed logins are delayed increasingly, failures are logged, and other clients are not delayed."""
+"""Replies to failed logins are delayed increasingly, failures are logged, and other clients are not
+delayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CLIENT PAUSE with a moved clock, which real servers do not have: all commands, timeouts, blocked readers."""
+"""CLIENT PAUSE with a moved clock, which real servers do not have: all commands, timeouts, blocked
+readers."""
 
 from __future__ import annotations
 

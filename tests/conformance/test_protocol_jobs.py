@@ -1,4 +1,5 @@
-"""Offloaded jobs over TCP, on both event loops: the order of replies, and clients that end their output."""
+"""Offloaded jobs over TCP, on both event loops: the order of replies, and clients that end their
+output."""
 
 from __future__ import annotations
 

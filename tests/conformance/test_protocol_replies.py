@@ -1,4 +1,5 @@
-"""The replies of connection commands, CLIENT, COMMAND and CONFIG equal those of Redis 8.2.3 byte for byte."""
+"""The replies of connection commands, CLIENT, COMMAND and CONFIG equal those of Redis 8.2.3 byte
+for byte."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 """Faults of Redis streams that users reported, by issue number: none of them occurs in Headwater.
 
-Numbers are issues and pull requests of redis/redis, unless the text names Valkey. Each test runs commands on
-a store with a journal; if the fault appeared after a restart, the test simulates a power failure.
+Numbers are issues and pull requests of redis/redis, unless the text names Valkey. Each test runs
+commands on a store with a journal; if the fault appeared after a restart, the test simulates a
+power failure.
 
-Headwater has no replicas yet: `OUT_OF_SCOPE` lists the faults that need one, and what is tested instead.
+Headwater has no replicas yet: `OUT_OF_SCOPE` lists the faults that need one, and what is tested
+instead.
 """
 
 from __future__ import annotations
@@ -105,8 +107,8 @@ def test_10198_xautoclaim_returns_no_nil_for_a_deleted_entry_and_names_it(
 def test_5718_6199_10756_pending_entries_of_deleted_messages_can_be_cleaned_up(
     issue: str, deletion: tuple[str | int, ...], store: LocalStore, client: LocalClient
 ) -> None:
-    """#5718, #6199, #10756: deleted entries stayed pending for ever; here one XAUTOCLAIM removes them, also
-    after a restart."""
+    """#5718, #6199, #10756: deleted entries stayed pending for ever; here one XAUTOCLAIM removes
+    them, also after a restart."""
     delivered(client, 3)
     client(*deletion)
     assert len(pending_ids(client)) == 3
@@ -277,7 +279,8 @@ def test_5177_a_store_starts_from_a_file_that_ends_in_zeros_after_a_power_failur
 ) -> None:
     """#5177: the server refused to start if a power failure had left zeros at the end of the file.
 
-    A journal file is preallocated, so zeros follow each record; in this test also after part of a record.
+    A journal file is preallocated, so zeros follow each record; in this test also after part of a
+    record.
     """
     client("XADD", "s", "1-1", "n", 1)
     files = store.files

@@ -1,4 +1,5 @@
-"""Random pipelines of streams on Headwater and on Redis, byte for byte. `make conform` runs a million commands."""
+"""Random pipelines of streams on Headwater and on Redis, byte for byte. `make conform` runs a
+million commands."""
 
 from __future__ import annotations
 

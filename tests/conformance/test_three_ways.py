@@ -1,4 +1,5 @@
-"""Requests of the written cases get the same replies whole, byte by byte, and with more requests after them."""
+"""Requests of the written cases get the same replies whole, byte by byte, and with more requests
+after them."""
 
 from __future__ import annotations
 

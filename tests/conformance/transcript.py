@@ -10,10 +10,11 @@
     B waits
     30s pass
 
-Above the line are commands (of client A unless another is named), below it the result of each; ``B: …`` is
-what a blocked client has received. ``advance 30s`` (ms, s, h) moves the clock; ``crash`` cuts the power and
-restarts from the journal. Strings that are not plain words are quoted, so ``1`` is a number and ``"1"`` a
-string. ``REWRITE_TRANSCRIPTS=1`` writes the current replies into the files.
+Above the line are commands (of client A unless another is named), below it the result of each; ``B:
+…`` is what a blocked client has received. ``advance 30s`` (ms, s, h) moves the clock; ``crash``
+cuts the power and restarts from the journal. Strings that are not plain words are quoted, so ``1``
+is a number and ``"1"`` a string. ``REWRITE_TRANSCRIPTS=1`` writes the current replies into the
+files.
 """
 
 from __future__ import annotations

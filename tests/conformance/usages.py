@@ -75,8 +75,8 @@ def _alternatives(arguments: tuple[Argument, ...]) -> int:
 
 
 def _words(argument: Argument, command: str, turn: int, *, full: bool) -> list[bytes]:
-    """Return the words of an argument. ``turn`` selects an alternative; without ``full``, optional parts are
-    left out."""
+    """Return the words of an argument. ``turn`` selects an alternative; without ``full``, optional
+    parts are left out."""
     if argument.optional and not full:
         return []
     token = [argument.token.encode()] if argument.token else []

@@ -10,10 +10,10 @@
     loading.py    builds a `Config` from flags, environment and file
     rewriting.py  formats a `Config` as the text of its file (CONFIG REWRITE)
 
-Rule 1. The declaration of a setting is the only place for its name, type, default, bounds, summary and
-        the reason why CONFIG SET cannot change it. Flags, environment variables, files, CONFIG, url
-        parameters of embedded stores and docs/reference/configuration.md are derived from it.
-Rule 2. This package does not apply settings. Code that needs one receives the `Config`, or the part that
-        covers its subject (`TlsConfig`), and reads the value from it.
+Rule 1. The declaration of a setting is the only place for its name, type, default, bounds, summary
+        and the reason why CONFIG SET cannot change it. Flags, environment variables, files, CONFIG,
+        url parameters of embedded stores and docs/reference/configuration.md are derived from it.
+Rule 2. This package does not apply settings. Code that needs one receives the `Config`, or the part
+        that covers its subject (`TlsConfig`), and reads the value from it.
 Rule 3. This package imports neither commands nor the server, so both can use it.
 """

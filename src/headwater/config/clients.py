@@ -112,6 +112,7 @@ class ClientConfig:
         return max(limits.MAX_OUTPUT_AHEAD_BYTES, *self.client_output_buffer_limit.normal[:2])
 
     def output_limit(self, *, listening: bool) -> OutputLimit:
-        """Return the limit of a client that is subscribed to channels (``listening``) or of one that is not."""
+        """Return the limit of a client that is subscribed to channels (``listening``) or of one
+        that is not."""
         classes = self.client_output_buffer_limit
         return classes.pubsub if listening else classes.normal

@@ -1,7 +1,7 @@
 """Names of redis.conf that accept a single value.
 
-Clients read these settings and configuration files contain them, but this store does not (yet) have what
-they control. Any other value is an error with the reason; none is silently ignored.
+Clients read these settings and configuration files contain them, but this store does not (yet) have
+what they control. Any other value is an error with the reason; none is silently ignored.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     settings that an included file sets ──────────┼─▶ each at its line in the file, or at the end
     users ────────────────────────────────────────┘
 
-A setting's line is replaced in place, and removed when the setting has its default value. A setting that
-an included file sets is repeated at the end, where it overrides the include. Comments, includes and other
-lines are unchanged.
+A setting's line is replaced in place, and removed when the setting has its default value. A setting
+that an included file sets is repeated at the end, where it overrides the include. Comments,
+includes and other lines are unchanged.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
             kind=Integer(0, I32),
         )
 
-The setting's name is the field's, with dashes for underscores. The annotation determines the kind: `Integer`
-for an ``int``, `Choice` of its words for a ``Literal``. ``kind`` overrides it.
+The setting's name is the field's, with dashes for underscores. The annotation determines the kind:
+`Integer` for an ``int``, `Choice` of its words for a ``Literal``. ``kind`` overrides it.
 """
 
 from __future__ import annotations

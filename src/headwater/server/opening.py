@@ -1,7 +1,7 @@
 """Opens a data directory as a node that is ready for turns.
 
-Recovery is never silent: every cut and every note is logged. ``Journal.recovery`` retains them for INFO and
-``client.recovery``.
+Recovery is never silent: every cut and every note is logged. ``Journal.recovery`` retains them for
+INFO and ``client.recovery``.
 """
 
 from __future__ import annotations

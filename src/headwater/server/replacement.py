@@ -3,12 +3,13 @@
     .headwater.conf.1f3a90cc2b.new ── write, fsync ──▶ rename ──▶ headwater.conf, fsync of the directory
 
 Rule 1. After a crash there is the old file or the new one, never a mixture or a part.
-Rule 2. Only the owner can read the new file while it is written. Then it gets the old file's owner, group
-        and permissions; without an old file it remains with its owner. If the group cannot be set, its
-        permissions are dropped.
+Rule 2. Only the owner can read the new file while it is written. Then it gets the old file's owner,
+        group and permissions; without an old file it remains with its owner. If the group cannot be
+        set, its permissions are dropped.
 Rule 3. The new file is created, never opened: an existing file or symbolic link is not written to.
-Rule 4. The writer holds a lock on the new file. A file without a lock is left over from a crash; it is
-        removed before the next replacement and at the next start. After an error it is removed at once.
+Rule 4. The writer holds a lock on the new file. A file without a lock is left over from a crash; it
+        is removed before the next replacement and at the next start. After an error it is removed
+        at once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace the file ``path`` by ``data``, durably. Raises `OSError`; the old file is unchanged then."""
+    """Replace the file ``path`` by ``data``, durably. Raises `OSError`; the old file is unchanged
+    then."""
     remove_unfinished(path)
     temporary, descriptor = _create_temporary(path)
     try:
@@ -57,8 +59,8 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _remove_if_free(path: Path) -> None:
-    """Remove an unlocked file. Raises `BlockingIOError` if its writer is alive, `OSError` if it is not a
-    file that `replace_file` created."""
+    """Remove an unlocked file. Raises `BlockingIOError` if its writer is alive, `OSError` if it is
+    not a file that `replace_file` created."""
     descriptor = os.open(path, _LOOK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

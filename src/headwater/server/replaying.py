@@ -1,7 +1,8 @@
 """Replays a journal into a keyspace.
 
-Rule 1. A record that cannot be applied is damage, reported with its file and offset, whatever exception it
-        causes. MemoryError and OSError are not: they concern this machine, not the record.
+Rule 1. A record that cannot be applied is damage, reported with its file and offset, whatever
+        exception it causes. MemoryError and OSError are not: they concern this machine, not the
+        record.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ def log_recovery(recovery: Recovery) -> None:
 def replayed_keyspace(
     recovery: Recovery, groups: Iterable[Group], *, config: StreamConfig | None = None
 ) -> Keyspace:
-    """Return the state that results from ``groups``, which ``recovery`` reads. Replayed facts are not
-    written again. Blocks are sealed as ``config`` says, at the pace of turns, because a store may be
-    larger than memory if it is not sealed. Python's garbage collector is off during the replay: it would
-    repeatedly traverse a store that only grows and has no cycles.
+    """Return the state that results from ``groups``, which ``recovery`` reads. Replayed facts are
+    not written again. Blocks are sealed as ``config`` says, at the pace of turns, because a store
+    may be larger than memory if it is not sealed. Python's garbage collector is off during the
+    replay: it would repeatedly traverse a store that only grows and has no cycles.
 
     Raises `JournalDamaged`, with the cause, for a group that cannot be applied.
     """

@@ -81,7 +81,8 @@ class Server:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses of the listeners: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``, ``unix:/run/hw.sock``."""
+        """The addresses of the listeners: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``,
+        ``unix:/run/hw.sock``."""
         return [listener.name for listener in self._listeners]
 
     def start(self) -> None:
@@ -151,7 +152,8 @@ class Server:
 
 
 def _tls_context(config: Config) -> ssl.SSLContext | None:
-    """Return the certificates and rules of TLS, or None if TLS is not configured; ssl is then not imported.
+    """Return the certificates and rules of TLS, or None if TLS is not configured; ssl is then not
+    imported.
 
     Raises `ConfigError`.
     """
@@ -231,8 +233,9 @@ def _stop_for(server: Server, cause: str) -> None:
 
 
 def raise_file_limit(config: Config) -> None:
-    """Raise the limit of open files so that there is a descriptor for each of ``maxclients``. If the system
-    allows fewer, lower ``maxclients`` and log it. Precedent: Redis, adjustOpenFilesLimit."""
+    """Raise the limit of open files so that there is a descriptor for each of ``maxclients``. If
+    the system allows fewer, lower ``maxclients`` and log it. Precedent: Redis,
+    adjustOpenFilesLimit."""
     wanted = config.maxclients + RESERVED_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -23,8 +23,8 @@ IGNORED = (signal.SIGUSR2, signal.SIGALRM)
 
 
 class StopRequested(BaseException):
-    """Raised in the main thread to stop a server during its start. Not an `Exception`, so that no handler
-    continues after it."""
+    """Raised in the main thread to stop a server during its start. Not an `Exception`, so that no
+    handler continues after it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -50,8 +50,8 @@ class Signals:
             signal.signal(number, signal.SIG_IGN)
 
     def serve(self, loop: asyncio.AbstractEventLoop, *, stop: Callable[[str], None]) -> None:
-        """Install the handlers for the running server: ``loop`` calls ``stop`` with the signal's name, or
-        reopens the log."""
+        """Install the handlers for the running server: ``loop`` calls ``stop`` with the signal's
+        name, or reopens the log."""
         for number in REOPENING:
             loop.add_signal_handler(number, self._reopen, number.name)
         for number in STOPPING:

@@ -165,8 +165,8 @@ def _watchdog_seconds(environ: Mapping[str, str]) -> float:
 
 
 def _processor_time(thread: int) -> Callable[[], float]:
-    """Return a function that measures the processor time of a thread. Where the system has no such clock
-    the function measures elapsed time."""
+    """Return a function that measures the processor time of a thread. Where the system has no such
+    clock the function measures elapsed time."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic
     clock = time.pthread_getcpuclockid(thread)

@@ -1,12 +1,12 @@
 """Connects a node to sockets: passes received bytes to a turn, and the turn's output to the sockets.
 
 Rule 1. One turn serves all sockets that were ready, with one commit and one fsync.
-Rule 2. An error of a socket closes that connection only. An error of the node stops the server: the node's
-        state may be wrong, the journal is not.
-Rule 3. `on_output` only queues bytes, since another thread may call it (an embedded client of the same
-        node). Only the driver's thread sends.
-Rule 4. The node's lock is held while input is received, executed and answered: a turn in another thread
-        may continue with a session's requests, which are offsets into the buffer that receives input.
+Rule 2. An error of a socket closes that connection only. An error of the node stops the server: the
+        node's state may be wrong, the journal is not.
+Rule 3. `on_output` only queues bytes, since another thread may call it (an embedded client of the
+        same node). Only the driver's thread sends.
+Rule 4. The node's lock is held while input is received, executed and answered: a turn in another
+        thread may continue with a session's requests, which are offsets into the receive buffer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ LAST_BYTES_SECONDS = 60
 """How long a client may take to accept the last bytes."""
 
 LINGER_SECONDS = 2
-"""How long the socket stays open after the last bytes. If the server closed it while the client still
-sends, the connection would be reset; a reset can overtake the last reply, which often has the reason."""
+"""How long the socket stays open after the last bytes. If the server closed it while the client
+still sends, the connection would be reset; a reset can overtake the last reply, which often has the
+reason."""
 
 SHORTEST_DELAY_S = 0.001
-"""Minimum delay of the timer. Work that is due but not possible yet (full disk) must not keep the loop busy."""
+"""Minimum delay of the timer, for work that is due but not possible yet (full disk)."""
 
 
 class Driver:
@@ -55,7 +56,7 @@ class Driver:
         self._on_stop = on_stop
         self._stopped = False
         self._turning = False
-        """Whether a turn is running. Output that is queued during a turn, from any thread, is sent after it."""
+        """Whether a turn is running. Output that any thread queues is sent after it."""
         self._space = bytearray(limits.RECEIVE_BYTES)
         self._queued: list[Connection] = []
         self._unstalled: dict[Session, None] = {}
@@ -190,7 +191,8 @@ class Driver:
                     self._send(connection)
 
     def _send(self, connection: Connection) -> None:
-        """Send queued output. Close the connection if that was its last output or if too much is left."""
+        """Send queued output. Close the connection if that was its last output or if too much is
+        left."""
         try:
             count = connection.send()
         except OSError as error:
@@ -339,7 +341,8 @@ class Driver:
         self._finish(connection)
 
     def _finish(self, connection: Connection) -> None:
-        """End the output after the client's last byte. Discard what the client sends until it closes."""
+        """End the output after the client's last byte. Discard what the client sends until it
+        closes."""
         self.node.close_session(connection.session)
         connection.session.client.last_interaction = self.node.clock.monotonic()
         try:

@@ -1,7 +1,7 @@
 """Accepts clients over TCP, TLS and unix sockets, and rejects those that may not connect.
 
-Sockets are bound before the data is read, so that a port in use is reported first. They listen only once
-the server can answer.
+Sockets are bound before the data is read, so that a port in use is reported first. They listen only
+once the server can answer.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Listener:
             self._admit(client, peer)
 
     def _pause(self, error: OSError) -> None:
-        """Stop accepting for a while. Without a free descriptor every accept fails, until clients close."""
+        """Stop accepting for a while. Without a free descriptor every accept fails, until clients
+        close."""
         assert self._loop is not None, "accepting before listening"
         self._loop.node.services.client_log.warning(
             "clients cannot be accepted at %s: %s", self.name, error.strerror

@@ -6,8 +6,8 @@
        Node.turn(all of them)  ◀─────────────┘  executes, commits, then calls on_output
        send to each; what a socket does not take waits for EPOLLOUT
 
-asyncio handles timers, signals and new connections. Input is level-triggered: a socket that was not read
-completely is ready again the next time, after the others.
+asyncio handles timers, signals and new connections. Input is level-triggered: a socket that was not
+read completely is ready again the next time, after the others.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class EpollLoop(Driver):
 
 
 class ReaderLoop(Driver):
-    """The loop for systems without epoll: an asyncio reader for each socket, and one turn for all sockets
-    that are ready in the same iteration of asyncio."""
+    """The loop for systems without epoll: an asyncio reader for each socket, and one turn for all
+    sockets that are ready in the same iteration of asyncio."""
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         super().__init__(node, on_stop=on_stop)

@@ -1,7 +1,7 @@
 """Waits for ready sockets, in one system call.
 
-Compiled modules use the function in ``polling_c.pxd``, which passes the epoll's descriptor to the system
-and creates no object per event. Plain Python uses the function below, which does the same.
+Compiled modules use the function in ``polling_c.pxd``, which passes the epoll's descriptor to the
+system and creates no object per event. Plain Python uses the function below, which does the same.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MOST_EVENTS = 256
 
 def wait_ready(poll: epoll, _descriptor: int, seconds: float, ready: array[int]) -> int:
     """Wait at most ``seconds`` until a socket is ready. Return the number of ready sockets, at most
-    `MOST_EVENTS` and as many as fit into ``ready``. Each takes two words of ``ready``: the descriptor and
-    its events (EPOLLIN and so on).
+    `MOST_EVENTS` and as many as fit into ``ready``. Each takes two words of ``ready``: the
+    descriptor and its events (EPOLLIN and so on).
 
     Raises `OSError`.
     """

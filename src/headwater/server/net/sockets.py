@@ -29,7 +29,8 @@ NO_TLS = b"-ERR this port does not speak TLS; connect without it, or to the port
 
 
 class ConnectionRejected(Exception):
-    """A client cannot be served, and was sent the reason in plain text or TLS. The message is the reason."""
+    """A client cannot be served, and was sent the reason in plain text or TLS. The message is the
+    reason."""
 
 
 class Connection:
@@ -47,7 +48,8 @@ class Connection:
         self.closed = False
         """Whether the connection is closed. Its descriptor may then be another client's."""
         self.handshaking = False
-        """Whether a TLS handshake is in progress. Nothing can be sent to the client until it is done."""
+        """Whether a TLS handshake is in progress. Nothing can be sent to the client until it is
+        done."""
         self.queued = False
         """Whether the driver knows that there is output to send or a connection to close."""
         self.writing = False
@@ -59,7 +61,8 @@ class Connection:
         self.sent = 0
 
     def receive(self, space: bytearray) -> int:
-        """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if there are none.
+        """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if there
+        are none.
 
         Raises `ConnectionRejected` and `OSError`.
         """
@@ -135,8 +138,9 @@ class Connection:
         self.socket.shutdown(socket.SHUT_WR)
 
     def discard_input(self, space: bytearray) -> None:
-        """Discard the input that has already arrived; ``space`` is the buffer. Closing a socket with unread
-        input resets the connection; a reset can overtake the last reply, which often has the reason."""
+        """Discard the input that has already arrived; ``space`` is the buffer. Closing a socket
+        with unread input resets the connection; a reset can overtake the last reply, which often
+        has the reason."""
         try:
             for _ in range(16):
                 if self.socket.recv_into(space) == 0:

@@ -5,13 +5,13 @@
 
 OpenSSL reads and writes memory only, never a socket, and so never blocks.
 
-Rule 1. `receive` decrypts all that was received, except for an incomplete record. Therefore epoll reports
-        everything that can still be read.
-Rule 2. What OpenSSL sends itself (its part of a handshake, an alert, a new key, a ticket) is sent in the
-        same way and order as replies.
+Rule 1. `receive` decrypts all that was received, except for an incomplete record. Therefore epoll
+        reports everything that can still be read.
+Rule 2. What OpenSSL sends itself (its part of a handshake, an alert, a new key, a ticket) is sent
+        in the same way and order as replies.
 Rule 3. Nothing is allocated for a client that has sent nothing: a silent connection costs a socket.
-Rule 4. A client that cannot be served is sent the reason in the form it expects: an alert, or plain text.
-        The connection then lingers, because a reset could overtake the reason.
+Rule 4. A client that cannot be served is sent the reason in the form it expects: an alert, or plain
+        text. The connection then lingers, because a reset could overtake the reason.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class TlsConnection(Connection):
     # --- input ----------------------------------------------------------------------------------
 
     def receive(self, space: bytearray) -> int:
-        """Read once and decrypt. Return the number of plain bytes in ``space``, 0 at the end of input, -1 if
-        there are none yet. Raises `ConnectionRejected` and `OSError`."""
+        """Read once and decrypt. Return the number of plain bytes in ``space``, 0 at the end of
+        input, -1 if there are none yet. Raises `ConnectionRejected` and `OSError`."""
         try:
             with memoryview(space) as view:
                 return self._receive(view)
@@ -114,7 +114,8 @@ class TlsConnection(Connection):
             self._refuse("protected mode")
 
     def _decrypt(self, space: memoryview) -> int:
-        """Decrypt into ``space``. Return the number of bytes, 0 at the end of input, -1 if there are none."""
+        """Decrypt into ``space``. Return the number of bytes, 0 at the end of input, -1 if there
+        are none."""
         assert self._tls is not None, "_start() creates it"
         total, count = 0, 1
         try:
@@ -169,7 +170,8 @@ class TlsConnection(Connection):
             self._encrypted = self._encrypted[self.socket.send(self._encrypted) :]
 
     def _try_flush(self) -> None:
-        """Like `_flush`, but keep what the socket does not take. The next read or write reports errors."""
+        """Like `_flush`, but keep what the socket does not take. The next read or write reports
+        errors."""
         try:
             self._flush()
         except OSError:

@@ -1,14 +1,15 @@
 """Blocked clients: blocks them, runs their commands again, ends their waits, and ends CLIENT PAUSE.
 
-Rule 1. An unblocked command runs again from its start and decides itself: it is served, fails, or waits
-        on at its place in the queue. Its record group is its own (node.py, rule 2).
-Rule 2. A session whose wait has ended is in ``resumed``. The requests that it sent meanwhile run in this
-        turn.
-Rule 3. Waiters of a key that wait for the same thing share a queue. The queue is skipped after the first
-        that has to wait on: with a thousand readers of a group, an entry costs one run.
+Rule 1. An unblocked command runs again from its start and decides itself: it is served, fails, or
+        waits on at its place in the queue. Its record group is its own (node.py, rule 2).
+Rule 2. A session whose wait has ended is in ``resumed``. The requests that it sent meanwhile run in
+        this turn.
+Rule 3. Waiters of a key that wait for the same thing share a queue. The queue is skipped after the
+        first that has to wait on: with a thousand readers of a group, an entry costs one run.
 
-`headwater.server.services.waiting` has the queues; this module decides what happens to the clients in them.
-`headwater.server.services.offloading` handles clients that wait for a job of their own command.
+`headwater.server.services.waiting` has the queues; this module decides what happens to the clients
+in them. `headwater.server.services.offloading` handles clients that wait for a job of their own
+command.
 """
 
 from __future__ import annotations
@@ -82,12 +83,13 @@ class BlockedClients:
         self.waiting.add(waiter)
 
     def waiter_of(self, session: Session) -> Waiter | None:
-        """Return what ``session`` is blocked in, in Redis's sense: neither a job of its own command nor the
-        delay of a failed login. None if it is not blocked."""
+        """Return what ``session`` is blocked in, in Redis's sense: neither a job of its own command
+        nor the delay of a failed login. None if it is not blocked."""
         return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
-        """CLIENT UNBLOCK: end a wait as after its timeout, or with an error. Return False if there is none."""
+        """CLIENT UNBLOCK: end a wait as after its timeout, or with an error. Return False if there
+        is none."""
         waiter = self.waiter_of(session)
         if waiter is None or session in self.pause:
             return False
@@ -143,8 +145,8 @@ class BlockedClients:
             self._forget(waiter)
 
     def move(self, keyspace: Keyspace) -> None:
-        """Replace the keyspace by ``keyspace``: clients that wait for a key wait for it there, and are run
-        again once."""
+        """Replace the keyspace by ``keyspace``: clients that wait for a key wait for it there, and
+        are run again once."""
         self._keyspace = keyspace
         for session in self._clients.sessions.values():
             waiter = self._waiters.get(session)

@@ -9,15 +9,18 @@ visits every object of every key. It cannot be interrupted: with a million strea
                         frozen if visiting it took longer than `RECENT_SECONDS` allows
                 full    also frozen objects, at a time when few requests would be delayed
 
-Rule 1. Automatic collections are young ones. Recent and full ones run between turns, never within one.
-Rule 2. A full collection runs at most every `FULL_INTERVAL_SECONDS`, and only if it is expected to take
-        less than `SHORT_SECONDS`, or to delay fewer than `MAX_DELAYED_REQUESTS` requests at the rate since
-        the last check: with a million keys that means when the store is idle, with few keys any time.
-Rule 3. A large store that is never idle makes no full collection. Frozen objects that become part of a
-        garbage cycle remain until the store is idle or MEMORY PURGE runs. The server itself breaks the
-        cycles of its long-lived objects (streams and groups, sessions and connections) when they end.
-Rule 4. Only the process of ``headwater serve`` does this. An embedded store does not change the collector
-        of its host program, except during its replay (`headwater.collector`).
+Rule 1. Automatic collections are young ones. Recent and full ones run between turns, never within
+        one.
+Rule 2. A full collection runs at most every `FULL_INTERVAL_SECONDS`, and only if it is expected to
+        take less than `SHORT_SECONDS`, or to delay fewer than `MAX_DELAYED_REQUESTS` requests at
+        the rate since the last check: with a million keys that means when the store is idle, with
+        few keys any time.
+Rule 3. A large store that is never idle makes no full collection. Frozen objects that become part
+        of a garbage cycle remain until the store is idle or MEMORY PURGE runs. The server itself
+        breaks the cycles of its long-lived objects (streams and groups, sessions and connections)
+        when they end.
+Rule 4. Only the process of ``headwater serve`` does this. An embedded store does not change the
+        collector of its host program, except during its replay (`headwater.collector`).
 
 See docs/adr/0032-collector-pauses.md.
 """
@@ -104,8 +107,8 @@ class GarbageCollection:
         self._timer = self._loop.call_later(CHECK_SECONDS, self._each_check)
 
     def end(self) -> None:
-        """Restore the settings. Frozen objects remain frozen: the process is about to end, and Python's last
-        collection need not visit them."""
+        """Restore the settings. Frozen objects remain frozen: the process is about to end, and
+        Python's last collection need not visit them."""
         if self._timer is not None:
             self._timer.cancel()
         if self._on_collection in gc.callbacks:
@@ -143,8 +146,8 @@ class GarbageCollection:
         self._services.observer.collections.full += 1
 
     def check(self, now: float, turns: int) -> bool:
-        """Run a full collection if it is due and delays few requests (rule 2). Return whether it ran. ``now``
-        is monotonic; the node has run ``turns`` turns so far."""
+        """Run a full collection if it is due and delays few requests (rule 2). Return whether it
+        ran. ``now`` is monotonic; the node has run ``turns`` turns so far."""
         new, self._turns = turns - self._turns, turns
         self._idle_since_full &= not new
         if self._idle_since_full or now - self._last_full < FULL_INTERVAL_SECONDS:

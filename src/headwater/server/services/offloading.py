@@ -4,19 +4,20 @@
                                                                                     │ wakes the driver
     a later turn: check again ── Job.finish ── record group, reply ◀── settle ◀─────┘
 
-Rule 1. A client waits while its job runs: its further requests run after its reply. It is not blocked in
-        Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it, and if its input
-        ends it still gets its reply.
-Rule 2. A job ends in a turn of the node like an unblocked command (blocking.py): permissions, pause and
-        journal are checked again, and its record group is its own. While CLIENT PAUSE holds its command it
-        waits.
-Rule 3. If the client disconnects, or the node is closed, the steps end and their result is discarded.
-Rule 4. Jobs run one after the other, in order of arrival; the second job of a command precedes the first
-        of another. So memory holds results of at most two commands, in addition to what the queued
-        commands hold themselves (a request, a snapshot). After every two milliseconds the thread sleeps
-        for a moment, so that other threads get Python's lock (the GIL) at once.
-Rule 5. An error that a job raises is the reply to its client. An error that is not meant for clients is
-        logged, and the client gets a reply that says so.
+Rule 1. A client waits while its job runs: its further requests run after its reply. It is not
+        blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it,
+        and if its input ends it still gets its reply.
+Rule 2. A job ends in a turn of the node like an unblocked command (blocking.py): permissions, pause
+        and journal are checked again, and its record group is its own. While CLIENT PAUSE holds its
+        command it waits.
+Rule 3. If the client disconnects, or the node is closed, the steps end and their result is
+        discarded.
+Rule 4. Jobs run one after the other, in order of arrival; the second job of a command precedes the
+        first of another. So memory holds results of at most two commands, in addition to what the
+        queued commands hold themselves (a request, a snapshot). After every two milliseconds the
+        thread sleeps for a moment, so that other threads get Python's lock (the GIL) at once.
+Rule 5. An error that a job raises is the reply to its client. An error that is not meant for
+        clients is logged, and the client gets a reply that says so.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ log = logging.getLogger("headwater.server")
 
 _SLICE_S = 0.002
 _REST_S = 0.00005
-"""How long steps run without a pause, and how long the thread then sleeps at least. Without the pause the
-loop would wait up to 5 ms (`sys.getswitchinterval`) for the GIL, several times in a turn."""
+"""How long steps run without a pause, and how long the thread then sleeps at least. Without the
+pause the loop would wait up to 5 ms (`sys.getswitchinterval`) for the GIL, several times in a
+turn."""
 
 FAULT = "ERR internal error: the command could not be executed; the server's log has the reason"
 
@@ -155,8 +157,8 @@ class Offloading:
             session.blocked = False
 
     def settle(self) -> list[Session]:
-        """End the jobs whose steps are done. Return the sessions that wait no longer. The caller holds the
-        node's lock and is within a turn."""
+        """End the jobs whose steps are done. Return the sessions that wait no longer. The caller
+        holds the node's lock and is within a turn."""
         served: list[Session] = []
         for _ in range(len(self._done)):
             work = self._done.popleft()
@@ -201,7 +203,8 @@ class Offloading:
         self._queue.put(None)
 
     def _finish(self, work: OffloadedJob) -> Job | None:
-        """Let the command use the result of its job. Return its next job, or None after its reply and facts."""
+        """Let the command use the result of its job. Return its next job, or None after its reply
+        and facts."""
         session, records = work.session, self._records
         mark = len(session.output.outbox)
         following: Job | None = None

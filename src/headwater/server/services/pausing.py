@@ -1,14 +1,14 @@
 """CLIENT PAUSE: for a time commands wait, either all or only those that may change something.
 
-Rule 1. A command that has to wait is stored, and its client counts as blocked. When the pause ends, the
-        commands run from their start, in order of arrival. CLIENT UNBLOCK does not affect them.
-Rule 2. Errors that are detected before the pause (arity, password, ACL) get their reply at once. Readers that
-        were already blocked wait on, and their timeouts still apply.
-Rule 3. The end is a monotonic time. A second pause can only move it later, and does not reduce a pause of
-        all commands to one of writes. CLIENT UNPAUSE ends the pause; during a pause of all commands it
-        waits as well.
-Rule 4. A blocked reader that is signalled during the pause is served at its end. Time continues: keys
-        expire.
+Rule 1. A command that has to wait is stored, and its client counts as blocked. When the pause ends,
+        the commands run from their start, in order of arrival. CLIENT UNBLOCK does not affect them.
+Rule 2. Errors that are detected before the pause (arity, password, ACL) get their reply at once.
+        Readers that were already blocked wait on, and their timeouts still apply.
+Rule 3. The end is a monotonic time. A second pause can only move it later, and does not reduce a
+        pause of all commands to one of writes. CLIENT UNPAUSE ends the pause; during a pause of all
+        commands it waits as well.
+Rule 4. A blocked reader that is signalled during the pause is served at its end. Time continues:
+        keys expire.
 
 Source: Redis, networking.c, pauseActions; redis.io/commands/client-pause.
 """
@@ -65,7 +65,8 @@ class ClientPause:
         return Wait([], 0, kept)
 
     def holds_again(self, waiter: Waiter) -> bool:
-        """Return whether a blocked command that was signalled has to wait. It then runs again at the end."""
+        """Return whether a blocked command that was signalled has to wait. It then runs again at
+        the end."""
         held = self.holds(waiter.session, find_row(waiter.wait.arguments)[1])
         if held:
             self._missed[waiter] = None

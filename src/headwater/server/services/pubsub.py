@@ -2,15 +2,15 @@
 
     PUBLISH, keyspace events ──▶ PubSub.publish ──▶ outboxes of the listeners ──▶ released by the commit
 
-Rule 1. A message does not change state: it is not a fact and not in the journal. It is in the outboxes of
-        the turn that caused it, so a message about a write is sent after the write is durable (design
-        rule 4).
-Rule 2. A message that a command publishes reaches its own client after the command's reply, and with EXEC
-        after all replies. Until then it is in ``Output.pushes``.
+Rule 1. A message does not change state: it is not a fact and not in the journal. It is in the
+        outboxes of the turn that caused it, so a message about a write is sent after the write is
+        durable (design rule 4).
+Rule 2. A message that a command publishes reaches its own client after the command's reply, and
+        with EXEC after all replies. Until then it is in ``Output.pushes``.
 Rule 3. A listener that leaves more unread than ``client-output-buffer-limit pubsub`` allows is sent
         nothing more and is disconnected.
-Rule 4. The cost of publishing depends on the listeners of the channel, and on the patterns whose literal
-        prefix the channel begins with.
+Rule 4. The cost of publishing depends on the listeners of the channel, and on the patterns whose
+        literal prefix the channel begins with.
 
 Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 """
@@ -72,8 +72,8 @@ class PatternIndex:
             del self._by_prefix[len(prefix)]
 
     def matching(self, channel: bytes) -> Iterator[tuple[bytes, Listeners]]:
-        """Yield the patterns that match ``channel``. A pattern that takes too long to compare matches nothing:
-        the message may report a write, which cannot be refused any more."""
+        """Yield the patterns that match ``channel``. A pattern that takes too long to compare
+        matches nothing: the message may report a write, which cannot be refused any more."""
         for length, same_length in self._by_prefix.items():
             for pattern, listeners in same_length.get(channel[:length], {}).items():
                 try:

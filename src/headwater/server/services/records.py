@@ -55,8 +55,8 @@ class TurnRecords:
             seal_group(self.facts.data, mark, self.turn, now_ms, self._seed)
 
     def admit(self, size: int) -> str | None:
-        """Return None if the journal accepts ``size`` bytes of facts in this turn, otherwise the reason. The
-        journal is consulted only for more than it has allowed before."""
+        """Return None if the journal accepts ``size`` bytes of facts in this turn, otherwise the
+        reason. The journal is consulted only for more than it has allowed before."""
         if size <= self._allowance:
             return None
         assert self.journal is not None

@@ -1,8 +1,8 @@
 """DEBUG RELOAD: replays the journal into an empty keyspace, which replaces the current one.
 
-The new state must equal the old one; the command exists to check that. Clients stay connected. As in
-Redis, which empties and loads the dataset, every watched key counts as modified and every blocked command
-is run again.
+The new state must equal the old one; the command exists to check that. Clients stay connected. As
+in Redis, which empties and loads the dataset, every watched key counts as modified and every
+blocked command is run again.
 """
 
 from __future__ import annotations

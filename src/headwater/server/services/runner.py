@@ -1,7 +1,7 @@
 """The interface through which EXEC, scripts and unblocked clients run commands.
 
-`headwater.server.turn.execution` implements it. That module imports all commands, so commands cannot import
-it.
+`headwater.server.turn.execution` implements it. That module imports all commands, so commands
+cannot import it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Runner:
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """Run a command that was found, and record statistics. It began at ``began`` (monotonic ns). Raises
-        `CommandError`."""
+        """Run a command that was found, and record statistics. It began at ``began`` (monotonic
+        ns). Raises `CommandError`."""
         raise NotImplementedError
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:

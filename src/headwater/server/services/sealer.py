@@ -4,11 +4,12 @@
                                      blocks are queued (engine/sealing.py)
     thread, without the node's lock ── compress ──▶ done
 
-Rule 1. The thread accesses only the bytes of jobs, which never change. Everything else happens in `step`,
-        under the node's lock.
-Rule 2. If the thread falls behind by `SEALING_LAG_BYTES`, turns compress a few blocks themselves. This
-        slows down clients that write faster than blocks can be sealed, and bounds the memory.
-Rule 3. If the thread, or its results, are lost, nothing else is: the blocks remain as they were written.
+Rule 1. The thread accesses only the bytes of jobs, which never change. Everything else happens in
+        `step`, under the node's lock.
+Rule 2. If the thread falls behind by `SEALING_LAG_BYTES`, turns compress a few blocks themselves.
+        This slows down clients that write faster than blocks can be sealed, and bounds the memory.
+Rule 3. If the thread, or its results, are lost, nothing else is: the blocks remain as they were
+        written.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from headwater.engine.sealing import CompressionJob, Sealing
 log = logging.getLogger("headwater.server")
 
 MAX_QUEUED = 16
-"""Maximum number of blocks queued for the thread, 1 MiB: it need not wait for a turn to end after each."""
+"""Maximum number of blocks queued for the thread, 1 MiB: it need not wait for a turn to end after
+each."""
 
 HELPED_AT_ONCE = 4
 """Maximum number of blocks that a turn compresses: 0.6 ms with zstd, 2 ms with zlib."""
@@ -71,8 +73,8 @@ class Sealer:
         sealing.help(HELPED_AT_ONCE)
 
     def try_step(self) -> None:
-        """Run `step` in the thread when its queue is empty, unless the node is busy: then the next end of a
-        turn does it."""
+        """Run `step` in the thread when its queue is empty, unless the node is busy: then the next
+        end of a turn does it."""
         if self._lock.acquire(timeout=_PATIENCE_S):
             try:
                 self.step()
@@ -80,8 +82,8 @@ class Sealer:
                 self._lock.release()
 
     def stop(self) -> None:
-        """End the thread after the queued blocks. Call it with or without the node's lock; with it, this may
-        take `_PATIENCE_S` longer, because the thread may wait for the lock."""
+        """End the thread after the queued blocks. Call it with or without the node's lock; with it,
+        this may take `_PATIENCE_S` longer, because the thread may wait for the lock."""
         self._stopped = True
         if self._thread is not None:
             self._queue.put(None)

@@ -4,8 +4,8 @@
     session ── its client
     services ── everything else
 
-Each service receives its dependencies in the constructor. Only functions that need all of them (INFO, DEBUG
-RELOAD, garbage collection) take `Services`. Nothing here knows the node.
+Each service receives its dependencies in the constructor. Only functions that need all of them
+(INFO, DEBUG RELOAD, garbage collection) take `Services`. Nothing here knows the node.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Services:
         self._configure_keyspace()
 
     def replace_keyspace(self, new: Keyspace) -> None:
-        """Replace the keyspace by ``new``. Every watched key counts as modified, and every blocked command is
-        run again."""
+        """Replace the keyspace by ``new``. Every watched key counts as modified, and every blocked
+        command is run again."""
         self.keyspace = self.pubsub.keyspace = new
         self.records.facts = new.facts
         self._configure_keyspace()
@@ -132,7 +132,8 @@ class Services:
         self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
 
     def new_call(self, *, offloads: bool) -> Call:
-        """Create the `Call` in which the commands of a new session run. ``offloads`` if it can wait for jobs."""
+        """Create the `Call` in which the commands of a new session run. ``offloads`` if it can wait
+        for jobs."""
         call = Call(self.keyspace, ReplyWriter(bytearray()))
         call.offloads = offloads
         call.admission, call.settings, call.draw = self.records.admission, self.settings, randrange

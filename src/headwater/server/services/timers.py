@@ -1,7 +1,8 @@
-"""Timers of a node: ends delays, expires keys, forgets idempotent ids, records when consumers were seen.
+"""Timers of a node: ends delays, expires keys, forgets idempotent ids, records when consumers were
+seen.
 
-Each change is a record group of its own. While the journal has no room for it, the change waits: a delayed
-entry stays delayed, an expired key stays invisible (database.py, rule 1).
+Each change is a record group of its own. While the journal has no room for it, the change waits: a
+delayed entry stays delayed, an expired key stays invisible (database.py, rule 1).
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
     """Forget the idempotent ids that had expired at the last whole second. No reply waits for that.
 
-    At most `MAX_IIDS_A_SWEEP` are forgotten at once. If the disk is full, the next attempt is a second later.
+    At most `MAX_IIDS_A_SWEEP` are forgotten at once. If the disk is full, the next attempt is a
+    second later.
     """
     deadlines = keyspace.iid_deadlines
     at = deadlines.next_sweep_ms()
@@ -67,7 +69,8 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 
 def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Record when consumers were seen, if nothing else changed. No reply waits for that (design rule 3)."""
+    """Record when consumers were seen, if nothing else changed. No reply waits for that (design
+    rule 3)."""
     unseen = keyspace.unseen
     if unseen and records.admits(_SEEN_BYTES * sum(map(len, unseen.values()))):
         mark = records.begin()

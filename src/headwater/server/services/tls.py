@@ -3,7 +3,8 @@
 It does so at the start, and after CONFIG SET of any of these settings: a renewed certificate needs no
 restart. Every problem is one error message, raised before clients are served.
 
-Sources: redis.conf (TLS/SSL), https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/
+Sources: redis.conf (TLS/SSL),
+https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 
 def check_files(config: TlsConfig) -> None:
-    """Check the files of the ``tls-…`` settings when there is no TLS listener. Settings may then still be
-    empty, but the files that are given must be usable.
+    """Check the files of the ``tls-…`` settings when there is no TLS listener. Settings may then
+    still be empty, but the files that are given must be usable.
 
     Raises `ConfigError`, like `make_context`.
     """
@@ -125,7 +126,8 @@ def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 
 def _warn_of_dates(context: ssl.SSLContext, certificate: str) -> None:
-    """Warn if the certificate is not valid now. It is used nevertheless: not every client checks the date.
+    """Warn if the certificate is not valid now. It is used nevertheless: not every client checks
+    the date.
 
     The date is checked as clients do: by a handshake, in memory, with a client that accepts this
     certificate as its authority.

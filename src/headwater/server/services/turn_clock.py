@@ -4,12 +4,13 @@
     wall clock          ── read once a turn and compared ───────────▶ wall.ahead_ms, which jumps
 
 Rule 1. Both system clocks are read when a turn begins; within the turn only the monotonic one.
-Rule 2. If the end of the previous command was measured, it is the beginning of the next: one reading
-        serves both.
+Rule 2. If the end of the previous command was measured, it is the beginning of the next: one
+        reading serves both.
 Rule 3. Any other clock, such as a test's, is read each time, in whole milliseconds.
-Rule 4. ``wall.ahead_ms`` changes only when the clocks have moved relative to each other by more than
-        `_TOLERANCE_NS`, so that a given time is reported back unchanged. An interruption between the two
-        readings looks like a movement; therefore a movement counts only after an uninterrupted reading.
+Rule 4. ``wall.ahead_ms`` changes only when the clocks have moved relative to each other by more
+        than `_TOLERANCE_NS`, so that a given time is reported back unchanged. An interruption
+        between the two readings looks like a movement; therefore a movement counts only after an
+        uninterrupted reading.
 
 See docs/adr/0035-steady-time.md.
 """
@@ -45,8 +46,8 @@ _READINGS = 5
 
 
 class TurnClock:
-    """The clock of a node, for its turns and commands. If the wall clock is behind ``not_before_ms``, the
-    time of the journal's last record, steady time starts there."""
+    """The clock of a node, for its turns and commands. If the wall clock is behind
+    ``not_before_ms``, the time of the journal's last record, steady time starts there."""
 
     def __init__(self, clock: Clock, *, not_before_ms: int = 0) -> None:
         self.clock = clock

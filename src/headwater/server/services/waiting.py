@@ -1,12 +1,12 @@
 """The queues of blocked clients: for which key they wait, until when, and in which order.
 
-Rule 1. Waiters of a key are served in order of arrival. A waiter that is run again and still finds nothing
-        retains its place and its deadline.
-Rule 2. Deadlines are monotonic times: setting the clock does not move them. A recheck (XREADGROUP CLAIM)
-        waits until a delivery has reached an age, so it is a steady time.
+Rule 1. Waiters of a key are served in order of arrival. A waiter that is run again and still finds
+        nothing retains its place and its deadline.
+Rule 2. Deadlines are monotonic times: setting the clock does not move them. A recheck (XREADGROUP
+        CLAIM) waits until a delivery has reached an age, so it is a steady time.
 Rule 3. Waiters that wait for the same thing (readers of one group) share a queue.
-Rule 4. A waiter whose wait has ended (served, timed out, closed) may still be in the heaps. It is not
-        ``active`` and is skipped.
+Rule 4. A waiter whose wait has ended (served, timed out, closed) may still be in the heaps. It is
+        not ``active`` and is skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Waiter:
 
 
 Queues = dict[bytes | tuple[int, bytes] | None, dict[Waiter, None]]
-"""The waiters of a key, by what they wait for (`Wait.alike`); under None, waiters with nothing in common."""
+"""The waiters of a key, by what they wait for (`Wait.alike`); under None, waiters with nothing in
+common."""
 
 
 def by_arrival(queues: Queues) -> list[Waiter]:
@@ -138,7 +139,8 @@ class Waiters:
         return found
 
     def to_recheck(self, now_ms: int) -> list[Waiter]:
-        """Return the waiters whose recheck is due, in order of arrival. `recheck` sets their next one."""
+        """Return the waiters whose recheck is due, in order of arrival. `recheck` sets their next
+        one."""
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
             waiter = heappop(self._rechecks)[2]

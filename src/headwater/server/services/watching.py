@@ -1,7 +1,7 @@
 """WATCH: which clients watch which keys, and which watches are broken.
 
-The engine notes each watched key that is modified (`headwater.engine.database`, rule 2). The notes are read
-when needed: before a client begins to watch, and before a watch is checked.
+The engine notes each watched key that is modified (`headwater.engine.database`, rule 2). The notes
+are read when needed: before a client begins to watch, and before a watch is checked.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Watches:
         return len(self._by_key)
 
     def move(self, keyspace: Keyspace) -> None:
-        """Watch the same keys of ``keyspace``, which replaces the current one. All count as modified."""
+        """Watch the same keys of ``keyspace``, which replaces the current one. All count as
+        modified."""
         self._keyspace = keyspace
         for place, watches in self._by_key.items():
             self._note(place)

@@ -1,7 +1,7 @@
 """The output of one client: replies and messages, before and after the commit that releases them.
 
-Commands write into ``outbox``, which is not visible to the client. A commit moves it to ``released``, from
-where `take` passes it on.
+Commands write into ``outbox``, which is not visible to the client. A commit moves it to
+``released``, from where `take` passes it on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _KEPT_BYTES = 16 * 1024
 
 
 class Output:
-    """The output buffers of a session. ``reply`` writes into the outbox; all sessions share ``budget``."""
+    """The output buffers of a session. ``reply`` writes into the outbox; all sessions share
+    ``budget``."""
 
     def __init__(self, reply: ReplyWriter, budget: OutputBudget) -> None:
         self.reply = reply
@@ -35,8 +36,8 @@ class Output:
         self.pushes = bytearray()
         """Messages that the current command sends to its own client. They follow its reply."""
         self.released_bytes = self.taken_bytes = 0
-        """Totals since the start. A commit counts ``released_bytes``; the code that sends the output counts
-        ``taken_bytes``."""
+        """Totals since the start. A commit counts ``released_bytes``; the code that sends the
+        output counts ``taken_bytes``."""
         self.stalled = False
         """Whether requests wait until the client has taken earlier replies."""
         self.changed = False
@@ -64,8 +65,8 @@ class Output:
         return bool(self.released)
 
     def take(self) -> bytearray:
-        """Return all released bytes. The caller owns them, and adds to ``taken_bytes`` as the client takes
-        them."""
+        """Return all released bytes. The caller owns them, and adds to ``taken_bytes`` as the
+        client takes them."""
         taken, self.released = self.released, bytearray()
         return taken
 
@@ -103,13 +104,14 @@ class Output:
         self._give_back()
 
     def memory_bytes(self) -> int:
-        """Return the memory of the buffers with their spare capacity, and the output that was not taken."""
+        """Return the memory of the buffers with their spare capacity, and the output that was not
+        taken."""
         capacity: int = self.outbox.__alloc__() + self.released.__alloc__()
         return capacity + max(0, self.unsent - len(self.released))
 
     def _may_keep(self, size: int) -> bool:
-        """Return whether the buffers may retain capacity for replies of this size. Without it each reply
-        would allocate its pages again, which takes longer than to write and send it."""
+        """Return whether the buffers may retain capacity for replies of this size. Without it each
+        reply would allocate its pages again, which takes longer than to write and send it."""
         more = 2 * (size - self._kept_bytes)  # two buffers alternate
         if self._closed or more > self._budget.free_bytes:
             return False

@@ -116,6 +116,7 @@ class Session:
         return self.scanner.unread() + self.transaction.queued_bytes()
 
     def memory_bytes(self) -> int:
-        """Return the memory of the buffers with their spare capacity, and the output that was not taken."""
+        """Return the memory of the buffers with their spare capacity, and the output that was not
+        taken."""
         read: int = self.scanner.buffer.__alloc__()
         return read + self.output.memory_bytes() + self.transaction.queued_bytes()

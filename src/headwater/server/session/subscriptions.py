@@ -33,7 +33,8 @@ class Subscriptions:
         self.monitoring = False
         """Whether this client receives every command that runs (MONITOR)."""
         self.cut_off = False
-        """Whether the client has left too much unread. Nothing more is sent to it (pubsub.py, rule 3)."""
+        """Whether the client has left too much unread. Nothing more is sent to it (pubsub.py, rule
+        3)."""
 
     def of(self, kind: bytes) -> dict[bytes, None]:
         """Return the names of one kind."""
@@ -50,7 +51,8 @@ class Subscriptions:
 
 
 def check_context(resp: int, name: str) -> None:
-    """Check that a client with subscriptions may send the command ``name`` (as in its table row). In RESP2
-    most are not allowed: the client could not tell their replies from messages. Raises `CommandError`."""
+    """Check that a client with subscriptions may send the command ``name`` (as in its table row).
+    In RESP2 most are not allowed: the client could not tell their replies from messages. Raises
+    `CommandError`."""
     if resp == 2 and name not in _WHILE_SUBSCRIBED:
         raise CommandError(NOT_WHILE_SUBSCRIBED.format(name=name))

@@ -3,10 +3,10 @@
     wire       *3␍␊$3␍␊SET…  │ *2␍␊$4␍␊INCR…  │ …     the requests, in canonical encoding, back to back
     commands   SET             INCR             …     their commands, looked up when they were queued
 
-Rule 1. A queued command takes its bytes and one pointer, not an object: 100,000 commands are a single
-        buffer, which is freed at once.
-Rule 2. ``size`` counts both, as part of the client's input (client-query-buffer-limit), as in Redis 7 and
-        later.
+Rule 1. A queued command takes its bytes and one pointer, not an object: 100,000 commands are a
+        single buffer, which is freed at once.
+Rule 2. ``size`` counts both, as part of the client's input (client-query-buffer-limit), as in Redis
+        7 and later.
 Rule 3. `begin` and `next` read the requests once, in order. Nothing is added after `begin`.
 """
 
@@ -63,8 +63,8 @@ class TransactionQueue:
         self._scanner.adopt(self._wire)
 
     def next(self, arguments: Arguments) -> bool:
-        """Put the next request into ``arguments``, which remains valid as long as the queue. Return False
-        after the last."""
+        """Put the next request into ``arguments``, which remains valid as long as the queue. Return
+        False after the last."""
         assert self._scanner is not None, "call begin() first"
         return self._scanner.next(arguments)
 

@@ -1,11 +1,12 @@
 """A user: passwords, and selectors that define the permitted commands, keys and channels.
 
-Rule 1. A request is permitted if a single selector permits all of it: command, keys and channels. The
-        first selector is the root; a description has the others in parentheses.
-Rule 2. A description is complete: `headwater.server.services.acl.rules` applies it to a new user and gets
-        the same user. It contains hashes, never a password.
-Rule 3. `User.unrestricted` is computed when a user changes, so that the check of an unrestricted user costs
-        one attribute per command. The commands of other users are a set, so that no rules are evaluated.
+Rule 1. A request is permitted if a single selector permits all of it: command, keys and channels.
+        The first selector is the root; a description has the others in parentheses.
+Rule 2. A description is complete: `headwater.server.services.acl.rules` applies it to a new user
+        and gets the same user. It contains hashes, never a password.
+Rule 3. `User.unrestricted` is computed when a user changes, so that the check of an unrestricted
+        user costs one attribute per command. The commands of other users are a set, so that no
+        rules are evaluated.
 
 Source: Redis, acl.c; redis.io/docs, ACL.
 """
@@ -50,8 +51,9 @@ class KeyPattern:
         self._plain = not any(byte in b"*?[\\" for byte in self._literal)
 
     def fits(self, key: bytes) -> bool:
-        """Return whether ``key`` matches. Patterns such as ``orders:*``, the usual kind, need no glob
-        matching. The empty key matches only the empty pattern: as in Redis, a star does not match it."""
+        """Return whether ``key`` matches. Patterns such as ``orders:*``, the usual kind, need no
+        glob matching. The empty key matches only the empty pattern: as in Redis, a star does not
+        match it."""
         if not key:
             return not self.pattern
         if self._plain:
@@ -65,8 +67,8 @@ class KeyPattern:
 
 
 def channel_fits(channels: Collection[bytes], channel: bytes, *, pattern: bool) -> bool:
-    """Return whether ``channels`` permits a channel. ``channels`` may contain patterns; a pattern that is
-    subscribed to must be in it literally."""
+    """Return whether ``channels`` permits a channel. ``channels`` may contain patterns; a pattern
+    that is subscribed to must be in it literally."""
     if pattern or not channel:
         return channel in channels
     return any(matches(allowed, channel) for allowed in channels)
@@ -75,8 +77,8 @@ def channel_fits(channels: Collection[bytes], channel: bytes, *, pattern: bool) 
 class Selector:
     """A set of permissions.
 
-    ``all_commands`` means all commands, including those of later versions. ``future`` says only whether the
-    description begins with ``+@all``; a later ``-get`` does not change it.
+    ``all_commands`` means all commands, including those of later versions. ``future`` says only
+    whether the description begins with ``+@all``; a later ``-get`` does not change it.
     """
 
     def __init__(self, *, all_channels: bool) -> None:
@@ -135,8 +137,8 @@ class Selector:
 
 
 def _quoted(description: bytes) -> bytes:
-    """Quote a selector's words for use in parentheses. They are split like a command line, so a word with
-    quotes, or one that would close the parenthesis, is quoted."""
+    """Quote a selector's words for use in parentheses. They are split like a command line, so a
+    word with quotes, or one that would close the parenthesis, is quoted."""
     words = []
     for word in description.split(b" "):
         quoted = quote(word)
@@ -189,8 +191,8 @@ class User:
         self.unrestricted = any(selector.unrestricted for selector in self.selectors)
 
     def assign(self, other: User) -> None:
-        """Take over everything from ``other`` except the name. Open connections of this user are affected
-        at once."""
+        """Take over everything from ``other`` except the name. Open connections of this user are
+        affected at once."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.sanitize_payload = other.sanitize_payload
         self.passwords = dict(other.passwords)
@@ -198,8 +200,8 @@ class User:
         self.update_unrestricted()
 
     def accepts(self, password: bytes) -> bool:
-        """Return whether this is one of the user's passwords. The time taken does not reveal which password
-        matches or how much of it."""
+        """Return whether this is one of the user's passwords. The time taken does not reveal which
+        password matches or how much of it."""
         if not self.enabled:
             return False
         given, found = hash_of(password), self.nopass

@@ -142,8 +142,8 @@ class Execution(Runner):
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """Run a command that was found, and record statistics. It began at ``began`` (monotonic ns). Raises
-        `CommandError`."""
+        """Run a command that was found, and record statistics. It began at ``began`` (monotonic
+        ns). Raises `CommandError`."""
         try:
             return self._run(session, known, arguments, began)
         except CommandError as error:

@@ -9,10 +9,11 @@
               ── release the outboxes
 
 Rule 1. A reply is sent only after the commit of the turn that wrote it (design rule 4).
-Rule 2. A command is one record group, and so are EXEC with all its commands, each blocked client that is
-        served, each end of a delay and each expiry (design rule 5).
-Rule 3. A failed commit, or a turn that is aborted, poisons the node: the turn's output is never released,
-        the state is not read any more, and every later request gets that error as its reply.
+Rule 2. A command is one record group, and so are EXEC with all its commands, each blocked client
+        that is served, each end of a delay and each expiry (design rule 5).
+Rule 3. A failed commit, or a turn that is aborted, poisons the node: the turn's output is never
+        released, the state is not read any more, and every later request gets that error as its
+        reply.
 Rule 4. All methods require ``lock``; those that begin or end something acquire it themselves.
 """
 
@@ -54,13 +55,15 @@ if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns
 
 SEEN_INTERVAL_S = 1.0
-"""How often the times at which consumers were seen become facts, if nothing else changed (design rule 3)."""
+"""How often the times at which consumers were seen become facts, if nothing else changed (design
+rule 3)."""
 
 
 class Node:
     """A store that executes commands; see the rules above.
 
-    Without a ``journal`` nothing is stored. `headwater.server.opening.open_node` opens a directory as a node.
+    Without a ``journal`` nothing is stored. `headwater.server.opening.open_node` opens a directory
+    as a node.
     """
 
     def __init__(
@@ -110,8 +113,8 @@ class Node:
         on_output: Callable[[Session], None] | None = None,
         local_address: str = "",
     ) -> Session:
-        """Open a session. ``on_output`` is called under the lock, after a commit, when the session has output
-        or is to be closed. Without it the caller checks the session after each turn."""
+        """Open a session. ``on_output`` is called under the lock, after a commit, when the session
+        has output or is to be closed. Without it the caller checks the session after each turn."""
         self._check_process()
         with self.lock:
             session = self.clients.connect(
@@ -134,13 +137,15 @@ class Node:
     # --- turns ----------------------------------------------------------------------------------
 
     def turn(self, ready: Iterable[Session] | None) -> None:
-        """Run every whole request of ``ready``, commit, and release the output; for None, do as `tick`."""
+        """Run every whole request of ``ready``, commit, and release the output; for None, do as
+        `tick`."""
         self._check_process()
         with self.lock:
             self.turn_locked(ready)
 
     def exchange(self, session: Session, requests: bytes) -> bytes:
-        """Run ``requests`` of a session without ``on_output`` in one turn, and return all its output."""
+        """Run ``requests`` of a session without ``on_output`` in one turn, and return all its
+        output."""
         self._check_process()
         with self.lock:
             session.scanner.feed(requests)
@@ -240,8 +245,8 @@ class Node:
             )
 
     def _abort_turn(self, error: BaseException) -> None:
-        """Poison the node after an interrupted turn (Ctrl-C, an internal error): a change may be incomplete
-        (rule 3)."""
+        """Poison the node after an interrupted turn (Ctrl-C, an internal error): a change may be
+        incomplete (rule 3)."""
         if self.state.poisoned is None:
             self.state.poisoned = NodePoisoned(
                 f"a turn was aborted by {error!r}, and its change in memory may be incomplete. "
@@ -296,7 +301,8 @@ class Node:
             self.clients.changed += others
 
     def run(self, session: Session, arguments: Arguments) -> None:
-        """Execute one request: write its record group and reply, and serve the clients that it unblocks."""
+        """Execute one request: write its record group and reply, and serve the clients that it
+        unblocks."""
         if self.state.poisoned is not None:
             session.output.reply.error(f"MISCONF {self.state.poisoned}")
             return

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.server")
 
 SUPERUSER = User.superuser(b"(superuser)")
-"""The user of embedded connections. It is not listed, and rules cannot change it. Redis shows this name for
-a connection without a user."""
+"""The user of embedded connections. It is not listed, and rules cannot change it. Redis shows this
+name for a connection without a user."""
 
 BOTH_KINDS = (
     "users are defined in the configuration ('user') and in a file ('aclfile'), which leads to mistakes "
@@ -83,7 +83,8 @@ class AccessControl:
         self.log.max_length = config.acllog_max_len
 
     def set_default_password(self, password: str) -> None:
-        """Set the only password of the user ``default`` (``requirepass``); none if ``password`` is empty."""
+        """Set the only password of the user ``default`` (``requirepass``); none if ``password`` is
+        empty."""
         _set_password(self.default, password)
 
     def sorted(self) -> list[User]:
@@ -91,8 +92,8 @@ class AccessControl:
         return [self.users[name] for name in sorted(self.users)]
 
     def lines(self, requirepass: str) -> list[str]:
-        """Return the ``user`` lines of CONFIG REWRITE. There are none if ``default`` is the only user and
-        ``requirepass`` describes it completely."""
+        """Return the ``user`` lines of CONFIG REWRITE. There are none if ``default`` is the only
+        user and ``requirepass`` describes it completely."""
         plain = User.superuser(DEFAULT)
         _set_password(plain, requirepass)
         if len(self.users) == 1 and self.default.describe() == plain.describe():
@@ -138,8 +139,8 @@ class AccessControl:
         return user
 
     def replace_all(self, users: dict[bytes, User]) -> list[User]:
-        """Set all users. If ``default`` is missing, it gets its initial permissions. Return the users that
-        were removed."""
+        """Set all users. If ``default`` is missing, it gets its initial permissions. Return the
+        users that were removed."""
         users = {DEFAULT: User.superuser(DEFAULT), **users}
         gone = [user for name, user in self.users.items() if name not in users]
         for user in gone:

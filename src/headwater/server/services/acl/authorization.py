@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Authorization:
-    """Applies the users of ``access`` to sessions. ``describe`` returns a session's line of CLIENT LIST, which
-    the log stores with a refusal."""
+    """Applies the users of ``access`` to sessions. ``describe`` returns a session's line of CLIENT
+    LIST, which the log stores with a refusal."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Authorization:
     def check(
         self, session: Session, row: CommandRow, arguments: Arguments, *, context: str = ""
     ) -> None:
-        """Check that the session's user may run a command, and record a refusal. ``context`` overrides the
-        context in ACL LOG, which is otherwise ``toplevel`` or ``multi``.
+        """Check that the session's user may run a command, and record a refusal. ``context``
+        overrides the context in ACL LOG, which is otherwise ``toplevel`` or ``multi``.
 
         Raises `CommandError` (NOPERM).
         """

@@ -1,10 +1,11 @@
 """Applies changes of users to open connections.
 
-Rule 1. Connections of a deleted user are closed. Those of a disabled user remain open, but the user cannot
-        authenticate again.
-Rule 2. A connection that is subscribed to a channel for which its user has no permission any more is closed.
-Rule 3. A change of `AccessControl.open` also applies to open connections that have not authenticated, from
-        their next request on.
+Rule 1. Connections of a deleted user are closed. Those of a disabled user remain open, but the user
+        cannot authenticate again.
+Rule 2. A connection that is subscribed to a channel for which its user has no permission any more
+        is closed.
+Rule 3. A change of `AccessControl.open` also applies to open connections that have not
+        authenticated, from their next request on.
 
 Source: Redis, acl.c, ACLFreeUserAndKillClients, ACLKillPubsubClientsIfNeeded; server.c, authRequired.
 """
@@ -84,7 +85,8 @@ def open_or_close(access: AccessControl, clients: Clients) -> None:
 
 
 def subscriptions(session: Session) -> list[tuple[bytes, bool]]:
-    """Return the channels and patterns that a session is subscribed to, each with whether it is a pattern."""
+    """Return the channels and patterns that a session is subscribed to, each with whether it is a
+    pattern."""
     own = session.subscriptions
     channels = [(name, False) for name in (*own.channels, *own.shard_channels)]
     return channels + [(pattern, True) for pattern in own.patterns]

@@ -2,9 +2,10 @@
 
     user alice on #30c952… ~orders:* resetchannels -@all +@stream
 
-Rule 1. A file is loaded completely or not at all, and all its errors are reported, not only the first.
-Rule 2. A file is replaced as a whole: after a crash there is the old one or the new one. Only its owner can
-        read it, unless it existed with other permissions.
+Rule 1. A file is loaded completely or not at all, and all its errors are reported, not only the
+        first.
+Rule 2. A file is replaced as a whole: after a crash there is the old one or the new one. Only its
+        owner can read it, unless it existed with other permissions.
 Rule 3. Errors name file and line, and never show what may be a password.
 
 Source: Redis, acl.c, ACLLoadFromFile, ACLSaveToFile.
@@ -37,7 +38,8 @@ class FileError(Exception):
 
 
 def read(path: Path, *, all_channels: bool) -> dict[bytes, User]:
-    """Read the users of a file. ``all_channels``: new users may access all channels. Raises `FileError`."""
+    """Read the users of a file. ``all_channels``: new users may access all channels. Raises
+    `FileError`."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -1,8 +1,8 @@
 """The log of refusals, newest first, for ACL LOG.
 
 Rule 1. A refusal that repeats within a minute increments a count and is not listed again.
-Rule 2. An entry contains the command, key or channel that was refused, or the word AUTH or HELLO, but never
-        an argument that may be a password.
+Rule 2. An entry contains the command, key or channel that was refused, or the word AUTH or HELLO,
+        but never an argument that may be a password.
 
 Source: Redis, acl.c, addACLLogEntry.
 """
@@ -21,7 +21,8 @@ KINDS = (AUTH, "command", "key", "channel")
 
 @dataclass
 class AclRefusal:
-    """An entry. ``kind`` is what was refused; ``context`` is toplevel, multi or lua. Times are steady."""
+    """An entry. ``kind`` is what was refused; ``context`` is toplevel, multi or lua. Times are
+    steady."""
 
     number: int
     kind: str

@@ -1,15 +1,16 @@
 """Delays the replies to failed logins, and logs them.
 
-Rule 1. The reply to a failed AUTH or HELLO AUTH waits 100 ms after the first failure from an address, and
-        twice as long after each further one, 2 s at most. A successful login does not wait, and does not
-        shorten the delay of the next failure: a client that has one password could guess others.
-Rule 2. Meanwhile the client's further requests wait. It does not count as blocked, and CLIENT UNBLOCK does
-        not affect it. An EXEC with a failed login waits as a whole, and further logins in it are not
-        checked: they would be guesses without a delay.
-Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one machine usually has all
-        the others), or all clients of unix sockets. An embedded client is not delayed.
-Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES` are
-        stored; the one whose last failure is oldest is removed first.
+Rule 1. The reply to a failed AUTH or HELLO AUTH waits 100 ms after the first failure from an
+        address, and twice as long after each further one, 2 s at most. A successful login does not
+        wait, and does not shorten the delay of the next failure: a client that has one password
+        could guess others.
+Rule 2. Meanwhile the client's further requests wait. It does not count as blocked, and CLIENT
+        UNBLOCK does not affect it. An EXEC with a failed login waits as a whole, and further logins
+        in it are not checked: they would be guesses without a delay.
+Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one machine usually has
+        all the others), or all clients of unix sockets. An embedded client is not delayed.
+Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES`
+        are stored; the one whose last failure is oldest is removed first.
 Rule 5. Failed logins are logged with address and user, never with a password, as often as
         `headwater.log_limit` permits.
 
@@ -89,8 +90,8 @@ class LoginDelays:
         return session in self._held
 
     def refuse(self, session: Session, user: bytes, reply: bytes) -> Wait | None:
-        """Delay ``reply`` to a failed login of ``session``. Return the wait, or None if the command replies at
-        once: to an embedded client, or as part of EXEC."""
+        """Delay ``reply`` to a failed login of ``session``. Return the wait, or None if the command
+        replies at once: to an embedded client, or as part of EXEC."""
         if session.client.kind == "embedded":
             return None
         delay_ms = self._failures.failed(address_of(session), self._times.monotonic())
@@ -110,8 +111,8 @@ class LoginDelays:
         return self._owed_ms > 0
 
     def hold_transaction(self, session: Session, start: int) -> Wait | None:
-        """Delay the reply of an EXEC in which a login failed; otherwise return None. The reply begins at
-        ``start`` of the outbox, and is removed from it."""
+        """Delay the reply of an EXEC in which a login failed; otherwise return None. The reply
+        begins at ``start`` of the outbox, and is removed from it."""
         delay_ms, self._owed_ms = self._owed_ms, 0
         if not delay_ms:
             return None

@@ -3,11 +3,11 @@
     command ─▶ its keys, as it uses them ─▶ its channels          all by a single selector
 
 Rule 1. Unrestricted users are not checked (`User.unrestricted`); callers test that first.
-Rule 2. If no selector permits a request, the reported refusal is the one of the selector that got furthest:
-        a channel before a key before the command, and the later of two keys.
-Rule 3. A key's flags tell how it is used: reading needs ``%R``; inserting, updating and deleting need
-        ``%W``. A command that neither reads nor changes a value (EXISTS, WATCH) needs the key to match any
-        pattern.
+Rule 2. If no selector permits a request, the reported refusal is the one of the selector that got
+        furthest: a channel before a key before the command, and the later of two keys.
+Rule 3. A key's flags tell how it is used: reading needs ``%R``; inserting, updating and deleting
+        need ``%W``. A command that neither reads nor changes a value (EXISTS, WATCH) needs the key
+        to match any pattern.
 
 Source: Redis, acl.c, ACLCheckAllUserCommandPerm, ACLSelectorCheckCmd.
 """
@@ -39,8 +39,8 @@ REASONS = {
 
 
 class Denial(NamedTuple):
-    """Why a request may not run: the ``kind`` (command, key, channel), the object, and its position in the
-    request."""
+    """Why a request may not run: the ``kind`` (command, key, channel), the object, and its position
+    in the request."""
 
     kind: str
     object: bytes
@@ -92,7 +92,8 @@ def denial(user: User, row: CommandRow, arguments: Arguments) -> Denial | None:
 
 
 def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:
-    """Format a denial. Only ACL DRYRUN (``verbose``) names the key or channel, which not all may know."""
+    """Format a denial. Only ACL DRYRUN (``verbose``) names the key or channel, which not all may
+    know."""
     name = user.name.decode("utf-8", "surrogateescape")
     about = found.object.decode("utf-8", "surrogateescape")
     if found.kind == COMMAND:

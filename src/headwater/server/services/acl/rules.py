@@ -83,7 +83,8 @@ def shown(word: bytes) -> str:
 
 
 def has_spaces(text: bytes) -> bool:
-    """Return whether ``text`` contains white space or a NUL, which names and patterns must not contain."""
+    """Return whether ``text`` contains white space or a NUL, which names and patterns must not
+    contain."""
     return not _SPACES.isdisjoint(text)
 
 

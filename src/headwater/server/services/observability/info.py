@@ -1,8 +1,8 @@
 """INFO: the state of the server, in Redis's sections and fields.
 
-Fields about what this store does not have (replicas, eviction, snapshots) are omitted, except those that
-clients and exporters read. `headwater.server.services.observability.statistics` has the sections about past
-activity.
+Fields about what this store does not have (replicas, eviction, snapshots) are omitted, except those
+that clients and exporters read. `headwater.server.services.observability.statistics` has the
+sections about past activity.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def render(services: Services, wanted: set[str]) -> bytes:
-    """Format the INFO sections with these names, in lower case. ``all`` and ``everything`` mean all sections;
-    ``default``, or an empty set, means those whose size does not grow with use."""
+    """Format the INFO sections with these names, in lower case. ``all`` and ``everything`` mean all
+    sections; ``default``, or an empty set, means those whose size does not grow with use."""
     every = bool(wanted & {"all", "everything"})
     default = not wanted or "default" in wanted
     texts = []
@@ -178,8 +178,9 @@ def _memory(services: Services) -> Fields:
 
 
 JOURNAL_OK, JOURNAL_REFUSING, JOURNAL_FAILED = 0, 1, 2
-"""Values of ``journal_state``: writes are accepted; writes are refused (MISCONF) until there is room again;
-the journal or a turn failed, and every command is refused until the store is opened again."""
+"""Values of ``journal_state``: writes are accepted; writes are refused (MISCONF) until there is
+room again; the journal or a turn failed, and every command is refused until the store is opened
+again."""
 
 
 def _persistence(services: Services) -> Fields:

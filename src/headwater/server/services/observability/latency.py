@@ -24,7 +24,8 @@ COLLECTION = "gc"
 """A run of Python's cyclic garbage collector. Redis has no such event."""
 
 _MANTISSA_BITS = 6
-"""Number of leading bits of a duration that are retained: within 3 %, two significant digits as in Redis."""
+"""Number of leading bits of a duration that are retained: within 3 %, two significant digits as in
+Redis."""
 
 
 class EventSeries:
@@ -72,8 +73,9 @@ class LatencyMonitor:
 
 
 class Collections:
-    """Statistics of Python's cyclic garbage collector since the start or CONFIG RESETSTAT. Only a server
-    counts (`headwater.server.services.garbage_collection`); in an embedded store all values are 0."""
+    """Statistics of Python's cyclic garbage collector since the start or CONFIG RESETSTAT. Only a
+    server counts (`headwater.server.services.garbage_collection`); in an embedded store all values
+    are 0."""
 
     def __init__(self) -> None:
         self.collect_all: Callable[[], object] = gc.collect

@@ -1,7 +1,7 @@
 """MONITOR: sends every command that runs to the monitoring clients.
 
-A line is ``+<seconds>.<microseconds> [<db> <client>] "SET" "k" "v"``, as in Redis. Commands that administer
-the server are omitted, and so are those that were rejected before they ran.
+A line is ``+<seconds>.<microseconds> [<db> <client>] "SET" "k" "v"``, as in Redis. Commands that
+administer the server are omitted, and so are those that were rejected before they ran.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Monitors:
         *,
         source: bytes | None = None,
     ) -> None:
-        """Send a command of ``session`` to all monitors. ``source`` replaces the client's address if the
-        command does not come from a client (``lua``)."""
+        """Send a command of ``session`` to all monitors. ``source`` replaces the client's address
+        if the command does not come from a client (``lua``)."""
         if "admin" in row.flags or "skip_monitor" in row.flags:
             return
         if source is None:

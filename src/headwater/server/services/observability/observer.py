@@ -209,8 +209,8 @@ def row_of(name: bytes) -> CommandRow:
 
 
 def full_name(arguments: Arguments) -> bytes | None:
-    """Return the name of the command of a request, including its subcommand; None if the command does not
-    exist."""
+    """Return the name of the command of a request, including its subcommand; None if the command
+    does not exist."""
     if not arguments.count:
         return None
     name = arguments.token(0)

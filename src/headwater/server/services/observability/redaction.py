@@ -1,7 +1,7 @@
 """Removes secrets from requests: MONITOR and SLOWLOG show no passwords.
 
-Precedent: Redis replaces the arguments of AUTH, those after AUTH in HELLO, the rules of ACL SETUSER and the
-values of secret settings by ``(redacted)``.
+Precedent: Redis replaces the arguments of AUTH, those after AUTH in HELLO, the rules of ACL SETUSER
+and the values of secret settings by ``(redacted)``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSE
 
 
 def shown_values(name: bytes, values: list[bytes]) -> list[bytes]:
-    """Return the arguments of the command ``name`` (``CONFIG|SET``), with `HIDDEN` for secrets. ``values``
-    are all of them or the first ones.
+    """Return the arguments of the command ``name`` (``CONFIG|SET``), with `HIDDEN` for secrets.
+    ``values`` are all of them or the first ones.
 
     >>> shown_values(b"AUTH", [b"auth", b"bob", b"secret"])
     [b'auth', b'(redacted)', b'(redacted)']

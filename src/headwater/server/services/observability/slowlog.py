@@ -70,8 +70,8 @@ class SlowLog:
 
 
 def first_values(arguments: Arguments) -> list[bytes]:
-    """Return the arguments that an entry shows, each cut to its maximum length. The rest is not copied: it
-    may be hundreds of megabytes.
+    """Return the arguments that an entry shows, each cut to its maximum length. The rest is not
+    copied: it may be hundreds of megabytes.
 
     >>> first_values(Arguments.of(b"SET", b"k", b"v" * 130))[2][-20:]
     b'vv... (2 more bytes)'
@@ -89,7 +89,8 @@ def _first_bytes(arguments: Arguments, index: int) -> bytes:
 
 
 def cut_values(values: list[bytes], count: int) -> list[bytes]:
-    """Replace the arguments after the first ones by their number. ``count`` is the number of all arguments."""
+    """Replace the arguments after the first ones by their number. ``count`` is the number of all
+    arguments."""
     if count <= MAX_ARGUMENTS:
         return values
     left = count - MAX_ARGUMENTS + 1

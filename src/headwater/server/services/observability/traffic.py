@@ -26,7 +26,8 @@ class Traffic:
         self.reset(connections_seen=0)
 
     def reset(self, *, connections_seen: int) -> None:
-        """Reset the counters. The node's count of sessions continues and is shown minus ``connections_seen``."""
+        """Reset the counters. The node's count of sessions continues and is shown minus
+        ``connections_seen``."""
         self.connections_before = connections_seen
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -41,7 +42,8 @@ class Traffic:
         self._last: _Sample | None = None
 
     def sample(self, at: float, commands: int) -> None:
-        """Update the rates. ``at`` is monotonic seconds; ``commands`` is the number of commands so far."""
+        """Update the rates. ``at`` is monotonic seconds; ``commands`` is the number of commands so
+        far."""
         now = _Sample(at, commands, self.received_bytes, self.sent_bytes)
         before, self._last = self._last, now
         if before is not None and at > before.at:

@@ -1,7 +1,8 @@
--- Bounded versions of Lua functions that might run too long in C, where no hook checks the clock, or that
--- might overflow C's stack and so crash the server. Here such a call is refused in advance, or done step by
--- step: matching that may need too many steps (patterns.lua). A call whose time is proportional to the bytes
--- that it reads or writes is done and then charged: a script exceeds its limit by one such call at most.
+-- Bounded versions of Lua functions that might run too long in C, where no hook checks the clock,
+-- or that might overflow C's stack and so crash the server. Here such a call is refused in advance,
+-- or done step by step: matching that may need too many steps (patterns.lua). A call whose time is
+-- proportional to the bytes that it reads or writes is done and then charged: a script exceeds its
+-- limit by one such call at most.
 --
 -- Errors look like those of Lua's own functions: with the line of the script that called.
 
@@ -125,8 +126,8 @@ local function optional_number(value)
     return value == nil or tonumber(value)
 end
 
--- Returns the results of pcall with `native`, or with the step-by-step version if C might take too long.
--- Arguments that C rejects are passed to C, which reports what is wrong with them.
+-- Returns the results of pcall with `native`, or with the step-by-step version if C might take too
+-- long. Arguments that C rejects are passed to C, which reports what is wrong with them.
 local function matching(name, native, takes)
     local anchors = name ~= "gmatch" -- gmatch treats ^ as a letter
     return function(...)

@@ -19,7 +19,8 @@ from headwater.server.services.scripting.interpreter import Interpreter
 MOST_FROM_EVAL = 500
 
 _SCRIPT_BYTES = 400
-"""Estimated size of a `CachedScript`, its SHA-1, its dictionary entry and lupa's object for its function."""
+"""Estimated size of a `CachedScript`, its SHA-1, its dictionary entry and lupa's object for its
+function."""
 
 _FLAGS = {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 
@@ -92,8 +93,8 @@ class Scripts:
 
 
 def _shebang(text: bytes) -> tuple[bytes, bool]:
-    """Parse a shebang such as ``#!lua flags=no-writes,allow-stale``. Return the text to compile, and whether
-    the script is read-only. Raises `CommandError`."""
+    """Parse a shebang such as ``#!lua flags=no-writes,allow-stale``. Return the text to compile,
+    and whether the script is read-only. Raises `CommandError`."""
     if not text.startswith(b"#!"):
         return text, False
     line, newline, rest = text.partition(b"\n")

@@ -1,8 +1,8 @@
--- The tables redis and cjson: the functions of a script that call the server. `host` has functions of the
--- server. Scripts never hold these: they get Lua functions that wrap them.
+-- The tables redis and cjson: the functions of a script that call the server. `host` has functions
+-- of the server. Scripts never hold these: they get Lua functions that wrap them.
 --
--- Rule 1. A function of the server returns words (values.py), or puts them into `box` if Lua may have no
---         room for them: Python's frames do not survive a failed allocation.
+-- Rule 1. A function of the server returns words (values.py), or puts them into `box` if Lua may
+--         have no room for them: Python's frames do not survive a failed allocation.
 -- Rule 2. A failure is returned as false and a text. A script cannot catch an error of Python's.
 
 local host, box, value_of, NAME = ...
@@ -59,8 +59,8 @@ local redis = {
     REDIS_VERSION = host.version, REDIS_VERSION_NUM = host.version_number,
 }
 
--- A table would be copied on its way to the server, so it is not passed if memory may be short; otherwise
--- the server reports that tables are not valid.
+-- A table would be copied on its way to the server, so it is not passed if memory may be short;
+-- otherwise the server reports that tables are not valid.
 local function ask(command, ...)
     if gcinfo() > ROOMY_KILOBYTES then
         for index = 1, select("#", ...) do

@@ -2,8 +2,9 @@
 
 Rule 1. A script is one command: its inner commands run at once, in one record group, at one time.
 Rule 2. They run as the client's user, in a database that the script may select for itself.
-Rule 3. An inner command that fails changes nothing; what the script wrote before it remains, as in Redis.
-        This also applies if the journal has no room for the inner command, or if the script is stopped.
+Rule 3. An inner command that fails changes nothing; what the script wrote before it remains, as in
+        Redis. This also applies if the journal has no room for the inner command, or if the script
+        is stopped.
 """
 
 from __future__ import annotations

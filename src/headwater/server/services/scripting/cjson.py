@@ -16,7 +16,8 @@ MAX_DEPTH = 1000
 earlier; the error is the same."""
 
 MAX_GAPS = 2
-"""An array longer than `MIN_SPARSE` may be at most this many times longer than the number of its items."""
+"""An array longer than `MIN_SPARSE` may be at most this many times longer than the number of its
+items."""
 MIN_SPARSE = 10
 
 
@@ -27,8 +28,9 @@ class NotJSON(ValueError):
 class CjsonEncoder:
     """Encodes Lua values. ``kind`` returns the Lua type of a value. The only userdata is null.
 
-    ``check`` is called from time to time with the length of the text so far. It raises `NotJSON` if the text
-    is too long or takes too long: a table that contains itself more than once grows practically without end.
+    ``check`` is called from time to time with the length of the text so far. It raises `NotJSON` if
+    the text is too long or takes too long: a table that contains itself more than once grows
+    practically without end.
     """
 
     def __init__(self, kind: Callable[[Any], str], check: Callable[[int], None]) -> None:

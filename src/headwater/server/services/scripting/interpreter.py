@@ -1,12 +1,12 @@
 """A Lua state in which scripts can access only what they are permitted to.
 
-Lua is 5.1, as in Redis, provided by lupa. Scripts hold no Python object: attribute access is denied, and
-scripts get Lua functions that wrap the server's (calls.lua).
+Lua is 5.1, as in Redis, provided by lupa. Scripts hold no Python object: attribute access is
+denied, and scripts get Lua functions that wrap the server's (calls.lua).
 
-Memory is limited. If Lua cannot allocate, it jumps to the last pcall over all C frames between, and Python's
-frames do not survive that. Therefore Python passes values to Lua only if there is certainly room: while
-less than half of the memory is used (`_is_roomy`). Otherwise it lifts the limit for that time, and passes
-values to scripts in a table, `_box`.
+Memory is limited. If Lua cannot allocate, it jumps to the last pcall over all C frames between, and
+Python's frames do not survive that. Therefore Python passes values to Lua only if there is
+certainly room: while less than half of the memory is used (`_is_roomy`). Otherwise it lifts the
+limit for that time, and passes values to scripts in a table, `_box`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ log = logging.getLogger("headwater.scripts")
 _LEVELS = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
 
 _GARBAGE_BYTES = 4 << 20
-"""Memory that Lua may use beyond twice the memory after the last full collection. Lua's collector works in
-small steps while scripts run; a full collection after each run would cost more than the run."""
+"""Memory that Lua may use beyond twice the memory after the last full collection. Lua's collector
+works in small steps while scripts run; a full collection after each run would cost more than the
+run."""
 
 _DIRECT_WORDS = 1000
-"""Number of values that are passed to and from Lua one by one; more are put into a table. Lua refuses 8000
-(LUAI_MAXCSTACK)."""
+"""Number of values that are passed to and from Lua one by one; more are put into a table. Lua
+refuses 8000 (LUAI_MAXCSTACK)."""
 
 _SMALL_BYTES = 4096
 """A text up to this size is not checked again if there is room at all."""
@@ -109,7 +110,8 @@ class Interpreter:
         )
 
     def kind(self, value: Any) -> str:
-        """Return Lua's name of a value's type; ``nil`` for values that lupa passes as plain Python values."""
+        """Return Lua's name of a value's type; ``nil`` for values that lupa passes as plain Python
+        values."""
         return self._type(value) or "nil"
 
     def compile(self, text: bytes) -> Any:
@@ -135,8 +137,8 @@ class Interpreter:
         return self._most - self._used()
 
     def make_room(self, size: int) -> None:
-        """Make room for values of ``size`` bytes until the script is answered. Raises `ScriptFailed` if that
-        exceeds a script's memory."""
+        """Make room for values of ``size`` bytes until the script is answered. Raises
+        `ScriptFailed` if that exceeds a script's memory."""
         if size > self.room:
             raise ScriptFailed(b"ERR not enough memory for the command's reply")
         if not self._is_roomy(size):
@@ -153,8 +155,9 @@ class Interpreter:
     def run(
         self, script: Any, words: tuple[bytes, ...], key_count: int, seconds: float
     ) -> Any | Problem:
-        """Run a script with ``key_count`` keys and the arguments after them, for at most ``seconds``. Return its
-        value as a word or a list of words (values.py), or the problem that ended it."""
+        """Run a script with ``key_count`` keys and the arguments after them, for at most
+        ``seconds``. Return its value as a word or a list of words (values.py), or the problem that
+        ended it."""
         self._broken = None
         try:
             if len(words) <= _DIRECT_WORDS and self._is_roomy(_size(words)):
@@ -241,8 +244,9 @@ class Interpreter:
         return self._is_bound and self._used() + 2 * size < self._most // 2
 
     def _answering(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function for the prelude. The wrapper returns its value, or the text of its error (`answer` in
-        calls.lua). Any other exception ends the run, even if the script catches the error."""
+        """Wrap a function for the prelude. The wrapper returns its value, or the text of its error
+        (`answer` in calls.lua). Any other exception ends the run, even if the script catches the
+        error."""
 
         def answer(*arguments: Any) -> Any:
             if not self._is_roomy(0):

@@ -1,9 +1,10 @@
--- Matches Lua 5.1's patterns in Lua, where the clock is checked: for patterns whose matching may take too long
--- in C (patterns.lua).
+-- Matches Lua 5.1's patterns in Lua, where the clock is checked: for patterns whose matching may
+-- take too long in C (patterns.lua).
 --
--- An item is a function of the place where it begins. It calls the next item and returns the place after the
--- whole match, or nil. Alternatives are tried in C's order: a longer run before a shorter one, and for `-` a
--- shorter one first. C still does what it does fast: it finds the runs of bytes of one class.
+-- An item is a function of the place where it begins. It calls the next item and returns the place
+-- after the whole match, or nil. Alternatives are tried in C's order: a longer run before a shorter
+-- one, and for `-` a shorter one first. C still does what it does fast: it finds the runs of bytes
+-- of one class.
 
 local host = ...
 
@@ -16,8 +17,8 @@ local UNFINISHED = {} -- a capture that was not closed
 
 local spent = 0
 
--- Charges steps of C, which the hook does not count. After the time limit the count remains, so that a script
--- that catches the error is stopped at its next step.
+-- Charges steps of C, which the hook does not count. After the time limit the count remains, so
+-- that a script that catches the error is stopped at its next step.
 local function charge(steps)
     spent = spent + steps
     if spent > STEPS then
@@ -156,8 +157,8 @@ function make.problem(item)
     end
 end
 
--- Returns a function for a pattern that patterns.lua has parsed. The function takes a place and returns the
--- place after the match that begins there, and its captures; nil if there is no match.
+-- Returns a function for a pattern that patterns.lua has parsed. The function takes a place and
+-- returns the place after the match that begins there, and its captures; nil if there is no match.
 local function matcher(items, subject)
     local state = { subject = subject, first = {}, last = {} }
     local first, last = state.first, state.last

@@ -1,5 +1,5 @@
--- find, match, gmatch and gsub of Lua 5.1, place by place, for patterns and subjects that may take too long in
--- C. Their results and errors are those of the C functions.
+-- find, match, gmatch and gsub of Lua 5.1, place by place, for patterns and subjects that may take
+-- too long in C. Their results and errors are those of the C functions.
 --
 -- If a single attempt in C is short enough, and only the number of attempts is too large, C makes each
 -- attempt; otherwise matcher.lua does.
@@ -18,7 +18,8 @@ local function behind_and_captures(first, last, ...)
     end
 end
 
--- Returns a function of a subject and a place: the first place from there on where a match may begin, or nil.
+-- Returns a function of a subject and a place: the first place from there on where a match may
+-- begin, or nil.
 local function skipping(items)
     local index = 1
     while items[index] and (items[index].kind == "open" or items[index].kind == "position") do
@@ -48,8 +49,8 @@ local function skipping(items)
     end
 end
 
--- Returns a function that tries to match at a place, and returns the place after the match and its captures,
--- or nil; and a function that skips places where no match begins.
+-- Returns a function that tries to match at a place, and returns the place after the match and its
+-- captures, or nil; and a function that skips places where no match begins.
 local function attempts(subject, pattern)
     local items = set_first_bytes(parse(pattern))
     local whole = not (items[1] and items[#items].kind == "problem")
@@ -68,7 +69,8 @@ local function attempts(subject, pattern)
     return matcher(items, subject), skipping(items)
 end
 
--- Returns the first place from `at` on where the pattern matches, the place after the match, its captures.
+-- Returns the first place from `at` on where the pattern matches, the place after the match, its
+-- captures.
 local function search(subject, attempt, skip, at, anchored)
     local function found(place, behind, ...)
         if behind then

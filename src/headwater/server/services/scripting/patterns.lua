@@ -1,8 +1,9 @@
 -- Parses patterns of Lua 5.1, and estimates how many steps C may need for them.
 --
--- C's matcher backtracks: a quantifier tries each length, and for each of them everything after it. So a
--- pattern with k quantifiers takes up to n^k steps over n bytes, and no hook checks the clock meanwhile. An
--- upper bound of the steps is computed in advance. If it is too high, matcher.lua matches the pattern.
+-- C's matcher backtracks: a quantifier tries each length, and for each of them everything after it.
+-- So a pattern with k quantifiers takes up to n^k steps over n bytes, and no hook checks the clock
+-- meanwhile. An upper bound of the steps is computed in advance. If it is too high, matcher.lua
+-- matches the pattern.
 --
 -- Source: Lua 5.1.5, lstrlib.c.
 
@@ -16,7 +17,8 @@ local AT_END = -1 -- in a set of bytes that may follow: the end of the subject
 
 local QUANTIFIERS = { ["*"] = "*", ["+"] = "+", ["-"] = "-", ["?"] = "?" }
 
--- Returns the set of bytes in a class; `text` is the class of one byte in a pattern: a letter, %a, [^x].
+-- Returns the set of bytes in a class; `text` is the class of one byte in a pattern: a letter, %a,
+-- [^x].
 local classes, class_count = {}, 0
 
 local function class_of(text)
@@ -75,8 +77,8 @@ local function problem(items, text)
     items[#items + 1] = { kind = "problem", text = text }
 end
 
--- Parses an item at `at` that is not a class of one byte. Returns its last place, false after a problem, nil
--- if it is a class.
+-- Parses an item at `at` that is not a class of one byte. Returns its last place, false after a
+-- problem, nil if it is a class.
 local function special(items, pattern, at)
     local one = sub(pattern, at, at)
     local open = items.open
@@ -133,8 +135,8 @@ local function special(items, pattern, at)
     end
 end
 
--- Parses a pattern without the ^ that anchors it. An item that C rejects is a problem, and ends the pattern: C
--- reports it only when the match gets there.
+-- Parses a pattern without the ^ that anchors it. An item that C rejects is a problem, and ends the
+-- pattern: C reports it only when the match gets there.
 local function parse(pattern)
     local items = { captures = 0, closed = {}, open = {} }
     pattern = match(pattern, "^[^%z]*") -- it ends at its first NUL, as in C
@@ -206,8 +208,9 @@ local function overlap(set, follow)
     return false
 end
 
--- Returns the growth of the number of steps: the `power` of the subject's length, and `doubles`, the power of
--- two. A quantifier whose bytes cannot come after it has a single length that can lead to a match.
+-- Returns the growth of the number of steps: the `power` of the subject's length, and `doubles`,
+-- the power of two. A quantifier whose bytes cannot come after it has a single length that can lead
+-- to a match.
 local function growth(items)
     local power, doubles, scans = 0, 0, 0
     for index = 1, #items do

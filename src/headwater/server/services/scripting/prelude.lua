@@ -1,11 +1,12 @@
--- The environment of scripts. Runs once in each interpreter, before any script. `host` has functions of the
--- server. Scripts never hold these: they get Lua functions that wrap them.
+-- The environment of scripts. Runs once in each interpreter, before any script. `host` has
+-- functions of the server. Scripts never hold these: they get Lua functions that wrap them.
 --
--- Rule 1. Every script runs in an environment of read-only tables, so that nothing of it remains except what
---         it writes to the store.
--- Rule 2. Nothing in the environment leads to the real globals, to the debug library or to an object of the
---         server.
--- Rule 3. A call that would run without end in C, or overflow C's stack, is refused in advance (bounded.lua).
+-- Rule 1. Every script runs in an environment of read-only tables, so that nothing of it remains
+--         except what it writes to the store.
+-- Rule 2. Nothing in the environment leads to the real globals, to the debug library or to an
+--         object of the server.
+-- Rule 3. A call that would run without end in C, or overflow C's stack, is refused in advance
+--         (bounded.lua).
 
 local host, bounded, words_of, NAME, redis, cjson, answer, line_of_script = ...
 
@@ -43,8 +44,9 @@ end
 
 sethook(watch_time, "", INSTRUCTIONS)
 
--- Each coroutine has its own hook, which can only be set from within it. A coroutine that is created or resumed
--- after the time limit gets no more time. Nor does the code that resumed one that has reached the limit.
+-- Each coroutine has its own hook, which can only be set from within it. A coroutine that is
+-- created or resumed after the time limit gets no more time. Nor does the code that resumed one
+-- that has reached the limit.
 local function create(body)
     local made = coroutine_create(body)
     sethook(made, watch_time, "", ending and 1 or INSTRUCTIONS)
@@ -171,9 +173,9 @@ getmetatable("").__index = libraries.string
 
 -- Scripts ---------------------------------------------------------------------------------------
 
--- A script gets empty tables whose metatables lead to what it may read. They are the same in every run, as in
--- Redis: no function that a script can call writes to them. Functions that write past a metatable (rawset,
--- insert) check first; all others write only to tables that already have items.
+-- A script gets empty tables whose metatables lead to what it may read. They are the same in every
+-- run, as in Redis: no function that a script can call writes to them. Functions that write past a
+-- metatable (rawset, insert) check first; all others write only to tables that already have items.
 --
 -- No table refers to objects of a run by weak keys: Lua 5.1 keeps a weak key alive as long as its value
 -- refers to it.
@@ -277,8 +279,8 @@ local function body()
     return nil
 end
 
--- Runs a script. Returns a word; or the words of a table, the first of which is true; or, if there are many,
--- nil, their table and their number; or false, the text of an error and its line.
+-- Runs a script. Returns a word; or the words of a table, the first of which is true; or, if there
+-- are many, nil, their table and their number; or false, the text of an error and its line.
 local function run(script, keys, argv)
     globals.KEYS, globals.ARGV = keys, argv
     current, words, count = script, nil, 0

@@ -1,5 +1,6 @@
--- Converts replies of the server to values for a script, and the value of a script to a reply: the Lua part of
--- values.py. Between the two, a value is a list of words; `true` begins a value of more than one word.
+-- Converts replies of the server to values for a script, and the value of a script to a reply: the
+-- Lua part of values.py. Between the two, a value is a list of words; `true` begins a value of more
+-- than one word.
 --
 -- Nothing of the script's is called here: tables are read past their metatables.
 

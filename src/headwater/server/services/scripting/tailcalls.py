@@ -1,9 +1,9 @@
 """Removes the tail calls from a compiled Lua 5.1 chunk.
 
-``return redis.call(…)`` is a tail call, for which Lua discards the frame with the line of an error. In Redis
-that function is written in C, for which Lua retains the frame; here it is written in Lua. A tail call is
-followed by an instruction that returns its results (lcode.c, luaK_ret), so an ordinary call in its place
-does the same.
+``return redis.call(…)`` is a tail call, for which Lua discards the frame with the line of an error.
+In Redis that function is written in C, for which Lua retains the frame; here it is written in Lua.
+A tail call is followed by an instruction that returns its results (lcode.c, luaK_ret), so an
+ordinary call in its place does the same.
 
 Source: Lua 5.1, ldump.c (the format) and lopcodes.h (the instructions).
 """
@@ -19,7 +19,8 @@ _STRING = 4
 
 
 def without_tail_calls(chunk: bytes) -> bytes:
-    """Return a chunk of ``string.dump``, made in this process, with ordinary calls instead of tail calls."""
+    """Return a chunk of ``string.dump``, made in this process, with ordinary calls instead of tail
+    calls."""
     patched = bytearray(chunk)
     assert patched[:5] == b"\x1bLua\x51", "a chunk of Lua 5.1"
     assert patched[6:12] == b"\x01\x04\x08\x04\x08\x00", "of this machine's sizes"

@@ -10,9 +10,9 @@
     map, set          {map = {…}}, {set = {…}}        the same
     double, boolean   {double = n}, true or false     the same; true is 1 for a RESP2 client
 
-Between Python and Lua a value is a list of words, because a table that one creates for the other costs more
-than a word. replies.lua is the Lua part. A word that is text, a number, False or None is that value; True
-begins any other value:
+Between Python and Lua a value is a list of words, because a table that one creates for the other
+costs more than a word. replies.lua is the Lua part. A word that is text, a number, False or None is
+that value; True begins any other value:
 
     True, 2, WORDS, WORDS             an array of two values
     True, b"true"                     true
@@ -40,7 +40,8 @@ class ScriptFailed(Exception):
 
 
 def reply_words(data: bytearray) -> Any:
-    """Convert one whole reply to a word or a list of words. Raises `ScriptFailed` with the text of an error."""
+    """Convert one whole reply to a word or a list of words. Raises `ScriptFailed` with the text of
+    an error."""
     kind = data[0]
     if kind == _INTEGER:
         return int(data[1:-2])
