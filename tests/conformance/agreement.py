@@ -155,8 +155,7 @@ def _answers(
 def explained(
     units: list[Unit], unlike: Unlike, again: Callable[[list[Unit]], Unlike | None]
 ) -> str:
-    """Describe the difference, with as little of the history as needed. ``again`` runs a shorter
-    one."""
+    """Describe the difference with a history as short as possible. ``again`` runs another."""
     shorter, found = _shrunk(units, again), None
     if len(shorter) < len(units):
         found = again(shorter)

@@ -128,8 +128,7 @@ class Connection:
         return found
 
     def silent(self, seconds: float) -> bool:
-        """Return whether no reply arrives within ``seconds``: only waiting shows that a client is
-        blocked."""
+        """Return whether no reply arrives within ``seconds``: only waiting shows that it blocks."""
         self.socket.settimeout(seconds)
         try:
             self.reader.feed(self.socket.recv(1 << 16))

@@ -286,8 +286,7 @@ class History:
 
 
 def shrink(history: list[Command], differs: Callable[[list[Command]], bool]) -> list[Command]:
-    """Return the shortest history, found by leaving out commands, for which ``differs`` is still
-    true."""
+    """Leave out commands of a history as long as ``differs`` is true for the rest."""
     size = len(history) // 2
     while size:
         start = 0

@@ -33,8 +33,7 @@ PART = 100
 
 
 class Unit(NamedTuple):
-    """Commands that cannot be separated: a command, or a transaction. Units of a ``batch`` are sent
-    at once."""
+    """A command, or a whole transaction. Units of a ``batch`` are sent at once."""
 
     batch: int
     commands: tuple[Command, ...]
@@ -48,8 +47,7 @@ class StreamHistory(History):
         super().__init__(seed, server)
         self.large = large
         self.given = self.named = 0
-        """Number of ids that the server was asked to generate, and of those that commands may refer
-        to."""
+        """Number of ids to be generated so far, and of those that commands may refer to."""
         self.about = b""
         self.field_names: list[bytes] = [b"n"]
         self.steps = [

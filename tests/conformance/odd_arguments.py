@@ -65,8 +65,7 @@ class Sweep:
         self._look_through(store, name)
 
     def _odd(self, usage: Request, at: int) -> Iterator[Request]:
-        """Yield requests with one argument replaced, left out or repeated, or with all further ones
-        left out."""
+        """Yield requests with an argument replaced, omitted or repeated, or all later ones omitted."""
         for value in self.values if at < len(usage) else ():
             yield (*usage[:at], value, *usage[at + 1 :])
         yield usage[:at]

@@ -13,8 +13,7 @@ KEYS = ("s", "s", "s", "t", "t", "u")
 
 
 class RandomScene:
-    """Draws lines and runs them on Headwater at once, so that it does not draw commands for blocked
-    clients."""
+    """Draws lines and runs them on Headwater, to draw no commands for blocked clients."""
 
     def __init__(self, seed: int, server: str) -> None:
         self.random = Random(seed)

@@ -15,8 +15,7 @@ pytestmark = pytest.mark.peer
 
 
 def unlike(scene: Scene, server: Peer) -> str:
-    """Return the lines up to the first after which clients have received different replies, or an
-    empty text."""
+    """Return the lines up to the first different reply, or an empty text."""
     ours = scenes.play(scene, LocalStage())
     stage = PeerStage(server)
     try:

@@ -26,8 +26,7 @@ def client(store: LocalStore) -> LocalClient:
 
 
 def fill(store: LocalStore, client: LocalClient) -> None:
-    """Create streams with groups, pending, released and delayed entries, values, expiries, two
-    databases."""
+    """Create streams, groups, pending, released and delayed entries, values, expiries."""
     dice = random.Random(5)
     for number in range(1, 60):
         client("XADD", dice.choice("st"), f"{number}-1", "n", number)

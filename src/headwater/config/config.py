@@ -40,8 +40,7 @@ class Config(
     """The configuration file that was loaded; CONFIG REWRITE writes it."""
 
     def get(self, name: str) -> str:
-        """Return a setting's value as CONFIG GET and a file format it. Raises `KeyError` for an unknown
-        name."""
+        """Return a value as CONFIG GET and files format it. Raises `KeyError` for an unknown name."""
         if name in FIXED:
             return FIXED[name].value
         setting = SETTINGS[name]

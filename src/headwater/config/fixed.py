@@ -12,8 +12,7 @@ from headwater.limits import DATABASES
 
 
 class FixedSetting(NamedTuple):
-    """The only value of a setting, and why. MONITOR and SLOWLOG omit what clients set a ``secret``
-    to."""
+    """The only value of a setting, and why. MONITOR and SLOWLOG hide values of a ``secret``."""
 
     value: str
     reason: str

@@ -76,8 +76,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a JSON object: time (UTC), level, logger, pid, message and, if there is one,
-    exception."""
+    """Formats a JSON object: time (UTC), level, logger, pid, message and any exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -115,8 +114,7 @@ class LogHandler(logging.Handler):
             self._descriptor = os.dup(sys.stderr.fileno())
 
     def reopen(self) -> None:
-        """Open the file again by its name. If that fails, the old file remains in use. Raises
-        `OSError`."""
+        """Open the file again. Raises `OSError`; the old file then remains in use."""
         if self.path:
             new = os.open(self.path, _OPEN_FLAGS, 0o666)
             try:

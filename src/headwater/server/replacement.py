@@ -27,8 +27,7 @@ _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace the file ``path`` by ``data``, durably. Raises `OSError`; the old file is unchanged
-    then."""
+    """Replace the file ``path`` durably. Raises `OSError`; the old file is unchanged then."""
     remove_unfinished(path)
     temporary, descriptor = _create_temporary(path)
     try:

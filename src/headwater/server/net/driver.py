@@ -191,8 +191,7 @@ class Driver:
                     self._send(connection)
 
     def _send(self, connection: Connection) -> None:
-        """Send queued output. Close the connection if that was its last output or if too much is
-        left."""
+        """Send queued output. Close the connection after its last output, or if too much is left."""
         try:
             count = connection.send()
         except OSError as error:
@@ -341,8 +340,7 @@ class Driver:
         self._finish(connection)
 
     def _finish(self, connection: Connection) -> None:
-        """End the output after the client's last byte. Discard what the client sends until it
-        closes."""
+        """End the output. Discard what the client sends until it closes the connection."""
         self.node.close_session(connection.session)
         connection.session.client.last_interaction = self.node.clock.monotonic()
         try:

@@ -88,8 +88,7 @@ class Listener:
             self._admit(client, peer)
 
     def _pause(self, error: OSError) -> None:
-        """Stop accepting for a while. Without a free descriptor every accept fails, until clients
-        close."""
+        """Stop accepting for a while. Without a free descriptor every accept would fail."""
         assert self._loop is not None, "accepting before listening"
         self._loop.node.services.client_log.warning(
             "clients cannot be accepted at %s: %s", self.name, error.strerror
@@ -250,8 +249,7 @@ def _bind_unix(config: Config) -> Listener:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket file that no server uses. Raises `ListenError` for any other file or a socket in
-    use."""
+    """Remove an unused socket file. Raises `ListenError` for any other file, or if it is in use."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -29,8 +29,7 @@ NO_TLS = b"-ERR this port does not speak TLS; connect without it, or to the port
 
 
 class ConnectionRejected(Exception):
-    """A client cannot be served, and was sent the reason in plain text or TLS. The message is the
-    reason."""
+    """A client cannot be served, and was sent the reason, which is also the message."""
 
 
 class Connection:
@@ -48,8 +47,7 @@ class Connection:
         self.closed = False
         """Whether the connection is closed. Its descriptor may then be another client's."""
         self.handshaking = False
-        """Whether a TLS handshake is in progress. Nothing can be sent to the client until it is
-        done."""
+        """Whether a TLS handshake is in progress, during which nothing can be sent."""
         self.queued = False
         """Whether the driver knows that there is output to send or a connection to close."""
         self.writing = False

@@ -114,8 +114,7 @@ class TlsConnection(Connection):
             self._refuse("protected mode")
 
     def _decrypt(self, space: memoryview) -> int:
-        """Decrypt into ``space``. Return the number of bytes, 0 at the end of input, -1 if there
-        are none."""
+        """Decrypt into ``space``. Return the number of bytes, 0 at the end, -1 if there are none."""
         assert self._tls is not None, "_start() creates it"
         total, count = 0, 1
         try:
@@ -170,8 +169,7 @@ class TlsConnection(Connection):
             self._encrypted = self._encrypted[self.socket.send(self._encrypted) :]
 
     def _try_flush(self) -> None:
-        """Like `_flush`, but keep what the socket does not take. The next read or write reports
-        errors."""
+        """Like `_flush`, but keep the rest. The next read or write reports errors."""
         try:
             self._flush()
         except OSError:

@@ -88,8 +88,7 @@ class BlockedClients:
         return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
-        """CLIENT UNBLOCK: end a wait as after its timeout, or with an error. Return False if there
-        is none."""
+        """CLIENT UNBLOCK: end a wait, as after its timeout or with an error. False if there is none."""
         waiter = self.waiter_of(session)
         if waiter is None or session in self.pause:
             return False

@@ -26,8 +26,7 @@ class ClockJumps:
         self._unlogged = 0
 
     def found(self, moved_ms: int, now_ms: int) -> None:
-        """Record that the wall clock moved by ``moved_ms`` relative to steady time, which is
-        ``now_ms``."""
+        """Record that the wall clock moved by ``moved_ms`` at the steady time ``now_ms``."""
         if abs(moved_ms) <= JUMP_MS:
             return
         self.count += 1

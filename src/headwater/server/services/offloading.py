@@ -203,8 +203,7 @@ class Offloading:
         self._queue.put(None)
 
     def _finish(self, work: OffloadedJob) -> Job | None:
-        """Let the command use the result of its job. Return its next job, or None after its reply
-        and facts."""
+        """Let the command use the result. Return its next job, or None after its reply and facts."""
         session, records = work.session, self._records
         mark = len(session.output.outbox)
         following: Job | None = None

@@ -65,8 +65,7 @@ class ClientPause:
         return Wait([], 0, kept)
 
     def holds_again(self, waiter: Waiter) -> bool:
-        """Return whether a blocked command that was signalled has to wait. It then runs again at
-        the end."""
+        """Return whether a signalled command has to wait. It then runs again at the end."""
         held = self.holds(waiter.session, find_row(waiter.wait.arguments)[1])
         if held:
             self._missed[waiter] = None

@@ -132,8 +132,7 @@ class Services:
         self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
 
     def new_call(self, *, offloads: bool) -> Call:
-        """Create the `Call` in which the commands of a new session run. ``offloads`` if it can wait
-        for jobs."""
+        """Create the `Call` of a new session. ``offloads`` if its commands can wait for jobs."""
         call = Call(self.keyspace, ReplyWriter(bytearray()))
         call.offloads = offloads
         call.admission, call.settings, call.draw = self.records.admission, self.settings, randrange

@@ -69,8 +69,7 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 
 def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Record when consumers were seen, if nothing else changed. No reply waits for that (design
-    rule 3)."""
+    """Record when consumers were seen, if nothing else changed; no reply waits (design rule 3)."""
     unseen = keyspace.unseen
     if unseen and records.admits(_SEEN_BYTES * sum(map(len, unseen.values()))):
         mark = records.begin()

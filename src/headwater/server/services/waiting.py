@@ -139,8 +139,7 @@ class Waiters:
         return found
 
     def to_recheck(self, now_ms: int) -> list[Waiter]:
-        """Return the waiters whose recheck is due, in order of arrival. `recheck` sets their next
-        one."""
+        """Return the waiters whose recheck is due, in order of arrival. The caller calls `recheck`."""
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
             waiter = heappop(self._rechecks)[2]

@@ -59,8 +59,7 @@ class Watches:
         return len(self._by_key)
 
     def move(self, keyspace: Keyspace) -> None:
-        """Watch the same keys of ``keyspace``, which replaces the current one. All count as
-        modified."""
+        """Watch the same keys of ``keyspace``, the new keyspace. All count as modified."""
         self._keyspace = keyspace
         for place, watches in self._by_key.items():
             self._note(place)

@@ -27,8 +27,7 @@ class Clients:
         """Sessions that the current turn has written to."""
         self.output_budget = OutputBudget()
         self.output_ahead_bytes = 0
-        """Requests of a session wait while its client has more than this many bytes of replies to
-        take."""
+        """Requests of a session wait while more than this many bytes of its replies are unsent."""
         self.query_buffer_limit = 0
         self._max_bulk_bytes = 0
         self._ids = count(1)
@@ -66,8 +65,7 @@ class Clients:
         session.output.close()
 
     def wrote_to(self, session: Session) -> None:
-        """Note that a session has output or is to be closed. Its driver is notified after the
-        commit."""
+        """Note that a session has output or is to be closed, to notify its driver after the commit."""
         if not session.output.changed:
             session.output.changed = True
             self.changed.append(session)

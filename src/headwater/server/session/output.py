@@ -27,8 +27,7 @@ _KEPT_BYTES = 16 * 1024
 
 
 class Output:
-    """The output buffers of a session. ``reply`` writes into the outbox; all sessions share
-    ``budget``."""
+    """The output buffers of a session. ``reply`` writes into the outbox. ``budget`` is shared."""
 
     def __init__(self, reply: ReplyWriter, budget: OutputBudget) -> None:
         self.reply = reply
@@ -104,8 +103,7 @@ class Output:
         self._give_back()
 
     def memory_bytes(self) -> int:
-        """Return the memory of the buffers with their spare capacity, and the output that was not
-        taken."""
+        """Return the memory of the buffers with their spare capacity, and the untaken output."""
         capacity: int = self.outbox.__alloc__() + self.released.__alloc__()
         return capacity + max(0, self.unsent - len(self.released))
 

@@ -91,8 +91,7 @@ class Session:
         return self.scanner.authenticated
 
     def log_in(self, user: User, *, authenticated: bool, may_run_commands: bool) -> None:
-        """Set the user, whether the client has authenticated (or need not), and whether it may run
-        commands."""
+        """Set the user, whether it has authenticated (or need not), and whether it may run commands."""
         self.user = user
         self.authenticated = authenticated
         self.scanner.authenticated = may_run_commands
@@ -116,7 +115,6 @@ class Session:
         return self.scanner.unread() + self.transaction.queued_bytes()
 
     def memory_bytes(self) -> int:
-        """Return the memory of the buffers with their spare capacity, and the output that was not
-        taken."""
+        """Return the memory of the buffers with their spare capacity, and the untaken output."""
         read: int = self.scanner.buffer.__alloc__()
         return read + self.output.memory_bytes() + self.transaction.queued_bytes()

@@ -33,8 +33,7 @@ class Subscriptions:
         self.monitoring = False
         """Whether this client receives every command that runs (MONITOR)."""
         self.cut_off = False
-        """Whether the client has left too much unread. Nothing more is sent to it (pubsub.py, rule
-        3)."""
+        """Whether the client left too much unread and is sent nothing more (pubsub.py, rule 3)."""
 
     def of(self, kind: bytes) -> dict[bytes, None]:
         """Return the names of one kind."""
@@ -43,8 +42,7 @@ class Subscriptions:
         return self.shard_channels if kind == SHARD else self.channels
 
     def count(self, kind: bytes) -> int:
-        """Return the number in the confirmation of a subscription, in which channels and patterns count
-        together."""
+        """Return the number for a confirmation, in which channels and patterns count together."""
         if kind == SHARD:
             return len(self.shard_channels)
         return len(self.channels) + len(self.patterns)

@@ -85,8 +85,7 @@ class Execution(Runner):
     def _rejected(
         self, session: Session, arguments: Arguments, error: CommandError
     ) -> CommandError:
-        """Return the error of a command that was rejected before it ran. A rejected EXEC ends its
-        transaction."""
+        """Return the error of a rejected command. A rejected EXEC ends its transaction."""
         self._observer.rejected(arguments, error)
         if not arguments.count or arguments.token(0) != b"EXEC":
             return error

@@ -137,15 +137,13 @@ class Node:
     # --- turns ----------------------------------------------------------------------------------
 
     def turn(self, ready: Iterable[Session] | None) -> None:
-        """Run every whole request of ``ready``, commit, and release the output; for None, do as
-        `tick`."""
+        """Run every whole request of ``ready``, commit, release the output; for None, do as `tick`."""
         self._check_process()
         with self.lock:
             self.turn_locked(ready)
 
     def exchange(self, session: Session, requests: bytes) -> bytes:
-        """Run ``requests`` of a session without ``on_output`` in one turn, and return all its
-        output."""
+        """Run ``requests`` of a session without ``on_output`` in a turn. Return all its output."""
         self._check_process()
         with self.lock:
             session.scanner.feed(requests)
@@ -301,8 +299,7 @@ class Node:
             self.clients.changed += others
 
     def run(self, session: Session, arguments: Arguments) -> None:
-        """Execute one request: write its record group and reply, and serve the clients that it
-        unblocks."""
+        """Execute a request, write its record group and reply, and serve the clients it unblocks."""
         if self.state.poisoned is not None:
             session.output.reply.error(f"MISCONF {self.state.poisoned}")
             return

@@ -83,8 +83,7 @@ class AccessControl:
         self.log.max_length = config.acllog_max_len
 
     def set_default_password(self, password: str) -> None:
-        """Set the only password of the user ``default`` (``requirepass``); none if ``password`` is
-        empty."""
+        """Set the only password of the user ``default`` (``requirepass``); empty means none."""
         _set_password(self.default, password)
 
     def sorted(self) -> list[User]:

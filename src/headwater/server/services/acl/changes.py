@@ -85,8 +85,7 @@ def open_or_close(access: AccessControl, clients: Clients) -> None:
 
 
 def subscriptions(session: Session) -> list[tuple[bytes, bool]]:
-    """Return the channels and patterns that a session is subscribed to, each with whether it is a
-    pattern."""
+    """Return the subscriptions of a session: channels and patterns, and whether each is a pattern."""
     own = session.subscriptions
     channels = [(name, False) for name in (*own.channels, *own.shard_channels)]
     return channels + [(pattern, True) for pattern in own.patterns]

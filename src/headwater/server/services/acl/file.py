@@ -38,8 +38,7 @@ class FileError(Exception):
 
 
 def read(path: Path, *, all_channels: bool) -> dict[bytes, User]:
-    """Read the users of a file. ``all_channels``: new users may access all channels. Raises
-    `FileError`."""
+    """Read a file. ``all_channels``: new users may access all channels. Raises `FileError`."""
     try:
         data = path.read_bytes()
     except OSError as error:

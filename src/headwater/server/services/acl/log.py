@@ -21,8 +21,7 @@ KINDS = (AUTH, "command", "key", "channel")
 
 @dataclass
 class AclRefusal:
-    """An entry. ``kind`` is what was refused; ``context`` is toplevel, multi or lua. Times are
-    steady."""
+    """An entry: the ``kind`` refused, the ``context`` toplevel, multi or lua. Times are steady."""
 
     number: int
     kind: str

@@ -92,8 +92,7 @@ def denial(user: User, row: CommandRow, arguments: Arguments) -> Denial | None:
 
 
 def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:
-    """Format a denial. Only ACL DRYRUN (``verbose``) names the key or channel, which not all may
-    know."""
+    """Format a denial. Only if ``verbose`` (ACL DRYRUN) does it name the key or channel."""
     name = user.name.decode("utf-8", "surrogateescape")
     about = found.object.decode("utf-8", "surrogateescape")
     if found.kind == COMMAND:

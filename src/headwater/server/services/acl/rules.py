@@ -83,8 +83,7 @@ def shown(word: bytes) -> str:
 
 
 def has_spaces(text: bytes) -> bool:
-    """Return whether ``text`` contains white space or a NUL, which names and patterns must not
-    contain."""
+    """Return whether ``text`` contains white space or a NUL, as names and patterns must not."""
     return not _SPACES.isdisjoint(text)
 
 
@@ -114,8 +113,7 @@ def merge_selectors(words: Sequence[bytes]) -> list[bytes]:
 
 
 def apply(user: User, words: Iterable[bytes], *, all_channels: bool) -> None:
-    """Apply merged words to ``user``. Raises `RuleError` for the first invalid one; those before it are
-    applied."""
+    """Apply merged words to ``user``, up to the first invalid one. Raises `RuleError` for that."""
     for word in words:
         try:
             apply_one(user, word, all_channels=all_channels)

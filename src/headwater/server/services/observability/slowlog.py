@@ -89,8 +89,7 @@ def _first_bytes(arguments: Arguments, index: int) -> bytes:
 
 
 def cut_values(values: list[bytes], count: int) -> list[bytes]:
-    """Replace the arguments after the first ones by their number. ``count`` is the number of all
-    arguments."""
+    """Replace all but the first arguments by their number; ``count`` is that of all."""
     if count <= MAX_ARGUMENTS:
         return values
     left = count - MAX_ARGUMENTS + 1

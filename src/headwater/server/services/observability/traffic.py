@@ -42,8 +42,7 @@ class Traffic:
         self._last: _Sample | None = None
 
     def sample(self, at: float, commands: int) -> None:
-        """Update the rates. ``at`` is monotonic seconds; ``commands`` is the number of commands so
-        far."""
+        """Update the rates at ``at`` monotonic seconds, when ``commands`` have run in total."""
         now = _Sample(at, commands, self.received_bytes, self.sent_bytes)
         before, self._last = self._last, now
         if before is not None and at > before.at:

@@ -110,8 +110,7 @@ class Interpreter:
         )
 
     def kind(self, value: Any) -> str:
-        """Return Lua's name of a value's type; ``nil`` for values that lupa passes as plain Python
-        values."""
+        """Return Lua's name of a value's type; ``nil`` for values that are plain Python values."""
         return self._type(value) or "nil"
 
     def compile(self, text: bytes) -> Any:

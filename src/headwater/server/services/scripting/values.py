@@ -40,8 +40,7 @@ class ScriptFailed(Exception):
 
 
 def reply_words(data: bytearray) -> Any:
-    """Convert one whole reply to a word or a list of words. Raises `ScriptFailed` with the text of
-    an error."""
+    """Convert a reply to a word or a list of words. Raises `ScriptFailed` for an error reply."""
     kind = data[0]
     if kind == _INTEGER:
         return int(data[1:-2])
