@@ -126,8 +126,8 @@ def test_the_error_for_a_missing_file_names_it(tmp_path: Path) -> None:
         load(file=tmp_path / "none.conf", environ={})
 
 
-def test_mistakes_in_flags_and_in_the_environment_name_their_place() -> None:
-    with pytest.raises(ConfigError, match=r"^flag --prt: 'prt' is no setting .* 'port'"):
+def test_the_error_names_the_flag_or_variable() -> None:
+    with pytest.raises(ConfigError, match=r"^flag --prt: unknown setting 'prt'; .* 'port'"):
         load(flags=[("prt", "1")], environ={})
     with pytest.raises(ConfigError, match=r"^environment, HEADWATER_PORT: 'port' cannot be 'x'"):
         load(environ={"HEADWATER_PORT": "x"})

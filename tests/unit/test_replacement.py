@@ -84,7 +84,7 @@ def test_a_file_left_by_a_crash_has_the_same_mode_and_is_removed_later(
     assert leftovers(path) == []
 
 
-def test_what_another_server_writes_at_the_moment_is_left_alone(path: Path) -> None:
+def test_a_file_that_another_server_is_writing_is_not_removed(path: Path) -> None:
     temporary, descriptor = replacement._create_temporary(path)
     remove_unfinished(path)
     assert temporary.exists()

@@ -159,7 +159,7 @@ def test_a_start_seals_while_it_replays(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_reload_starts_with_a_new_accounting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
-    monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)  # turns do it, here and now
+    monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)  # turns seal, at once
     store = made(enable_debug_command="yes")
     client = store.client(kind="tcp")
     fill(client, 300)

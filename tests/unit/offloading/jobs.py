@@ -56,7 +56,7 @@ def settled(store: LocalStore, client: LocalClient) -> Reply:
 
 
 def join(store: LocalStore) -> None:
-    """Wait until the thread has done all that is in its line."""
+    """Wait until the thread has done all of its queue."""
     store.node.blocked.offloading.wait_until_idle()
 
 
