@@ -72,7 +72,7 @@ def test_commands_that_cannot_span_nodes_are_refused(cluster: Cluster) -> None:
 def test_a_cluster_url_of_a_single_server_is_an_error(cluster: Cluster, peer: Any) -> None:
     server = peer(cluster.name)
     with headwater.connect(f"redis+cluster://127.0.0.1:{server.port}") as client:
-        with pytest.raises(ConfigError, match="is no node of a cluster"):
+        with pytest.raises(ConfigError, match="is not a node of a cluster"):
             client.xlen("orders")
 
 

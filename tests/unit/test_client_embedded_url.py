@@ -76,26 +76,26 @@ def test_a_url_accepts_the_settings_that_are_declared_for_it(declared: Setting) 
             if declared.embedded in uses:
                 assert parse_embedded(url).settings == {declared.name: declared.spelled_default}
             else:
-                with pytest.raises(ConfigError, match=f"{declared.name} does nothing for"):
+                with pytest.raises(ConfigError, match=f"{declared.name} has no effect for"):
                     parse_embedded(url)
 
 
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("headwater://data/orders", "'data' stands where a host would"),
+        ("headwater://data/orders", "'data' is in the place of a host"),
         ("headwater://localhost:6379", "For a server, write redis://host:port"),
-        ("headwater://", "names no directory"),
-        ("headwater:///", "names no directory"),
-        ("headwater:///data?port=7000", "port does nothing for headwater:///data"),
-        ("headwater:///data?appendonly=no", "appendonly does nothing"),
-        ("headwater:///data?dir=/x", "dir does nothing"),
+        ("headwater://", "does not name a directory"),
+        ("headwater:///", "does not name a directory"),
+        ("headwater:///data?port=7000", "port has no effect for headwater:///data"),
+        ("headwater:///data?appendonly=no", "appendonly has no effect"),
+        ("headwater:///data?dir=/x", "dir has no effect"),
         (
             "headwater://memory?appendfsync=always",
-            "appendfsync does nothing for headwater://memory",
+            "appendfsync has no effect for headwater://memory",
         ),
-        ("headwater:///data?appendfzync=always", "'appendfzync' is no parameter. There are"),
-        ("headwater:///data?name=shop", "'name' is no parameter"),
+        ("headwater:///data?appendfzync=always", "unknown parameter 'appendfzync'. Parameters:"),
+        ("headwater:///data?name=shop", "unknown parameter 'name'"),
         ("headwater://memory?db=first", "db cannot be 'first'"),
         ("headwater://memory?decode_responses=maybe", "decode_responses cannot be 'maybe'"),
         ("headwater:///data?appendfsync=often", "'appendfsync' cannot be 'often'"),
@@ -112,7 +112,7 @@ def test_an_unknown_scheme_is_refused(url: str | None) -> None:
     import headwater
 
     for module in (headwater, headwater.aio):
-        with pytest.raises(ConfigError, match="names no store"):
+        with pytest.raises(ConfigError, match="does not name a store"):
             module.connect(url)
 
 

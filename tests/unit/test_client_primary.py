@@ -103,7 +103,7 @@ def test_a_primary_and_a_server_that_refuses_role_are_accepted(role: Any) -> Non
 
 def test_a_replica_is_disconnected_and_another_sentinel_is_queried() -> None:
     found, server = primary(), Server(b"slave")
-    with pytest.raises(RedisConnectionError, match="primary of 'shop', and it is a replica"):
+    with pytest.raises(RedisConnectionError, match="primary of 'shop', but it is a replica"):
         run(found.confirm(server))
     assert server.calls == ["ROLE", "disconnect"]
     assert found.nodes == [("b", 5000), ("a", 26379)]

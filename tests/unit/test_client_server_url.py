@@ -83,8 +83,8 @@ def test_only_database_0_may_belong_to_a_cluster() -> None:
         ("redis+cluster://host:port", "host:port"),
         ("redis+cluster://", "host:port"),
         ("redis+cluster://one,,two", "host:port"),
-        ("redis+sentinel://host:26379", "names no service"),
-        ("redis+sentinel://host/shop/first", "names no service"),
+        ("redis+sentinel://host:26379", "does not name a service"),
+        ("redis+sentinel://host/shop/first", "does not name a service"),
     ],
 )
 def test_an_invalid_address_is_refused(url: str, says: str) -> None:

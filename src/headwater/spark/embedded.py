@@ -240,7 +240,7 @@ class _Served:
         try:
             self._handle.close()
         except HeadwaterError:
-            log.exception("closing %s failed", self._handle.store.address)
+            log.exception("%s could not be closed cleanly", self._handle.store.address)
 
 
 class _Quiet(Driver):
