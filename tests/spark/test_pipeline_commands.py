@@ -214,9 +214,9 @@ def test_dead_letters_are_replayed_to_their_streams_once(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "say what is to be replayed: --dead"),
-        (("--dead",), "name dead letters by --id, or take them all by --all"),
-        (("--dead", "--all", "--id", "1-1"), "name dead letters by --id, or take them all"),
+        ((), "choose what to replay: --dead"),
+        (("--dead",), "choose dead letters with --id, or all of them with --all"),
+        (("--dead", "--all", "--id", "1-1"), "choose dead letters with --id, or all"),
         (("--dead", "--id", "1-1"), "no dead-letter stream has 1-1"),
         (("--dead", "--all", "--source", "ordres"), "there is no source 'ordres'"),
     ],

@@ -1,4 +1,4 @@
-"""What the commands share that ask a store: its address, the form of their answer, the question."""
+"""Shared by the subcommands that query a store: its address, the output format, the query itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 DEFAULT_URL = "redis://localhost:6379"
 
 PATIENCE_SECONDS = 10.0
-"""How long a store may take to answer."""
+"""How long a store may take to reply."""
 
 Url = Annotated[
     str,
@@ -31,27 +31,25 @@ AllGroups = Annotated[
     bool,
     typer.Option(
         "--all-groups",
-        help="Add entries that are gone again, although other groups of the stream see them.",
+        help="Add deleted entries again even if other groups of the stream will read them too.",
     ),
 ]
 
 
 class Form(StrEnum):
-    """How a command prints what it found."""
+    """The output format of a command."""
 
     TEXT = "text"
     JSON = "json"
 
 
-Output = Annotated[
-    Form, typer.Option("--output", "-o", help="A table for people, or one JSON document.")
-]
+Output = Annotated[Form, typer.Option("--output", "-o", help="A table, or one JSON document.")]
 
 
 def ask(url: str, operation: Operation[T]) -> T:
-    """Carry out an operation on the store at ``url``; its result.
+    """Run an operation on the store at ``url`` and return its result.
 
-    Raises `HeadwaterError` when the store cannot be reached, and what the operation raises.
+    Raises `HeadwaterError` if the store cannot be reached, and what the operation raises.
     """
     from redis.exceptions import RedisError
 
@@ -69,7 +67,7 @@ def ask(url: str, operation: Operation[T]) -> T:
         raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
     except Refused as error:
         raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
-    except RedisError as error:  # of a parameter of the address, such as ssl_cert_reqs
+    except RedisError as error:  # from a parameter of the url, such as ssl_cert_reqs
         raise HeadwaterError(f"{redacted(url)} cannot be used: {error}") from error
 
 
@@ -79,7 +77,7 @@ def print_json(document: Any) -> None:
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows in columns as wide as their widest cell, below their titles."""
+    """Print rows below ``titles``, with each column as wide as its widest cell."""
     lines = [titles, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
     for line in lines:
@@ -88,7 +86,7 @@ def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Non
 
 
 def length_of_time(ms: int) -> str:
-    """Milliseconds as people say them, rounded down.
+    """Return milliseconds in readable units, rounded down.
 
     >>> length_of_time(340), length_of_time(61_000), length_of_time(90_000_000)
     ('340 ms', '1 min 1 s', '25 h 0 min')

@@ -1,4 +1,4 @@
-"""``headwater consumers``: list the consumers of a group, and remove those that are long gone.
+"""``headwater consumers``: list the consumers of a group, and remove unused ones.
 
 headwater consumers list orders billing
 headwater consumers reap orders billing --dry-run
@@ -32,13 +32,13 @@ StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.")
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 Unseen = Annotated[
     str,
-    typer.Option(metavar="DURATION", help="How long a consumer must not have been seen."),
+    typer.Option(metavar="DURATION", help="A consumer expires when it was not seen for this long."),
 ]
 
 
 @app.callback()
 def consumers_() -> None:
-    """List consumers, remove those long gone."""
+    """List the consumers of a group, remove unused ones."""
 
 
 @app.command("list")
@@ -52,8 +52,8 @@ def list_consumers(
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
 
-    States: active; silent, not seen for a minute; expired, owns nothing and not seen for --unseen;
-    internal, a place of Headwater's own.
+    States: active; silent (not seen for a minute); expired (owns nothing and was not seen for
+    --unseen); internal (used by Headwater itself).
     """
     from headwater.groups.consumers import consumers
     from headwater.worker.durations import milliseconds
@@ -69,16 +69,16 @@ def reap(
     *,
     unseen: Unseen = "24h",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be removed, but do not remove it.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: Output = Form.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Remove consumers that own nothing and were not seen for a day.
 
-    One with pending entries is never removed: a worker of the group claims them first. Workers do
-    this once an hour by themselves.
+    A consumer with pending entries is never removed: a worker of the group claims them first.
+    Running workers also do this once an hour.
     """
     from headwater.groups.consumers import ConsumerState, consumers
     from headwater.worker.durations import milliseconds

@@ -1,4 +1,4 @@
-"""``headwater pending``: what a stream's groups have not settled, and what each entry waits for.
+"""``headwater pending``: the pending entries of a stream's groups, and what each is waiting for.
 
 headwater pending orders
 headwater pending orders billing -o json
@@ -37,10 +37,11 @@ def pending(
     output: Output = Form.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show what is not settled, and why.
+    """Show which entries are pending, and why.
 
-    For each entry its owner, deliveries, age and state: in flight, a consumer owns it; parked, it waits for its retry; claimable, the next worker
-    that reads takes it; waiting, one of these two. The oldest entry that is not yet delivered is shown too.
+    For each entry: owner, delivery count, age and state. States: in flight (a consumer owns it);
+    parked (it waits for its retry); claimable (the next worker that reads gets it); waiting (parked
+    or claimable). The oldest entry that is not yet delivered is shown too.
     """
     from headwater.groups.pending import pending as report
 

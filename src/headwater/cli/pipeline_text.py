@@ -1,4 +1,4 @@
-"""How ``headwater pipeline`` shows plans, states and progress."""
+"""Text output of ``headwater pipeline``: plans, states and progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plan_text(plan: Plan) -> str:
-    """A plan, for reading."""
+    """Return a plan as text."""
     pipeline = plan.pipeline
     trigger = "available-now" if pipeline.interval is None else f"every {pipeline.interval:g} s"
     lines = [f"{pipeline.file}: {trigger}, on {plan.master}"]
@@ -35,8 +35,10 @@ def _source_lines(source: PlannedSource) -> Iterator[str]:
     yield f"source {source.name}: {source.what} at {source.url} ({source.reads})"
     if source.problem is not None:
         yield f"  {source.problem}"
-    if source.problem is None and not source.streams:
-        yield "  no such stream yet"
+    for lag in source.lags:
+        yield f"  {lag.stream}: holds {lag.length:,}{_lag_words(lag)}"
+    if source.problem is None and not source.lags:
+        yield "  the stream does not exist yet"
 
 
 def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
@@ -61,7 +63,7 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
 
 
 def status_text(status: PipelineStatus) -> str:
-    """A pipeline's state, for reading."""
+    """Return a pipeline's state as text."""
     lines: list[str] = []
     for table in status.tables:
         lines += _status_lines(table)
@@ -107,7 +109,7 @@ def _lag_words(lag: Lag) -> str:
 
 
 def backfill_text(filled: Filled) -> str:
-    """What a backfill did, for reading."""
+    """Return the result of a backfill as text."""
     ranges = "; ".join(
         f"{stream} {first} to {last}"
         for streams in filled.ranges.values()
@@ -127,7 +129,7 @@ def backfill_text(filled: Filled) -> str:
 
 @contextmanager
 def live(progress: Progress) -> Iterator[Callable[[str], None]]:
-    """A table on the terminal that follows ``progress``; what to print lines above it with."""
+    """Show ``progress`` as a table on the terminal; yield a function that prints lines above it."""
     from rich.live import Live
 
     with Live(get_renderable=lambda: progress_table(progress), refresh_per_second=4) as shown:
@@ -140,7 +142,7 @@ def live(progress: Progress) -> Iterator[Callable[[str], None]]:
 
 
 def progress_table(progress: Progress) -> Any:
-    """The tables of a run, as rich draws them."""
+    """Return the tables of a run as a table of rich."""
     from rich.table import Table
 
     drawn = Table("table", "batch", "rows", "rows/s", "batch time", "held back", "behind")

@@ -1,4 +1,4 @@
-"""The report's plots, each an SVG document as bytes; matplotlib is imported here only."""
+"""The report's plots, each an SVG document as bytes. Only this module imports matplotlib."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#718096"
 
 
-def drawn(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
-    """The SVG of one plot."""
+def render(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
+    """Return the SVG of one plot, which ``draw`` draws."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # The text stays text: it can be searched, and the file is a tenth of the size.
+    # Text is not converted to paths: it can be searched, and the file is a tenth of the size.
     with mpl.rc_context({"svg.fonttype": "none", "font.size": 10, "axes.axisbelow": True}):
         figure = Figure(figsize=(8.5, height), layout="constrained")
         axes = figure.subplots()
@@ -34,7 +34,7 @@ def drawn(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
 
 
 def delays_by_hour(delays: Delays) -> bytes:
-    """Bars: mean departure delay by the scheduled hour of departure."""
+    """Plot the mean departure delay by scheduled hour of departure, as bars."""
 
     def draw(axes: Axes) -> None:
         hours = [hour for hour, _mean in delays.by_hour]
@@ -43,22 +43,22 @@ def delays_by_hour(delays: Delays) -> bytes:
         axes.set_xlabel("scheduled hour of departure, New York")
         axes.set_ylabel("minutes late")
 
-    return drawn(draw)
+    return render(draw)
 
 
 def delays_by_airline(delays: Delays) -> bytes:
-    """Bars: mean departure delay by airline, the latest first."""
+    """Plot the mean departure delay by airline as bars, the largest first."""
 
     def draw(axes: Axes) -> None:
         ranked = sorted(delays.by_airline, key=lambda pair: pair[1])
         axes.barh([name for name, _mean in ranked], [mean for _name, mean in ranked], color=BLUE)
         axes.set_xlabel("minutes late")
 
-    return drawn(draw, height=4.6)
+    return render(draw, height=4.6)
 
 
 def throughput(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
-    """Lines: flights published and enriched in each second of the run."""
+    """Plot the flights published and enriched in each second of the run, as lines."""
 
     def draw(axes: Axes) -> None:
         for name, colour in (("published", GREY), ("enriched", GREEN)):
@@ -67,11 +67,11 @@ def throughput(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
         axes.set_ylabel("flights a second")
         finish(axes, events)
 
-    return drawn(draw)
+    return render(draw)
 
 
 def backlog(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
-    """Lines: entries pending, and entries not read yet, over the run."""
+    """Plot the pending entries and the entries not read yet over the run, as lines."""
 
     def draw(axes: Axes) -> None:
         seconds = [sample.seconds for sample in samples]
@@ -83,11 +83,11 @@ def backlog(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
         unread.set_ylabel("not read yet")
         finish(axes, events, others=[unread])
 
-    return drawn(draw)
+    return render(draw)
 
 
 def rate(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]]:
-    """The growth of one count in each second, at the middle of that second.
+    """Return the growth of a count per second: middles of the intervals, and rates.
 
     >>> rate([Sample(0, 0, 0, 0, 0, 0), Sample(2, 500, 0, 0, 0, 0)], "published")
     ([1.0], [250.0])
@@ -105,7 +105,7 @@ def rate(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]
 
 
 def finish(axes: Axes, events: Sequence[Event], *, others: Sequence[Axes] = ()) -> None:
-    """Mark the events, name the lines, begin at zero."""
+    """Mark the events, add the legend, start the y axis at zero."""
     axes.set_xlabel("seconds")
     for event in events:
         axes.axvline(event.seconds, color="#c53030", linewidth=1, linestyle=":")

@@ -1,4 +1,4 @@
-"""Looks at the store four times a second while the work goes on, for the plots of the report."""
+"""Samples the store four times a second during the work, for the plots of the report."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ INTERVAL_SECONDS = 0.25
 
 
 class Sample(NamedTuple):
-    """The store at one moment; ``seconds`` since the sampler began. ``unread`` is -1 where the
-    server cannot tell."""
+    """Counts in the store at one moment; ``seconds`` since the sampler began. ``unread`` is -1 if the
+    server does not know it."""
 
     seconds: float
     published: int
@@ -31,17 +31,17 @@ class Sample(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that the demo did to a process, for the plots to mark."""
+    """A signal that the demo sent to a process, which the plots mark."""
 
     seconds: float
     what: str
 
 
 class Sampler:
-    """Takes a `Sample` every quarter of a second in a thread of its own, between enter and exit.
+    """Takes a `Sample` every quarter of a second in a thread, inside a ``with`` block.
 
-    ``seen`` is given each, for the progress bars. An error of the client ends the sampling and is
-    kept in ``problem``; the demo itself goes on.
+    ``seen`` is called with each sample, for the progress bars. An error of the client ends the sampling
+    and is stored in ``problem``; the demo itself continues.
     """
 
     def __init__(self, client: Redis, *, seen: Callable[[Sample], None] = lambda _: None) -> None:
@@ -69,11 +69,11 @@ class Sampler:
         self._thread.join()
 
     def mark(self, what: str) -> None:
-        """Remember that something happened now."""
+        """Record an event at the current time."""
         self.events.append(Event(self._seconds(), what))
 
     def take(self) -> Sample:
-        """Look at the store now."""
+        """Return a sample of the store now."""
         pending, unread = group_counts(self._client) if self._client.exists(STREAM) else (0, 0)
         return Sample(
             self._seconds(),
@@ -93,5 +93,5 @@ class Sampler:
                 sample = self.take()
                 self.samples.append(sample)
                 self._seen(sample)
-        except Exception as problem:  # the report then has a shorter plot
+        except Exception as problem:  # the report then has shorter plots
             self.problem = problem

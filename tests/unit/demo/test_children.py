@@ -76,7 +76,7 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 def test_a_spared_child_is_left_running(tmp_path: Path) -> None:
     with Children(tmp_path) as children:
         child = children.start("server", python(SLEEPER))
-        children.spare.add("server")
+        children.kept.add("server")
     try:
         assert child.running
     finally:

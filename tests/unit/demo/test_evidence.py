@@ -39,11 +39,11 @@ def client(
 def test_the_producer_publishes_every_flight_and_knows_which_are_corrupted(
     client: redis.Redis, flights: list[data.Flight]
 ) -> None:
-    counts: list[int] = []
-    published = publish(client, flights, seed=7, advance=counts.append)
-    assert client.xlen(STREAM) == published.flights == sum(counts) == FLIGHTS
-    assert len(published.unspoiled) + published.spoiled.total() == FLIGHTS
-    assert sorted(published.spoiled.values()) == [1, 1, 1, 1]
+    told: list[int] = []
+    published = publish(client, flights, seed=7, advance=told.append)
+    assert client.xlen(STREAM) == published.flights == sum(told) == FLIGHTS
+    assert len(published.valid) + published.corrupted.total() == FLIGHTS
+    assert sorted(published.corrupted.values()) == [1, 1, 1, 1]
 
 
 @pytest.mark.peer
@@ -73,7 +73,7 @@ def test_enriched_flights_and_dead_letters_are_read_back_completely(
     (dead,) = evidence.read_dead(client)
     # Then nothing is missing
     assert keys == dict.fromkeys(map(data.key, flights), 1)
-    assert settled["7-0"] == evidence.Settled("w-1", 2)
+    assert settled["7-0"] == evidence.Settlement("w-1", 2)
     assert (dead.entry_id, dead.consumer, dead.fields) == ("5-1", "w-2", [(b"data", b"{")])
 
 
@@ -85,7 +85,9 @@ def test_a_consumer_holds_what_it_read_and_did_not_settle(client: redis.Redis) -
     client.xreadgroup(GROUP, "b", {STREAM: ">"}, count=1)
     client.xack(STREAM, GROUP, ids[0])
     owned = [str(entry_id, "ascii") for entry_id in ids[1:3]]
-    assert evidence.held(client, "a") == evidence.Held("a", dict.fromkeys(owned, 1))
+    assert evidence.owned_entries(client, "a") == evidence.OwnedEntries(
+        "a", dict.fromkeys(owned, 1)
+    )
     assert evidence.pending(client) == dict.fromkeys(owned, ("a", 1)) | {
         str(ids[3], "ascii"): ("b", 1)
     }

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 SAMPLES = [Sample(n / 4, n * 100, n * 90, 0, n % 64, n * 10) for n in range(40)]
 
 
-def story(*lines: Line) -> report.Story:
-    return report.Story(
+def report_data(*lines: Line) -> report.ReportData:
+    return report.ReportData(
         title="Flights <&> tables",
         facts=[("server", "127.0.0.1 & more")],
         lines=lines,
@@ -31,7 +31,7 @@ def story(*lines: Line) -> report.Story:
 
 def test_the_report_is_one_file_with_four_plots(tmp_path: Path) -> None:
     # When the report is written
-    report.write(story(Line("published = enriched + dead", 10, 10)), tmp_path / "report.html")
+    report.write(report_data(Line("published = enriched + dead", 10, 10)), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     # Then it contains the plots and loads nothing else
     plots = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
@@ -44,12 +44,12 @@ def test_the_report_is_one_file_with_four_plots(tmp_path: Path) -> None:
     assert "Every line of the reconciliation holds." in page
 
 
-def test_a_broken_promise_is_visible() -> None:
-    page = report.page(story(Line("entries still pending", 0, 3)))
+def test_a_line_that_does_not_hold_is_seen() -> None:
+    page = report.page(report_data(Line("entries still pending", 0, 3)))
     assert "A line does not hold." in page
     assert '<tr class="broken"><td>entries still pending</td>' in page
 
 
-def test_a_run_without_samples_still_has_a_report() -> None:
-    page = report.page(story()._replace(samples=[], events=[], delays=Delays([], [])))
+def test_a_run_too_short_for_a_plot_has_a_report_all_the_same() -> None:
+    page = report.page(report_data()._replace(samples=[], events=[], delays=Delays([], [])))
     assert page.count("<figure>") == 4

@@ -1,7 +1,7 @@
-"""One flight in a thousand is spoiled on purpose, always the same ones for the same seed.
+"""Corrupts one flight in a thousand on purpose; the same seed selects the same flights.
 
-Each kind must end in the dead-letter stream for its own reason, which is what the reconciliation
-counts; a reason that fits no kind is counted as ``other`` and makes it fail.
+Each kind of corruption has its own reason in the dead-letter stream, and the reconciliation counts these
+reasons. A reason that matches no kind is counted as ``other`` and fails the reconciliation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHARE = 0.001
 
 
 class Corruption(StrEnum):
-    """What is wrong with a spoiled flight."""
+    """What is wrong with a corrupted flight."""
 
     BROKEN_JSON = "broken JSON"
     IMPOSSIBLE_TIME = "impossible time"
@@ -27,23 +27,23 @@ class Corruption(StrEnum):
 
 
 REASONS = {
-    Corruption.BROKEN_JSON: "is not a JSON document",
+    Corruption.BROKEN_JSON: "JSON document",
     Corruption.IMPOSSIBLE_TIME: "impossible time",
     Corruption.MISSING_FIELD: "missing required field",
     Corruption.UNKNOWN_CARRIER: "unknown carrier",
 }
-"""Words of a dead letter's ``hw.error`` that tell its kind."""
+"""Words in a dead letter's ``hw.error`` that identify the kind."""
 
 REQUIRED = ("carrier", "flight", "origin", "dest", "day", "time_hour", "sched_dep_time", "distance")
 
 UNKNOWN_CARRIERS = ("QX", "ZZ", "X9", "??")
-"""No carrier of 2013 had these codes."""
+"""Codes that no carrier had in 2013."""
 
 
 def plan(count: int, *, seed: int) -> dict[int, Corruption]:
-    """Which of ``count`` flights are spoiled, by their place, and how.
+    """Choose the flights to corrupt: index of the flight (of ``count``) → how.
 
-    One in a thousand, at least one of each kind as long as there are that many flights.
+    One in a thousand, and at least one of each kind if there are that many flights.
     """
     wanted = min(count, max(round(count * SHARE), len(Corruption)))
     chance = random.Random(seed)
@@ -52,12 +52,12 @@ def plan(count: int, *, seed: int) -> dict[int, Corruption]:
     return {place: kinds[number % len(kinds)] for number, place in enumerate(places)}
 
 
-def spoil(flight: Flight, kind: Corruption, *, seed: int) -> bytes:
-    """The JSON document of ``flight``, spoiled in exactly one way."""
+def corrupt(flight: Flight, kind: Corruption, *, seed: int) -> bytes:
+    """Return the JSON document of ``flight``, corrupted in exactly one way."""
     chance = random.Random(f"{seed} {flight}")
     if kind is Corruption.BROKEN_JSON:
         whole = msgspec.json.encode(flight)
-        return whole[: chance.randrange(1, len(whole))]  # no beginning of an object is a document
+        return whole[: chance.randrange(1, len(whole))]  # a proper prefix of an object is invalid
     fields: dict[str, Any] = msgspec.to_builtins(flight)
     if kind is Corruption.MISSING_FIELD:
         del fields[chance.choice(REQUIRED)]
@@ -70,7 +70,7 @@ def spoil(flight: Flight, kind: Corruption, *, seed: int) -> bytes:
 
 
 def kind_of(error: str) -> str:
-    """The kind that a dead letter's ``hw.error`` tells of, ``other`` when it tells of none.
+    """Return the kind that a dead letter's ``hw.error`` identifies, or ``other``.
 
     >>> kind_of("headwater.worker.Dead: unknown carrier 'ZZ'")
     'unknown carrier'

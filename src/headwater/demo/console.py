@@ -1,4 +1,4 @@
-"""Tells what the demo does: with moving bars on a terminal, in plain lines anywhere else."""
+"""Prints what the demo does: with progress bars on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_SECONDS = 3.0
-"""Between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress, if there is no terminal."""
 
 Advance = Callable[[Mapping[str, int]], None]
-"""Says how far each of the counts is that `Teller.progress` was given."""
+"""Updates the counts of `DemoConsole.progress`."""
 
 
-class Teller:
-    """Prints the story. ``terminal`` is found out by itself unless it is given."""
+class DemoConsole:
+    """Prints steps and progress. If ``terminal`` is None, standard output is checked for a terminal."""
 
     def __init__(self, *, terminal: bool | None = None) -> None:
         self._began = time.monotonic()
@@ -32,25 +32,25 @@ class Teller:
 
     @property
     def seconds(self) -> float:
-        """Since the story began."""
+        """Seconds since the demo began."""
         return time.monotonic() - self._began
 
     def step(self, text: str) -> None:
-        """Begin the next step."""
+        """Print the title of the next step."""
         self._steps += 1
         self._print(f"{self._steps}. {text}", style="bold")
 
     def say(self, text: str) -> None:
-        """One line within a step."""
+        """Print a line within a step."""
         self._print(f"   {text}")
 
     def block(self, text: str) -> None:
-        """Lines that are printed as they are."""
+        """Print lines without indentation."""
         self._print(text)
 
     @contextmanager
     def progress(self, totals: Mapping[str, int]) -> Iterator[Advance]:
-        """Show how far each count is; the block calls what it is given with the counts so far."""
+        """Show the progress of each count. Yields a function that takes the counts so far."""
         if self._console is None:
             yield self._lines(totals)
             return

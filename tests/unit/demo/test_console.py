@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.demo import telling
+from headwater.demo import console as module
 
 
 def test_a_log_gets_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "LINE_SECONDS", 0.0)
-    teller = telling.Teller(terminal=False)
-    teller.step("publish")
-    with teller.progress({"published": 2000}) as advance:
+    monkeypatch.setattr(module, "LINE_SECONDS", 0.0)
+    console = module.DemoConsole(terminal=False)
+    console.step("publish")
+    with console.progress({"published": 2000}) as advance:
         advance({"published": 1500})
-    teller.say("[done]")
+    console.say("[done]")
     printed = capsys.readouterr().out
     assert printed.startswith("1. publish\n")
     assert "published 1,500 of 2,000\n" in printed
@@ -24,7 +24,7 @@ def test_a_log_gets_plain_lines(
 
 
 def test_a_log_is_not_flooded(capsys: pytest.CaptureFixture[str]) -> None:
-    with telling.Teller(terminal=False).progress({"published": 2000}) as advance:
+    with module.DemoConsole(terminal=False).progress({"published": 2000}) as advance:
         for count in range(1000):
             advance({"published": count})
     assert capsys.readouterr().out == ""
@@ -33,10 +33,10 @@ def test_a_log_is_not_flooded(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_gets_bars_and_the_lines_between_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    teller = telling.Teller(terminal=True)
-    with teller.progress({"published": 2000}) as advance:
+    console = module.DemoConsole(terminal=True)
+    with console.progress({"published": 2000}) as advance:
         advance({"published": 2000})
-        teller.say("[killed]")
+        console.say("[killed]")
     printed = capsys.readouterr().out
     assert "2000/2000" in printed
     assert "[killed]" in printed

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.demo.corrupt import Corruption, corrupt, kind_of, plan
 from headwater.demo.data import Flight
 from headwater.demo.enrich import Enriched, Invalid, delay_class, enrich, on_a_clock
-from headwater.demo.spoil import Corruption, kind_of, plan, spoil
 from headwater.errors import DecodeError
 from headwater.messages import DATA_FIELD, codec_for
 
@@ -45,11 +45,11 @@ def test_every_corrupted_flight_is_refused_for_the_reason_of_its_kind(
     kind: Corruption, seed: int
 ) -> None:
     with pytest.raises((DecodeError, Invalid)) as refused:
-        handled(spoil(FLIGHT, kind, seed=seed))
+        handled(corrupt(FLIGHT, kind, seed=seed))
     assert kind_of(str(refused.value)) == kind
 
 
-def test_a_sound_flight_passes() -> None:
+def test_a_flight_that_is_not_corrupted_passes() -> None:
     ((_name, document),) = codec_for(Flight, "json").encode(FLIGHT)
     made = handled(document)
     assert made.airline == "United Air Lines Inc."
@@ -62,13 +62,13 @@ def test_a_reason_of_no_known_kind_is_reported_as_other() -> None:
 
 
 @given(count=st.integers(0, 20_000), seed=st.integers())
-def test_one_flight_in_a_thousand_is_corrupted_and_each_kind_occurs(count: int, seed: int) -> None:
-    spoiled = plan(count, seed=seed)
-    assert len(spoiled) == min(count, max(round(count / 1000), 4))
-    assert all(0 <= place < count for place in spoiled)
-    kinds = Counter(spoiled.values())
+def test_one_in_a_thousand_is_corrupted_and_each_kind_occurs(count: int, seed: int) -> None:
+    corrupted = plan(count, seed=seed)
+    assert len(corrupted) == min(count, max(round(count / 1000), 4))
+    assert all(0 <= place < count for place in corrupted)
+    kinds = Counter(corrupted.values())
     assert max(kinds.values(), default=0) - min(kinds.values(), default=0) <= 1
-    assert spoiled == plan(count, seed=seed)
+    assert corrupted == plan(count, seed=seed)
 
 
 @given(hhmm=st.integers(-100, 10_000))
