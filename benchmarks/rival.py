@@ -1,7 +1,7 @@
-"""redis-benchmark's own figures: the client that others publish with.
+"""Results of redis-benchmark, the client that published results usually come from.
 
-It is a heavier client than ours and is itself what is measured at one request a round trip; it is
-shown so that figures published elsewhere can be placed beside these.
+It needs more processor time than this project's client, and is the bottleneck at one request per round
+trip. It is included for comparison with results that are published elsewhere.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from benchmarks.asked import Asked
 from benchmarks.rows import Row
+from benchmarks.selection import Selection
 from benchmarks.stores import KINDS, Store, measured, on_cores
 from tests import peers
 
@@ -20,7 +20,7 @@ XADD: Final = ("XADD", "bench:0", "*", "item", "tea-green-0001", "price", "1234"
 
 
 class Subject(NamedTuple):
-    """A command line: so many clients, requests a batch, requests a second of measuring."""
+    """A command line: clients, requests per batch, and requests per second of measuring time."""
 
     name: str
     clients: int
@@ -34,41 +34,41 @@ SUBJECTS: Final = (
 )
 
 
-def rows(asked: Asked) -> Iterator[Row]:
-    """Both, or why there are none."""
+def rows(selection: Selection) -> Iterator[Row]:
+    """Yield the selected rows, or rows that say why they were not measured."""
     for subject in SUBJECTS:
-        if not asked.wants(subject.name):
+        if not selection.wants(subject.name):
             continue
         row = Row("redis-benchmark", subject.name, "/s")
         if peers.redis_benchmark() is None:
-            row.missing = "redis-benchmark is not here (make peers)"
+            row.missing = "redis-benchmark is missing (make peers)"
         else:
             with measured(KINDS) as stores:
-                for _ in range(asked.rounds):
+                for _ in range(selection.rounds):
                     for store in stores:
-                        add_round(row, store, subject, asked.seconds)
+                        add_round(row, store, subject, selection.seconds)
         yield row
 
 
 def add_round(row: Row, store: Store, subject: Subject, seconds: float) -> None:
-    """One run of the program."""
+    """Run the program once."""
     store.empty()
     total = max(1000, int(subject.requests_per_second * seconds))
     before = store.cpu_seconds()
     said = _run(store, total, subject)
     spent = store.cpu_seconds() - before
-    figures = next(csv.DictReader(said))
+    result = next(csv.DictReader(said))
     row.of(store.name).add(
-        float(figures["rps"]),
+        float(result["rps"]),
         cpu_us=spent / total * 1e6,
-        p50_us=float(figures["p50_latency_ms"]) * 1000,
-        p99_us=float(figures["p99_latency_ms"]) * 1000,
+        p50_us=float(result["p50_latency_ms"]) * 1000,
+        p99_us=float(result["p99_latency_ms"]) * 1000,
     )
 
 
 def _run(store: Store, total: int, subject: Subject) -> Sequence[str]:
     program = peers.redis_benchmark()
-    assert program is not None, "rows() has looked"
+    assert program is not None, "rows() has checked it"
     words = [
         str(program), "-h", store.host, "-p", str(store.port), "-c", str(subject.clients),
         "-P", str(subject.pipeline), "-n", str(total), "--csv", *XADD,

@@ -105,7 +105,7 @@ void consume(Run *run, double seconds, int most, const char *how, const char *ke
             int number = events[at].data.u32;
             Link *link = &run->links[number];
             if (!link_receive(link)) continue;
-            figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+            histogram_add(&run->histogram, now_ns() - link->sent_ns, 1);
             consume_next(run, link, number);
         }
     }
@@ -129,7 +129,7 @@ static void deliver_next(Run *run, Link *link, int number) {
         const char *found = link->data, *behind = found + link->size;
         while ((found = memmem(found, behind - found, MOMENT, sizeof MOMENT - 1))) {
             found += sizeof MOMENT - 1;
-            figures_add(&run->figures, here - strtoll(found, NULL, 10), 1);
+            histogram_add(&run->histogram, here - strtoll(found, NULL, 10), 1);
         }
         if (!settle(link, number)) fail("a blocked reader was answered without an entry");
     } else {

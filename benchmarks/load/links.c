@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "figures.h"
+#include "histogram.h"
 #include "links.h"
 
 enum { RECEIVE = 1 << 18 };

@@ -124,7 +124,7 @@ void repeat(Run *run, double seconds, int pipeline, int same) {
                 link_drop(link); /* how much of an answer was there, link->reply remembers */
                 if (link->awaited) continue;
             }
-            figures_add(&run->figures, now_ns() - link->sent_ns, pipeline);
+            histogram_add(&run->histogram, now_ns() - link->sent_ns, pipeline);
             run->operations += pipeline;
             send_batch(link, pipeline);
         }
@@ -162,7 +162,7 @@ void times(Run *run, long total, int pipeline) {
                 if (link->awaited < 0) fail("more answers came than were asked for");
                 link_drop(link);
                 if (link->awaited) continue;
-                figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+                histogram_add(&run->histogram, now_ns() - link->sent_ns, 1);
                 asked--;
             }
         }
@@ -213,7 +213,7 @@ void fill(Run *run, const char *key, long first, long last, const char **given, 
         link_send(link, words.text, words.size);
         for (link->awaited = batch; link->awaited; link_drop(link))
             link->awaited -= link_receive(link);
-        figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+        histogram_add(&run->histogram, now_ns() - link->sent_ns, 1);
         run->operations += batch;
     }
 }

@@ -19,7 +19,7 @@ void run_open(Run *run) {
 }
 
 static void count_from_here(Run *run) {
-    memset(&run->figures, 0, sizeof run->figures);
+    memset(&run->histogram, 0, sizeof run->histogram);
     run->operations = 0;
     run->begin_ns = now_ns();
     run->server_ns = process_ns(run->pid);
@@ -62,8 +62,8 @@ void run_print(Run *run) {
     printf("{\"operations\": %llu, \"seconds\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"server_cpu_seconds\": %.6f, \"client_cpu_seconds\": %.6f}\n",
            (unsigned long long)run->operations, (end - run->begin_ns) / 1e9,
-           figures_at(&run->figures, 0.5), figures_at(&run->figures, 0.99),
-           figures_at(&run->figures, 0.999), server / 1e9, client / 1e9);
+           histogram_at(&run->histogram, 0.5), histogram_at(&run->histogram, 0.99),
+           histogram_at(&run->histogram, 0.999), server / 1e9, client / 1e9);
 }
 
 void words_room(Words *words, size_t room) {

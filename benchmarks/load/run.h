@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-#include "figures.h"
+#include "histogram.h"
 #include "links.h"
 
 enum { EVENTS = 256 };
@@ -16,7 +16,7 @@ typedef struct {
     int connections;
     Link *links;
     int poll_fd;
-    Figures figures;
+    Histogram histogram;
     uint64_t operations;
     int64_t warm_ns, begin_ns, end_ns; /* the window: what ends before begin_ns is not counted */
     int64_t server_ns, client_ns;      /* processor time when the window began */

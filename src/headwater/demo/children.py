@@ -67,9 +67,7 @@ class Child:
         """
         deadline = time.monotonic() + within
         while True:
-            ended = (
-                not self.running
-            )  # checked before reading, so that the last output is not missed
+            ended = not self.running  # read before the output, so that none is missed
             for line in self.output().splitlines():
                 if words in line:
                     return line

@@ -1,4 +1,4 @@
-"""What the command line of a benchmark asks for."""
+"""The options of a benchmark's command line."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Asked(NamedTuple):
-    """How many rounds, of how many seconds, of which rows (all where no text is given)."""
+class Selection(NamedTuple):
+    """How many rounds of how many seconds, and which rows: those whose names contain one of ``texts``, or
+    all if it is empty."""
 
     rounds: int = 5
     seconds: float = 2.0
     texts: Sequence[str] = ()
 
     def wants(self, name: str) -> bool:
-        """Whether a row of this name is to be measured: one of the texts stands in it.
+        """Return whether to measure the row ``name``.
 
-        >>> Asked(texts=["xadd"]).wants("XADD 2 fields")
+        >>> Selection(texts=["xadd"]).wants("XADD 2 fields")
         True
         """
         return not self.texts or any(text.lower() in name.lower() for text in self.texts)

@@ -1,6 +1,6 @@
 /* Times in a histogram of 64 buckets a power of two: within 1.6 % of each time, whatever it is. */
-#ifndef FIGURES_H
-#define FIGURES_H
+#ifndef HISTOGRAM_H
+#define HISTOGRAM_H
 
 #include <stdint.h>
 #include <time.h>
@@ -10,7 +10,7 @@ enum { STEPS = 64, BUCKETS = 64 * 40 };
 typedef struct {
     uint64_t count[BUCKETS];
     uint64_t total;
-} Figures;
+} Histogram;
 
 static inline int64_t clock_ns(clockid_t clock) {
     struct timespec at;
@@ -24,7 +24,7 @@ static inline int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
  * no such process. Linux makes the clock's number of the pid (clock_getcpuclockid(3)). */
 static inline int64_t process_ns(int pid) { return pid ? clock_ns(((~(clockid_t)pid) << 3) | 2) : 0; }
 
-static inline void figures_add(Figures *figures, int64_t ns, uint64_t times) {
+static inline void histogram_add(Histogram *histogram, int64_t ns, uint64_t times) {
     uint64_t value = ns < 0 ? 0 : (uint64_t)ns;
     int bucket = (int)value;
     if (value >= STEPS) {
@@ -32,15 +32,15 @@ static inline void figures_add(Figures *figures, int64_t ns, uint64_t times) {
         bucket = (shift + 1) * STEPS + (int)(value >> shift) - STEPS;
         if (bucket >= BUCKETS) bucket = BUCKETS - 1;
     }
-    figures->count[bucket] += times;
-    figures->total += times;
+    histogram->count[bucket] += times;
+    histogram->total += times;
 }
 
 /* Microseconds that `share` of all times did not exceed. */
-static inline double figures_at(const Figures *figures, double share) {
-    uint64_t wanted = (uint64_t)(share * figures->total), seen = 0;
+static inline double histogram_at(const Histogram *histogram, double share) {
+    uint64_t wanted = (uint64_t)(share * histogram->total), seen = 0;
     for (int bucket = 0; bucket < BUCKETS; bucket++) {
-        seen += figures->count[bucket];
+        seen += histogram->count[bucket];
         if (seen <= wanted) continue;
         if (bucket < STEPS) return bucket / 1e3;
         int shift = bucket / STEPS - 1;
