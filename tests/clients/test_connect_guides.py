@@ -1,4 +1,4 @@
-"""The guides of the client are run as they stand there."""
+"""The programs of the client's guides run unchanged."""
 
 from __future__ import annotations
 

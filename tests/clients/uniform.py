@@ -1,5 +1,5 @@
-"""One way to talk to a store, whatever stands between: redis-py sync and asyncio, in process and
-over TCP, RESP2 and RESP3. A test is written once and run through each face."""
+"""One interface to a store for all kinds of clients: redis-py sync and asyncio, embedded and over TCP,
+RESP2 and RESP3. A test is written once and runs with each kind."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from headwater.testing.server import ServerThread, server_thread
 
 KINDS = ("embedded sync", "embedded asyncio", "tcp sync", "tcp asyncio")
 
-_names = (f"headwater://memory/face-{number}" for number in itertools.count())
+_names = (f"headwater://memory/client-{number}" for number in itertools.count())
 
 
-class Face:
-    """A client, called the same way whichever it is: ``await face("xadd", "s", {"a": 1})``."""
+class UniformClient:
+    """A sync or asyncio client; both are called in the same way: ``await client("xadd", "s", {"a": 1})``."""
 
-    def __init__(self, client: Any, *, asynchronous: bool) -> None:
-        self.client = client
+    def __init__(self, redis: Any, *, asynchronous: bool) -> None:
+        self.redis = redis
         self.asynchronous = asynchronous
 
     async def __call__(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of the client; a sync one in a thread of its own."""
-        return await self.call(getattr(self.client, method), *arguments, **options)
+        """Call a method of the client; a sync one in a thread."""
+        return await self.call(getattr(self.redis, method), *arguments, **options)
 
     async def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call what belongs to the client: a pipeline's ``execute``, a subscription's ``listen``."""
+        """Call a function of the client's kind: a pipeline's ``execute``, a subscription's ``listen``."""
         if self.asynchronous:
             return await function(*arguments, **options)
         return await asyncio.to_thread(function, *arguments, **options)
@@ -41,8 +41,8 @@ class Face:
         await self("aclose" if self.asynchronous else "close")
 
 
-class Place:
-    """A store and those who look at it; the clock is a test's to advance."""
+class UniformStore:
+    """A store and its clients, with a clock that the test advances."""
 
     def __init__(self, kind: str, *, protocol: int = 3) -> None:
         self.kind = kind
@@ -50,58 +50,58 @@ class Place:
         self.clock = ManualClock()
         self.protocol = protocol
         self.url = next(_names)
-        self.faces: list[Face] = []
+        self.clients: list[UniformClient] = []
         self._server: ServerThread | None = None
         self._stack = ExitStack()
         if "tcp" in kind:
             self._server = self._stack.enter_context(server_thread(clock=self.clock))
             self.url = self._server.url
 
-    def face(self, **options: Any) -> Face:
-        """A client of its own."""
+    def client(self, **options: Any) -> UniformClient:
+        """Return a new client."""
         options = {"protocol": self.protocol, "decode_responses": True, **options}
         if self._server is None:
             options["clock"] = self.clock
         connect = headwater.aio.connect if self.asynchronous else headwater.connect
-        face = Face(connect(self.url, **options), asynchronous=self.asynchronous)
-        self.faces.append(face)
-        return face
+        client = UniformClient(connect(self.url, **options), asynchronous=self.asynchronous)
+        self.clients.append(client)
+        return client
 
     @property
     def node(self) -> Node:
-        """The store; only to be looked at."""
-        return node_of(self.faces[0].client) if self._server is None else self._server.server.node
+        """The store's node, for inspection only."""
+        return node_of(self.clients[0].redis) if self._server is None else self._server.server.node
 
     def advance(self, seconds: float) -> None:
-        """Let time pass in the store; what was due has been answered when this returns."""
+        """Advance the store's clock. Replies that became due are sent before this returns."""
         if self._server is None:
             self.clock.advance(seconds)
         else:
             self._server.advance(seconds)
 
     async def blocked(self, count: int) -> None:
-        """Wait until so many clients are blocked."""
+        """Wait until ``count`` clients are blocked."""
         await until(lambda: self.node.blocked.waiting.count == count)
 
     async def close(self) -> None:
-        for face in self.faces:
-            await face.close()
+        for client in self.clients:
+            await client.close()
         self._stack.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread or a server brings about, and announces by nothing else."""
+    """Poll until a condition is true that another thread or a server changes without a notification."""
     while not condition():  # noqa: ASYNC110 - see above
         await asyncio.sleep(0.001)
 
 
 async def blocked(client: Any, count: int = 1) -> None:
-    """Wait until so many clients of the store in this process are blocked."""
+    """Wait until ``count`` clients of an embedded store are blocked."""
     await until(lambda: node_of(client).blocked.waiting.count == count)
 
 
 def entries(reply: Any) -> list[tuple[str, list[Any]]]:
-    """What XREAD or XREADGROUP brought, in one shape for both protocols: (stream, entries)."""
+    """Return a reply of XREAD or XREADGROUP in one shape for both protocols: (stream, entries)."""
     if not reply:
         return []
     pairs: Iterator[Any] = iter(reply.items() if isinstance(reply, dict) else reply)

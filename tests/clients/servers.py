@@ -1,6 +1,6 @@
-"""Where clients are tried: Headwater, and the Redis whose answers are the measure. Both are started
-once for all tests of a process, keep their data when they are killed, and come back at the same
-ports."""
+"""The servers for the tests of clients: Headwater, and the Redis whose replies are the reference. Both are
+started once for all tests of a process. They keep their data and their ports when they are killed and
+restarted."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from headwater.testing.server import ServerProcess, server_process
 from tests import certificates, peers
 from tests.certificates import Certificates
 
-MEASURE = "redis-8.2"
+REFERENCE = "redis-8.2"
 
 
 @dataclass(frozen=True)
-class Where:
-    """What a client is told. ``tls`` holds the files of the authority and of the client."""
+class ServerAddress:
+    """The address that a client connects to. ``tls`` has the files of the authority and of the client."""
 
     port: int
     tls: Certificates | None = None
@@ -36,38 +36,38 @@ class Where:
 
     @property
     def ssl_options(self) -> dict[str, str]:
-        """What redis-py and its kin take beside the url."""
+        """Options that redis-py and similar clients need in addition to the url."""
         return self.tls.client_options if self.tls else {}
 
 
-class Stand(ABC):
-    """A server that tests share; each begins with `empty`."""
+class SharedServer(ABC):
+    """A server that tests share; each test begins with `empty`."""
 
     def __init__(self, port: int, made: Certificates | None = None, tls_port: int = 0) -> None:
-        self.where = Where(port)
-        self.secured = Where(tls_port, made)
+        self.address = ServerAddress(port)
+        self.tls_address = ServerAddress(tls_port, made)
 
     @abstractmethod
     def restart(self) -> None:
         """Kill the server and start it again, with the same data at the same ports."""
 
-    def look(self) -> redis.Redis:
-        """A client for looking on, which is none of those that are tried."""
-        return redis.Redis(port=self.where.port, decode_responses=True)
+    def observer(self) -> redis.Redis:
+        """Return a client of redis-py that observes the server; it is not under test."""
+        return redis.Redis(port=self.address.port, decode_responses=True)
 
     def empty(self) -> None:
-        """Forget all data."""
-        with self.look() as look:
-            look.flushall()
+        """Delete all data."""
+        with self.observer() as observer:
+            observer.flushall()
 
     def wait_for_blocked(self, count: int = 1) -> None:
-        """Wait until so many clients wait for something."""
-        with self.look() as look:
-            while sum("b" in one["flags"] for one in look.client_list()) < count:
-                time.sleep(0.001)  # nothing announces it
+        """Wait until ``count`` clients are blocked."""
+        with self.observer() as observer:
+            while sum("b" in one["flags"] for one in observer.client_list()) < count:
+                time.sleep(0.001)  # there is no notification
 
 
-class HeadwaterStand(Stand):
+class SharedHeadwater(SharedServer):
     def __init__(self, server: ServerProcess, made: Certificates) -> None:
         super().__init__(server.port, made, server.tls_port)
         self._server = server
@@ -77,7 +77,7 @@ class HeadwaterStand(Stand):
         self._server.start()
 
 
-class PeerStand(Stand):
+class SharedRedis(SharedServer):
     def __init__(self, port: int, directory: Path) -> None:
         super().__init__(port)
         self._directory = directory
@@ -92,32 +92,32 @@ class PeerStand(Stand):
 
     def _start(self) -> peers.Peer:
         keeping = ("--appendonly", "yes", "--appendfsync", "always")
-        return peers.start(MEASURE, *keeping, directory=self._directory, port=self.where.port)
+        return peers.start(REFERENCE, *keeping, directory=self._directory, port=self.address.port)
 
 
 @contextmanager
-def headwater_stand() -> Iterator[HeadwaterStand]:
-    """Headwater at a port for plain text and one for TLS, which takes a certificate if there is
-    one: not every client can show it."""
+def shared_headwater() -> Iterator[SharedHeadwater]:
+    """Run Headwater with a plain port and a TLS port. Client certificates are optional, because not every
+    client supports them."""
     directory = Path(tempfile.mkdtemp(prefix="hw-tls-"))
     try:
         made = certificates.make(directory)
         tls = made.flags(tls_port=peers.free_port(), auth_clients="optional")
         with server_process("--port", str(peers.free_port()), *tls) as server:
-            yield HeadwaterStand(server, made)
+            yield SharedHeadwater(server, made)
     finally:
         shutil.rmtree(directory)
 
 
 @contextmanager
-def peer_stand() -> Iterator[PeerStand]:
-    """The real Redis. Raises `peers.PeerMissing`."""
-    directory = Path(tempfile.mkdtemp(prefix="hw-measure-"))
+def shared_redis() -> Iterator[SharedRedis]:
+    """Run the real Redis. Raises `peers.PeerMissing`."""
+    directory = Path(tempfile.mkdtemp(prefix="hw-reference-"))
     try:
-        stand = PeerStand(peers.free_port(), directory)
+        server = SharedRedis(peers.free_port(), directory)
         try:
-            yield stand
+            yield server
         finally:
-            stand.stop()
+            server.stop()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
