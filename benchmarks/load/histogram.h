@@ -1,4 +1,4 @@
-/* Times in a histogram of 64 buckets a power of two: within 1.6 % of each time, whatever it is. */
+/* A histogram of times with 64 buckets per power of two: the error is at most 1.6 % of a time. */
 #ifndef HISTOGRAM_H
 #define HISTOGRAM_H
 
@@ -20,8 +20,8 @@ static inline int64_t clock_ns(clockid_t clock) {
 
 static inline int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
-/* Processor time of another process, all its threads, those that have ended too; -1 where there is
- * no such process. Linux makes the clock's number of the pid (clock_getcpuclockid(3)). */
+/* Returns the processor time of another process, of all its threads, including ended ones; -1 if there
+ * is no such process. On Linux the clock's id is derived from the pid (clock_getcpuclockid(3)). */
 static inline int64_t process_ns(int pid) { return pid ? clock_ns(((~(clockid_t)pid) << 3) | 2) : 0; }
 
 static inline void histogram_add(Histogram *histogram, int64_t ns, uint64_t times) {
@@ -36,7 +36,7 @@ static inline void histogram_add(Histogram *histogram, int64_t ns, uint64_t time
     histogram->total += times;
 }
 
-/* Microseconds that `share` of all times did not exceed. */
+/* Returns the microseconds that a fraction `share` of all times did not exceed. */
 static inline double histogram_at(const Histogram *histogram, double share) {
     uint64_t wanted = (uint64_t)(share * histogram->total), seen = 0;
     for (int bucket = 0; bucket < BUCKETS; bucket++) {

@@ -41,7 +41,7 @@ void link_send(Link *link, const char *data, size_t size) {
     }
 }
 
-/* How many bytes came; 0 where none are there and nobody waits for them. */
+/* Returns how many bytes were received; 0 if there are none and the call does not wait. */
 static size_t arrived(ssize_t count, int waits) {
     if (count < 0 && !waits && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
     if (count == 0) errno = 0;

@@ -52,8 +52,8 @@ int run_wait(Run *run, struct epoll_event *events, int milliseconds) {
 
 void run_print(Run *run) {
     int64_t end = now_ns();
-    /* The kernel brings a process's clock up to date when it goes to sleep, or at the next tick: a
-     * server that was given so many requests has no more to do, and sleeps in a moment. */
+    /* The kernel updates a process's clock when the process sleeps, or at the next tick. A server that has
+     * replied to all requests will sleep in a moment. */
     if (!run->end_ns) usleep(5000);
     int64_t server = process_ns(run->pid) - run->server_ns;
     int64_t client = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - run->client_ns;
