@@ -30,9 +30,9 @@ from benchmarks import (
     growth,
     latency,
     memory,
+    redis_benchmark,
     restart,
     results,
-    rival,
     scans,
     show,
     threads,
@@ -59,7 +59,7 @@ SECTIONS: Final[dict[str, Callable[[Selection], Iterator[Row]]]] = {
     "growth": growth.rows,
     "embedded": embedded.rows,
     "io-threads": threads.rows,
-    "redis-benchmark": rival.rows,
+    "redis-benchmark": redis_benchmark.rows,
 }
 
 

@@ -28,7 +28,7 @@ from benchmarks.rows import CPU, OURS, Row, spread
 from benchmarks.selection import Selection
 from benchmarks.stores import HEADWATER, Kind, cores, measured
 from benchmarks.throughput import one_row
-from benchmarks.workloads import PLAIN_ROW, WORKLOADS, tidy
+from benchmarks.workloads import PLAIN_ROW, WORKLOADS, clean_up
 
 WORKTREES: Final = machine.ROOT / "build" / "compare"
 RESULTS: Final = Path("artifacts", "bench-compare.json")
@@ -104,7 +104,7 @@ def compare(other: Kind, selection: Selection) -> Iterable[Row]:
                     row = Row("compare", workload.name, "/s", missing=str(why))
                 row.against = other.name
                 yield row
-                tidy(workload, stores)
+                clean_up(workload, stores)
 
 
 def sentence(row: Row) -> str:

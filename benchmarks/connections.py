@@ -95,12 +95,12 @@ def pinned(server: Server) -> Server:
     return server
 
 
-def asking(port: int, ends: Connection) -> None:
+def send_pings(port: int, ends: Connection) -> None:
     """Send PINGs until told to end, at least one, then send back the latency of each in seconds. Runs in a
     process of its own."""
     latencies: list[float] = []
     with closing(Control(port)) as control:
-        ends.send("asking")
+        ends.send("started")
         while not latencies or not ends.poll():
             begun = time.monotonic()
             control.ask("PING")
@@ -114,7 +114,7 @@ def another_client(port: int, waits: list[float]) -> Iterator[None]:
     """Run another client inside the block, and append its latencies in milliseconds to ``waits``."""
     context = get_context("fork")
     here, there = context.Pipe()
-    child = context.Process(target=asking, args=(port, there), daemon=True)
+    child = context.Process(target=send_pings, args=(port, there), daemon=True)
     child.start()
     here.recv()
     try:
@@ -128,7 +128,7 @@ def another_client(port: int, waits: list[float]) -> Iterator[None]:
         there.close()
 
 
-class Scene:
+class Scenario:
     """A server, the clients that block, and the client that adds entries."""
 
     def __init__(self, server: Server, crowd: Crowd, control: Control) -> None:
@@ -194,7 +194,7 @@ def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
         control.ask("PING")
         empty = server.rss_mb()
         begun = time.monotonic()
-        crowd.come(connections)
+        crowd.connect(connections)
         connected = time.monotonic() - begun
         ping = request(("PING",))
         crowd.ask(lambda _number: ping, connections)
@@ -203,7 +203,7 @@ def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
         waits: list[float] = []
         with another_client(server.port, waits):
             time.sleep(1.0)
-        scenes = scenes_of(Scene(server, crowd, control), connections, rounds)
+        scenarios = scenarios_of(Scenario(server, crowd, control), connections, rounds)
     return {
         "store": name,
         "connections": connections,
@@ -214,16 +214,18 @@ def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
         "bytes_a_connection": round((idle - empty) * 1e6 / connections),
         "others_idle_p50_ms": round(statistics.median(waits), 3),
         "others_idle_worst_ms": round(max(waits), 2),
-        "woken": scenes,
+        "woken": scenarios,
     }
 
 
-def scenes_of(scene: Scene, connections: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
+def scenarios_of(
+    scenario: Scenario, connections: int, rounds: int
+) -> dict[str, list[dict[str, Any]]]:
     """Measure each way of waking clients, ``rounds`` times."""
     few = min(connections, ONE_GROUP)
     own = [f"stream:{number}" for number in range(connections)]
     for name in ("stream", *own):
-        scene.control.ask("XGROUP", "CREATE", name, "g", "$", "MKSTREAM")
+        scenario.control.ask("XGROUP", "CREATE", name, "g", "$", "MKSTREAM")
     read = request(("XREAD", "BLOCK", 0, "STREAMS", "stream", "$"))
     ways: dict[str, tuple[Callable[[int], bytes], list[str], int]] = {
         "one entry for all": (lambda _number: read, ["stream"], connections),
@@ -231,9 +233,9 @@ def scenes_of(scene: Scene, connections: int, rounds: int) -> dict[str, list[dic
         "one each, one group": (lambda number: reader("shared", number), ["shared"] * few, few),
     }
     found = {}
-    scene.control.ask("XGROUP", "CREATE", "shared", "g", "$", "MKSTREAM")
+    scenario.control.ask("XGROUP", "CREATE", "shared", "g", "$", "MKSTREAM")
     for name, (asked, added, count) in ways.items():
-        found[name] = [scene.woken(asked, added, count=count) for _ in range(rounds)]
+        found[name] = [scenario.woken(asked, added, count=count) for _ in range(rounds)]
     return found
 
 

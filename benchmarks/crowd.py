@@ -24,7 +24,7 @@ class Crowd:
         self.sockets: dict[int, socket.socket] = {}
         self.epoll = select.epoll()
 
-    def come(self, count: int) -> None:
+    def connect(self, count: int) -> None:
         """Open ``count`` connections."""
         for _ in range(count):
             one = socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)

@@ -22,7 +22,7 @@ from benchmarks.selection import Selection
 from benchmarks.show import number
 from benchmarks.stores import WITH_REDIS, Store, cores, measured
 from benchmarks.throughput import one_row
-from benchmarks.workloads import PLAIN_ROW, WORKLOADS, Workload, tidy
+from benchmarks.workloads import PLAIN_ROW, WORKLOADS, Workload, clean_up
 
 SLACK: Final = 0.8
 ROUNDS: Final = 3
@@ -61,7 +61,7 @@ def judge(
             repeating += time.monotonic() - now
         rows.append(row)
         print(sentence(row), flush=True)
-        tidy(workload, stores)
+        clean_up(workload, stores)
     return rows
 
 

@@ -47,8 +47,8 @@ class Size(NamedTuple):
     pending: int
 
 
-BIG: Final = Size(BIG_KEY, LARGE, PENDING)
-LITTLE: Final = Size(SMALL_KEY, SMALL, SMALL)
+LARGE_SIZE: Final = Size(BIG_KEY, LARGE, PENDING)
+SMALL_SIZE: Final = Size(SMALL_KEY, SMALL, SMALL)
 
 Calls = Callable[[Store, Size, random.Random], list[bytes]]
 
@@ -89,7 +89,7 @@ def _ranges(size: Size, starts: range, chance: random.Random) -> list[bytes]:
 
 
 class Subject(NamedTuple):
-    """One command."""
+    """A measured command."""
 
     name: str
     calls: Calls
@@ -113,8 +113,8 @@ def rows(selection: Selection) -> Iterator[Row]:
         return
     with measured(WITH_REDIS) as stores:
         for store in stores:
-            store.fill(BIG.key, BIG.entries, FIELDS_5)
-            store.deliver(BIG.key, "g", BIG.pending)
+            store.fill(LARGE_SIZE.key, LARGE_SIZE.entries, FIELDS_5)
+            store.deliver(LARGE_SIZE.key, "g", LARGE_SIZE.pending)
         for subject in chosen:
             yield _row(subject, stores, selection.rounds)
 
@@ -125,7 +125,7 @@ def _row(subject: Subject, stores: Sequence[Store], rounds: int) -> Row:
         for store in stores:
             small, large = (
                 min(_cost_us(store, subject, size, turn * REPEATS + at) for at in range(REPEATS))
-                for size in (LITTLE, BIG)
+                for size in (SMALL_SIZE, LARGE_SIZE)
             )
             row.of(store.name).add(large / small, small_us=small, large_us=large)
     return row
@@ -133,10 +133,10 @@ def _row(subject: Subject, stores: Sequence[Store], rounds: int) -> Row:
 
 def _cost_us(store: Store, subject: Subject, size: Size, seed: int) -> float:
     """Return the processor time per call."""
-    if size is LITTLE:
+    if size is SMALL_SIZE:
         _renew(store)
     requests = subject.calls(store, size, random.Random(seed))
-    store.rest()
+    store.wait_idle()
     return store.load("times", len(requests), 1, PIPELINE, requests=requests).cpu_us
 
 

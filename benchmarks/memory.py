@@ -37,17 +37,17 @@ def per_entry(store: Store) -> float:
     """Return the bytes per entry of five fields."""
     before = store.resident_bytes()
     store.fill("bench:memory", ENTRIES, FIELDS_5)
-    store.rest()
+    store.wait_idle()
     return (store.resident_bytes() - before) / ENTRIES
 
 
 def per_pending(store: Store) -> float:
     """Return the bytes per pending entry, without its stream."""
     store.fill("bench:memory", ENTRIES, ("n", "########"))
-    store.rest()
+    store.wait_idle()
     before = store.resident_bytes()
     store.deliver("bench:memory", "g", ENTRIES)
-    store.rest()
+    store.wait_idle()
     return (store.resident_bytes() - before) / ENTRIES
 
 
@@ -61,14 +61,14 @@ def small_streams(store: Store) -> float:
     ]
     before = store.resident_bytes()
     store.load("times", len(requests), 1, 500, requests=requests)
-    store.rest()
+    store.wait_idle()
     return (store.resident_bytes() - before) / STREAMS
 
 
 def ten_million(store: Store) -> float:
     """Return the MiB of the whole process with ten million entries."""
     store.fill("bench:memory", MANY, FIELDS_5)
-    store.rest()
+    store.wait_idle()
     return store.resident_bytes() / 2**20
 
 

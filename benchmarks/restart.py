@@ -29,7 +29,7 @@ START_SECONDS: Final = 300.0
 SNAPSHOT: Final = Kind(f"{REDIS} (RDB)", peer=REDIS)
 
 
-class Life(Protocol):
+class RestartableServer(Protocol):
     """A server that is restarted several times with the same data."""
 
     port: int
@@ -103,49 +103,49 @@ def rows(selection: Selection) -> Iterator[Row]:
         "restart", NAME, "s", better="less", target=Target(0.4, 0.1, by=OWN_VALUE, judged=False)
     )
     with tempfile.TemporaryDirectory(prefix="hw-") as scratch:
-        lives = [
+        servers = [
             (kind.name, _prepared(kind, Path(scratch) / str(at)))
             for at, kind in enumerate((*KINDS, SNAPSHOT))
             if kind.available()
         ]
         for _ in range(selection.rounds):
-            for name, (full, empty) in lives:
+            for name, (full, empty) in servers:
                 row.of(name).add(started(full), empty_s=started(empty))
     yield row
 
 
-def _prepared(kind: Kind, directory: Path) -> tuple[Life, Life]:
+def _prepared(kind: Kind, directory: Path) -> tuple[RestartableServer, RestartableServer]:
     """Return a server with its data and one without, both shut down."""
-    full, empty = (_life(kind, directory / word) for word in ("full", "empty"))
+    full, empty = (_new_server(kind, directory / word) for word in ("full", "empty"))
     with _running(full):
         store = Store(kind.name, "127.0.0.1", full.port, full.pid, cores()[1])
         store.fill("bench:restart", ENTRIES, FIELDS_5)
         store.deliver("bench:restart", "g", ENTRIES)
-        store.rest()
+        store.wait_idle()
     return full, empty
 
 
-def _life(kind: Kind, directory: Path) -> Life:
+def _new_server(kind: Kind, directory: Path) -> RestartableServer:
     directory.mkdir(parents=True)
     return _Ours(directory) if kind.peer is None else _Peer(kind, directory)
 
 
 @contextmanager
-def _running(life: Life) -> Iterator[float]:
+def _running(server: RestartableServer) -> Iterator[float]:
     """Run the server inside the block; yield the seconds until its first PONG."""
     with on_cores({cores()[0]}):
         began = time.perf_counter()
-        life.launch()
+        server.launch()
     try:
-        _await_pong(life.port)
+        _await_pong(server.port)
         yield time.perf_counter() - began
     finally:
-        life.end()
+        server.end()
 
 
-def started(life: Life) -> float:
+def started(server: RestartableServer) -> float:
     """Return the seconds from starting the process to its first PONG; shut it down again."""
-    with _running(life) as seconds:
+    with _running(server) as seconds:
         return seconds
 
 

@@ -66,7 +66,7 @@ class Series:
 
 @dataclass
 class Row:
-    """One subject on all stores. ``better`` is ``more`` or ``less`` of ``unit``."""
+    """The measurements of one subject on all stores. ``better`` is ``more`` or ``less`` of ``unit``."""
 
     section: str
     name: str

@@ -73,7 +73,7 @@ KEY_LINES: list[Line] = [
 
 
 class Scale:
-    """The store, and the longest turn of each command."""
+    """A store, and the longest turn of each measured command."""
 
     def __init__(self) -> None:
         self.store = LocalStore(journaled=False)

@@ -59,7 +59,7 @@ def rows(selection: Selection, fsync: str | None = None) -> Iterator[Row]:
         for store in stores:
             store.fill("bench:pending", PENDING, ("n", "########"))
             store.deliver("bench:pending", "g", PENDING)
-            store.rest()
+            store.wait_idle()
         for name, wanted, target, note in chosen:
             row = Row(fsync or "scans", name, "ms", better="less", target=target, note=note)
             for _ in range(selection.rounds):

@@ -44,7 +44,7 @@ class Pings:
 
     def __init__(self, store: Store) -> None:
         self.longest = 0.0
-        """Seconds."""
+        """The longest time that a PING took, in seconds."""
         self._ended = threading.Event()
         self._socket = socket.create_connection((store.host, store.port), timeout=TIMEOUT_SECONDS)
         self._ping()  # the first one also waits for the connection to be accepted
@@ -187,7 +187,7 @@ def xinfo_full_of(entries: int) -> Subject:
     def prepare(store: Store) -> None:
         store.fill("bench:s", entries, ("item", "########"))
         store.deliver("bench:s", "g", entries)
-        store.rest()
+        store.wait_idle()
 
     def run(client: socket.socket) -> None:
         client.sendall(

@@ -97,7 +97,7 @@ def fill(store: Store, entries: int) -> None:
         client.flushall()
     store.fill("s", entries, FIELDS)
     store.deliver("s", "g", entries)
-    store.rest()
+    store.wait_idle()
 
 
 def measure(store: Store) -> list[Row]:
@@ -107,7 +107,7 @@ def measure(store: Store) -> list[Row]:
     with store.client() as client:
         client.ping()
         for command in ("DUMP", "RESTORE"):
-            store.rest()
+            store.wait_idle()
             pinger = Pinger(store)
             pinger.begin()
             began = time.perf_counter()

@@ -22,8 +22,8 @@ from tests import peers
 
 BATCH: Final = 1000
 
-REST_SHARE: Final = 0.02
-REST_SECONDS: Final = 60.0
+IDLE_SHARE: Final = 0.02
+IDLE_WITHIN_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,15 @@ class Store:
         ]  # fmt: skip
         self.load("times", -(-entries // BATCH), 1, 1, requests=reads)
 
-    def rest(self) -> None:
+    def wait_idle(self) -> None:
         """Wait until the server is idle, so that freeing, sealing or writing after one measurement does not
         count in the next."""
-        deadline = time.monotonic() + REST_SECONDS
+        deadline = time.monotonic() + IDLE_WITHIN_SECONDS
         before = self.cpu_seconds()
         while time.monotonic() < deadline:
             time.sleep(0.05)
             now = self.cpu_seconds()
-            if now - before < 0.05 * REST_SHARE:
+            if now - before < 0.05 * IDLE_SHARE:
                 return
             before = now
 
@@ -128,7 +128,7 @@ class Store:
         """Delete all keys, and wait until their memory is freed."""
         with self.client() as client:
             client.flushall()
-        self.rest()
+        self.wait_idle()
 
 
 USABLE: Final = frozenset(os.sched_getaffinity(0))

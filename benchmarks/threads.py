@@ -13,7 +13,7 @@ from benchmarks.rows import OURS, Row
 from benchmarks.selection import Selection
 from benchmarks.stores import HEADWATER, REDIS, USABLE, Kind, cores, measured
 from benchmarks.throughput import one_row
-from benchmarks.workloads import WORKLOADS, tidy
+from benchmarks.workloads import WORKLOADS, clean_up
 
 COUNTS: Final = (1, 2, 4)
 
@@ -57,4 +57,4 @@ def rows(selection: Selection) -> Iterator[Row]:
             row.against = best(row)
             row.note = f"the ratio is to {row.against}, the best"
             yield row
-            tidy(workload, stores)
+            clean_up(workload, stores)

@@ -9,7 +9,7 @@ from benchmarks.load import Sample
 from benchmarks.rows import Row, Target
 from benchmarks.selection import Selection
 from benchmarks.stores import Kind, Store, measured
-from benchmarks.workloads import WORKLOADS, Workload, tidy
+from benchmarks.workloads import WORKLOADS, Workload, clean_up
 
 UNIT = "/s"
 
@@ -35,7 +35,7 @@ def measure(
         with measured(alike[0].kinds, fsync=alike[0].fsync or fsync) as stores:
             for workload in alike:
                 yield one_row(section, workload, stores, selection, target=workload.target)
-                tidy(workload, stores)
+                clean_up(workload, stores)
 
 
 def _stores_of(workload: Workload, fsync: str | None) -> tuple[Sequence[Kind], str]:

@@ -51,7 +51,7 @@ def empty(store: Store) -> None:
     store.empty()
 
 
-def tidy(workload: Workload, stores: Sequence[Store]) -> None:
+def clean_up(workload: Workload, stores: Sequence[Store]) -> None:
     """Remove what the workload has added. Streams that it only reads stay for the next workload."""
     if workload.prepare is empty:
         for store in stores:
@@ -67,7 +67,7 @@ def filled(key: str) -> Prepare:
                 return
             client.delete(key)
         store.fill(key, ENTRIES, FIELDS_5)
-        store.rest()
+        store.wait_idle()
 
     return prepare
 

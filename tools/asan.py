@@ -182,9 +182,9 @@ def run(suites: Iterable[str], environment: dict[str, str], more: list[str]) -> 
         done = subprocess.run(
             [*command, *SUITES[name], *more], env=environment, cwd=ROOT, check=False
         )
-        told = reports()
-        print(f"    {time.monotonic() - started:.0f} s, {len(told)} reports so far", flush=True)
-        if done.returncode or told:
+        written = reports()
+        print(f"    {time.monotonic() - started:.0f} s, {len(written)} reports so far", flush=True)
+        if done.returncode or written:
             failed.append(name)
     return failed
 
@@ -214,9 +214,11 @@ def main() -> int:
     print(f"{len(suites)} suites in {time.monotonic() - started:.0f} s; failed: {failed or 'none'}")
     if not wanted.more:
         seconds = time.monotonic() - started
-        told = [report.read_text(errors="replace") for report in reports()]
+        texts = [report.read_text(errors="replace") for report in reports()]
         part = f"suites with {wanted.only!r}" if wanted.only else "all suites"
-        campaigns.record("asan", Outcome(part, None, len(suites), "suites", failed + told, seconds))
+        campaigns.record(
+            "asan", Outcome(part, None, len(suites), "suites", failed + texts, seconds)
+        )
     return 1 if failed or reports() else 0
 
 

@@ -93,7 +93,7 @@ void consume(Run *run, double seconds, int most, const char *how, const char *ke
              const char *name) {
     struct epoll_event events[EVENTS];
     count = most, way = how, stream = key, group = name;
-    if (strcmp(way, "ack") && strcmp(way, "settle") && strcmp(way, "claim")) fail("no such way");
+    if (strcmp(way, "ack") && strcmp(way, "settle") && strcmp(way, "claim")) fail("unknown way to acknowledge");
     if (count > MOST_IDS) fail("COUNT is too large");
     words_room(&words, 1 << 20);
     run_open(run);
@@ -131,7 +131,7 @@ static void deliver_next(Run *run, Link *link, int number) {
             found += sizeof MOMENT - 1;
             histogram_add(&run->histogram, here - strtoll(found, NULL, 10), 1);
         }
-        if (!settle(link, number)) fail("a blocked reader was answered without an entry");
+        if (!settle(link, number)) fail("a blocked reader got a reply without an entry");
     } else {
         run->operations += settled(link);
         ask_for_entries(link, number, 1);

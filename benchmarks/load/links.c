@@ -21,7 +21,7 @@ void link_open(Link *link, const char *host, int port) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     int yes = 1;
     memset(link, 0, sizeof *link);
-    if (inet_pton(AF_INET, host, &to.sin_addr) != 1) fail("no IPv4 address");
+    if (inet_pton(AF_INET, host, &to.sin_addr) != 1) fail("not an IPv4 address");
     link->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (link->fd < 0 || connect(link->fd, (struct sockaddr *)&to, sizeof to)) fail("connect");
     setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -64,10 +64,10 @@ int link_read(Link *link) {
     int ended = 0;
     while (reply_next(&link->reply, link->data, link->size, &link->read)) ended++;
     errno = 0;
-    if (link->reply.broken) fail("an answer is no RESP");
+    if (link->reply.broken) fail("a reply is not valid RESP");
     if (link->reply.errors) {
         fprintf(stderr, "%s\n", link->reply.error);
-        fail("an answer was an error");
+        fail("a reply was an error");
     }
     return ended;
 }

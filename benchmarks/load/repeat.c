@@ -23,7 +23,7 @@ static void read_requests(int pipeline) {
     size_t *ends = malloc((size / 4 + 2) * sizeof *ends);
     Reply one = {0}; /* a request has the form of a reply */
     while (reply_next(&one, text, size, &at)) ends[++count] = at;
-    if (!count || ends[count] != size) fail("standard input holds no whole requests");
+    if (!count || ends[count] != size) fail("standard input does not contain whole requests");
     ends[0] = 0;
     int turns = 1;
     while (count * turns % pipeline) turns++;
@@ -92,7 +92,7 @@ static int receive_same(Link *link) {
     if (link->size < 2 * EDGE) link_take(link, 2 * EDGE - link->size);
     if (link->size < 2 * EDGE) return 0;
     if (memcmp(link->data + EDGE, answer->tail, EDGE))
-        fail("an answer does not end as it did before");
+        fail("a reply does not end as it did before");
     link->passed = 0;
     link_drop(link);
     return 1;
@@ -103,7 +103,7 @@ static int receive_same(Link *link) {
 void repeat(Run *run, double seconds, int pipeline, int same) {
     struct epoll_event events[EVENTS];
     read_requests(pipeline);
-    if (same && pipeline != 1) fail("answers are compared one by one: PIPELINE 1");
+    if (same && pipeline != 1) fail("replies are compared one by one: PIPELINE must be 1");
     known = calloc(request_count, sizeof *known);
     int batches = request_count / pipeline;
     run_open(run);
@@ -120,7 +120,7 @@ void repeat(Run *run, double seconds, int pipeline, int same) {
                 if (!receive_same(link)) continue;
             } else {
                 link->awaited -= link_receive(link);
-                if (link->awaited < 0) fail("more answers came than were asked for");
+                if (link->awaited < 0) fail("more replies than requests arrived");
                 link_drop(link); /* link->reply keeps the state of an incomplete reply */
                 if (link->awaited) continue;
             }
@@ -159,7 +159,7 @@ void times(Run *run, long total, int pipeline) {
                 int ended = link_receive(link);
                 link->awaited -= ended;
                 run->operations += ended;
-                if (link->awaited < 0) fail("more answers came than were asked for");
+                if (link->awaited < 0) fail("more replies than requests arrived");
                 link_drop(link);
                 if (link->awaited) continue;
                 histogram_add(&run->histogram, now_ns() - link->sent_ns, 1);

@@ -58,7 +58,7 @@ void run_print(Run *run) {
     int64_t server = process_ns(run->pid) - run->server_ns;
     int64_t client = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - run->client_ns;
     errno = 0;
-    if (!run->operations) fail("no answer came");
+    if (!run->operations) fail("no reply arrived");
     printf("{\"operations\": %llu, \"seconds\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"server_cpu_seconds\": %.6f, \"client_cpu_seconds\": %.6f}\n",
            (unsigned long long)run->operations, (end - run->begin_ns) / 1e9,

@@ -13,7 +13,7 @@ from headwater.demo.data import find, opened
 
 
 class Place(NamedTuple):
-    """Degrees north and east."""
+    """A location, in degrees north and east."""
 
     lat: float
     lon: float

@@ -55,7 +55,7 @@ def test_a_row_that_fails_is_measured_again(
         return row_of(ratios[len(measured) - 1])
 
     monkeypatch.setattr(gate, "one_row", one_row)
-    # When the row is judged
+    # When the row is checked
     (row,) = gate.judge(gate.JUDGED[:1], [], seconds=0.25)
     # Then the last measurement counts, and the output has the result
     assert measured == seconds

@@ -46,7 +46,7 @@ def test_an_error_in_pieces_ends_it(mode: str) -> None:
         to(port, mode, 1, 1, 1, requests=(PING,))
 
 
-def test_an_error_behind_good_answers_ends_it() -> None:
+def test_an_error_after_good_replies_ends_it() -> None:
     with scripted([b"+PONG\r\n+PONG\r\n", b"-ERR refused\r\n"]) as port:
         with pytest.raises(load.LoadFailed, match="ERR refused"):
             to(port, "repeat", SECONDS, 1, 3, requests=(PING,))
@@ -102,18 +102,18 @@ def test_a_connection_that_is_closed_ends_it() -> None:
 
 def test_data_that_are_not_resp_end_it() -> None:
     with scripted([b"HTTP/1.1 400\r\n"]) as port:
-        with pytest.raises(load.LoadFailed, match="no RESP"):
+        with pytest.raises(load.LoadFailed, match="not valid RESP"):
             to(port, "repeat", SECONDS, 1, 1, requests=(PING,))
 
 
-def test_more_answers_than_requests_end_it() -> None:
+def test_more_replies_than_requests_end_it() -> None:
     with scripted([b"+PONG\r\n+PONG\r\n"]) as port:
-        with pytest.raises(load.LoadFailed, match="more answers"):
+        with pytest.raises(load.LoadFailed, match="more replies"):
             to(port, "repeat", SECONDS, 1, 1, requests=(PING,))
 
 
 def test_a_server_without_replies_gives_an_error() -> None:
-    with scripted([b""]) as port, pytest.raises(load.LoadFailed, match="no answer"):
+    with scripted([b""]) as port, pytest.raises(load.LoadFailed, match="no reply"):
         to(port, "repeat", SECONDS, 1, 1, requests=(PING,))
 
 
@@ -127,7 +127,7 @@ def test_entries_that_were_read_but_not_acknowledged_end_it() -> None:
 
 
 def test_half_a_request_is_refused() -> None:
-    with pytest.raises(load.LoadFailed, match="no whole requests"):
+    with pytest.raises(load.LoadFailed, match="whole requests"):
         to(1, "repeat", SECONDS, 1, 1, requests=(PING[:-1],))
 
 
@@ -143,7 +143,7 @@ def test_the_server_has_done_all_counted_operations(server: ServerThread) -> Non
     # When entries are added over several connections, a known number of them
     add = load.request(b"XADD", b"s", b"*", b"a", b"b")
     sample = to(server.port, "times", 1234, 3, 10, requests=(add,) * 7)
-    # Then the stream holds as many
+    # Then the stream has the same number of entries
     with redis.Redis.from_url(server.url) as client:
         assert client.xlen("s") == sample.operations == 1234
     assert sample.rate > 0

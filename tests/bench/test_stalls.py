@@ -51,7 +51,7 @@ def test_a_row_over_the_bound_is_measured_again(
 
     monkeypatch.setattr(stalls, "row_of", measured_row)
 
-    # When the row is judged
+    # When the row is checked
     (row,) = stalls.judge([lambda: NOTHING], rounds=3)
 
     # Then the last measurement counts, and the output has the result

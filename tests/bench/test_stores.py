@@ -43,6 +43,6 @@ def test_a_store_is_prepared_measured_and_emptied() -> None:
         sample = store.load("times", 500, 1, 10, requests=[b"*2\r\n$4\r\nXLEN\r\n$1\r\ns\r\n"] * 10)
         assert 0 < sample.server_cpu_seconds <= store.cpu_seconds()
         assert store.resident_bytes() > 2**20
-        # Then nothing of it is left
+        # Then the store is empty
         store.empty()
         assert client.dbsize() == 0

@@ -49,7 +49,7 @@ class SharedServer(ABC):
 
     @abstractmethod
     def restart(self) -> None:
-        """Kill the server and start it again, with the same data at the same ports."""
+        """Kill the server and start it again, with the same data and the same ports."""
 
     def observer(self) -> redis.Redis:
         """Return a client of redis-py that observes the server; it is not under test."""

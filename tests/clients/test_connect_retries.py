@@ -210,7 +210,7 @@ def _has_ended(client: UniformClient) -> Callable[[], bool]:
     if client.asynchronous:
         ended: Callable[[], bool] = connection._reader.at_eof
         return ended
-    return lambda: bool(select.select([connection._sock], [], [], 0)[0])  # nothing else can come
+    return lambda: bool(select.select([connection._sock], [], [], 0)[0])  # no other data can arrive
 
 
 async def test_connecting_to_a_closed_port_ends_with_an_error(

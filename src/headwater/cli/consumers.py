@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.asking import (
+from headwater.cli.main import SETTINGS
+from headwater.cli.query import (
     DEFAULT_URL,
-    Form,
     Output,
+    OutputFormat,
     Url,
-    ask,
     length_of_time,
     print_json,
     print_table,
+    query,
 )
-from headwater.cli.main import SETTINGS
 
 if TYPE_CHECKING:
     from headwater.groups.consumers import ConsumerInfo
@@ -47,7 +47,7 @@ def list_consumers(
     group: GroupName,
     *,
     unseen: Unseen = "24h",
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
@@ -59,7 +59,7 @@ def list_consumers(
     from headwater.worker.durations import milliseconds
 
     unseen_ms = milliseconds(unseen, what="--unseen", least_ms=0)
-    _print(ask(url, consumers(stream, group, unseen_ms=unseen_ms)), output)
+    _print(query(url, consumers(stream, group, unseen_ms=unseen_ms)), output)
 
 
 @app.command()
@@ -72,7 +72,7 @@ def reap(
         bool, typer.Option("--dry-run", help="Print what would be removed, but do not remove it.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Remove consumers that own nothing and were not seen for a day.
@@ -84,13 +84,13 @@ def reap(
     from headwater.worker.durations import milliseconds
 
     unseen_ms = milliseconds(unseen, what="--unseen", least_ms=0)
-    found = ask(url, consumers(stream, group, unseen_ms=unseen_ms))
+    found = query(url, consumers(stream, group, unseen_ms=unseen_ms))
     chosen = [one for one in found if one.state == ConsumerState.EXPIRED]
     if chosen and not dry_run:
         if not yes:
             names = ", ".join(one.name for one in chosen)
             typer.confirm(f"Remove {names} from group {group} of {stream}?", abort=True, err=True)
-        removed = ask(url, _reap(stream, group, unseen_ms))
+        removed = query(url, _reap(stream, group, unseen_ms))
         chosen = [one for one in chosen if one.name in removed]
     _print(chosen, output)
 
@@ -104,8 +104,8 @@ def _reap(stream: str, group: str, unseen_ms: int) -> Operation[list[str]]:
     return (yield from remove(Member(stream, group, "", 0, able), unseen_ms=unseen_ms))
 
 
-def _print(found: list[ConsumerInfo], output: Form) -> None:
-    if output is Form.JSON:
+def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
         print_json([one._asdict() for one in found])
         return
     rows = [(one.name, str(one.pending), length_of_time(one.idle_ms), one.state) for one in found]

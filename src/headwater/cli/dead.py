@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.asking import DEFAULT_URL, AllGroups, Form, Output, Url, ask, print_json
 from headwater.cli.main import SETTINGS
+from headwater.cli.query import DEFAULT_URL, AllGroups, Output, OutputFormat, Url, print_json, query
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def list_letters(
     count: Annotated[int, typer.Option(min=1, metavar="N", help="List at most N.")] = 100,
     after: Annotated[str, typer.Option(metavar="ID", help="List only those after this id.")] = "",
     source: From = None,
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
@@ -60,15 +60,15 @@ def list_letters(
     where = _source(stream, source)
     after = _id(after) if after else ""
     letters: list[DeadLetter] = []
-    while found := ask(url, page(where, after=after, count=count)):
+    while found := query(url, page(where, after=after, count=count)):
         letters += _of(stream, found)
         if len(letters) >= count or len(found) < count:
             break
         after = found[-1].id
     letters = letters[:count]
     if not letters:
-        _say_none(url, stream, where)
-    if output is Form.JSON:
+        _report_none(url, stream, where)
+    if output is OutputFormat.JSON:
         print_json([_document(letter) for letter in letters])
         return
     for letter in letters:
@@ -83,14 +83,14 @@ def show(
     ids: Ids = None,
     *,
     source: From = None,
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show dead letters in full: fields, error and traceback."""
     from headwater.groups.dead_letters import find
 
-    letters = ask(url, find(_source(stream, source), _some(ids)))
-    if output is Form.JSON:
+    letters = query(url, find(_source(stream, source), _some(ids)))
+    if output is OutputFormat.JSON:
         print_json([_document(letter) for letter in letters])
         return
     for letter in letters:
@@ -114,19 +114,21 @@ def replay(
     group, or with --all-groups.
     """
     from headwater.groups.dead_letters import find
-    from headwater.groups.replay import replay as again
+    from headwater.groups.replay import replay as replay_letters
 
     where = _source(stream, source)
     refused = 0
-    pages = _pages(url, stream, where, ids) if every else iter([ask(url, find(where, _some(ids)))])
+    pages = (
+        _pages(url, stream, where, ids) if every else iter([query(url, find(where, _some(ids)))])
+    )
     for letters in pages:
-        for outcome in ask(url, again(where, letters, all_groups=all_groups)):
-            refused += _tell(outcome)
+        for outcome in query(url, replay_letters(where, letters, all_groups=all_groups)):
+            refused += _print_outcome(outcome)
     if refused:
         raise HeadwaterError(f"{refused} not replayed")
 
 
-def _tell(outcome: Replayed) -> int:
+def _print_outcome(outcome: Replayed) -> int:
     """Print the outcome for a record; return 1 if it was refused."""
     letter, what = outcome.letter, f"{outcome.letter.stream} {outcome.entry_id}"
     match outcome.how:
@@ -159,12 +161,12 @@ def drop(
 
     where = _source(stream, source)
     if not every:
-        found = ask(url, find(where, _some(ids)))  # raises an error for a mistyped id
-        print(f"{ask(url, remove(where, [letter.id for letter in found]))} dropped")
+        found = query(url, find(where, _some(ids)))  # raises an error for a mistyped id
+        print(f"{query(url, remove(where, [letter.id for letter in found]))} dropped")
         return
     dropped = 0
     for letters in _pages(url, stream, where, ids):
-        dropped += ask(url, remove(where, [letter.id for letter in letters]))
+        dropped += query(url, remove(where, [letter.id for letter in letters]))
     print(f"{dropped} dropped")
 
 
@@ -193,15 +195,15 @@ def _id(text: str) -> str:
         ) from None
 
 
-def _say_none(url: str, stream: str, where: str) -> None:
+def _report_none(url: str, stream: str, where: str) -> None:
     """Print to standard error that there are no records. Raises `HeadwaterError` if the stream does not
     exist."""
-    replies = ask(url, _exist(stream, where))
+    replies = query(url, _exist(stream, where))
     if replies == (False, False):
         from headwater.client.redaction import redacted
         from headwater.groups.missing_stream import partitions_of
 
-        if first := ask(url, partitions_of(stream)):
+        if first := query(url, partitions_of(stream)):
             raise HeadwaterError(
                 f"{stream!r} is split into partitions, each with its own dead letters: name one of "
                 f"them, such as {first}"
@@ -227,10 +229,10 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
     if ids:
         raise HeadwaterError("give either --all or ids, not both")
     after = ""
-    last = ask(url, _newest(where))
+    last = query(url, _newest(where))
     if last == "0-0":
-        _say_none(url, stream, where)
-    while letters := ask(url, page(where, after=after)):
+        _report_none(url, stream, where)
+    while letters := query(url, page(where, after=after)):
         wanted = [letter for letter in letters if _order(letter.id) <= _order(last)]
         if mine := _of(stream, wanted):
             yield mine

@@ -100,8 +100,8 @@ def headwater(
         ),
     ] = False,
 ) -> None:
-    """A stream store that speaks Redis Streams, workers that lose no message, and a Spark pipeline
-    that turns streams into tables."""
+    """A stream store compatible with Redis Streams, a worker framework that loses no message, and
+    Spark pipelines that turn streams into tables."""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.asking import (
+from headwater.cli.query import (
     DEFAULT_URL,
-    Form,
     Output,
+    OutputFormat,
     Url,
-    ask,
     length_of_time,
     print_json,
     print_table,
+    query,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def pending(
     count: Annotated[
         int, typer.Option(min=1, metavar="N", help="Entries of each group, oldest first.")
     ] = 100,
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show which entries are pending, and why.
@@ -45,8 +45,8 @@ def pending(
     """
     from headwater.groups.pending import pending as report
 
-    found = ask(url, report(stream, group, count=count))
-    if output is Form.JSON:
+    found = query(url, report(stream, group, count=count))
+    if output is OutputFormat.JSON:
         print_json([_document(one) for one in found])
         return
     if not found:

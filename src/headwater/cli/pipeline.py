@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.asking import AllGroups
 from headwater.cli.main import SETTINGS
-from headwater.cli.spark_noise import quiet_start
+from headwater.cli.query import AllGroups
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -133,9 +132,9 @@ def status(file: File, *, as_json: Json = False, set_: Set = None) -> None:
     from headwater.cli.pipeline_text import status_text
 
     declared = _load(file, set_)
-    from headwater.spark.pipeline.status import status as look
+    from headwater.spark.pipeline.status import status as find_status
 
-    found = look(declared)
+    found = find_status(declared)
     print(json.dumps(found.as_json(), indent=2) if as_json else status_text(found))
 
 
@@ -169,11 +168,9 @@ def backfill(
     from headwater.cli.pipeline_text import backfill_text
 
     declared = _load(file, set_)
-    from headwater.spark.pipeline.backfill import backfill as fill
+    from headwater.spark.pipeline.backfill import backfill as run_backfill
 
-    with quiet_start(verbose=verbose):
-        filled = fill(declared, table, start=start, end=end, master=master)
-    print(backfill_text(filled))
+    print(backfill_text(run_backfill(declared, table, start=start, end=end, master=master)))
 
 
 @app.command()
@@ -200,9 +197,9 @@ def replay(
     if bool(ids) == every:
         raise HeadwaterError("choose dead letters with --id, or all of them with --all")
     declared = _load(file, set_)
-    from headwater.spark.pipeline.dead_letters import replay as again
+    from headwater.spark.pipeline.dead_letters import replay as replay_letters
 
-    done = again(declared, source=source, ids=ids or (), all_groups=all_groups)
+    done = replay_letters(declared, source=source, ids=ids or (), all_groups=all_groups)
     for stream, count in done.items():
         print(f"{stream}: {count:,} replayed")
     if not done:
@@ -238,14 +235,16 @@ def _stop_on_signals() -> Iterator[threading.Event]:
     run repairs what that leaves unfinished."""
     stop = threading.Event()
 
-    def ask(_number: int, _frame: Any) -> None:
+    def request_stop(_number: int, _frame: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    heard = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {
+        number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield stop
     finally:
-        for number, handler in heard.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -160,9 +160,9 @@ def progress_table(progress: Progress) -> Any:
 
 
 def _held_back(dropped: int, quarantined: int) -> str:
-    said: Iterable[str] = (
+    parts: Iterable[str] = (
         f"{count:,} {word}"
         for count, word in ((dropped, "dropped"), (quarantined, "quarantined"))
         if count
     )
-    return ", ".join(said)
+    return ", ".join(parts)

@@ -152,7 +152,7 @@ class EmbeddedStore:
         """Return the seconds until a sleeper has to `tick`; None for never. The caller holds the node's
         lock and is a sleeper or is about to become one."""
         if not self._real_time:
-            return None  # the clock's own timer ticks
+            return None  # a timer of the clock calls `tick`
         due = self._next_deadline()
         self._announce(due)
         return None if due == inf else max(due - self.node.clock.monotonic(), 0.0)

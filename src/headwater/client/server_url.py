@@ -43,7 +43,7 @@ _SENTINEL_PARAMETERS: Final = ("sentinel_username", "sentinel_password")
 
 
 class NodeAddress(NamedTuple):
-    """Where a server listens."""
+    """The address of a server."""
 
     host: str
     port: int

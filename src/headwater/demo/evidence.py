@@ -26,7 +26,7 @@ PAGE = 2_000
 """Entries per reply: larger replies are slower to parse, smaller ones need more round trips."""
 
 
-class Settlement(NamedTuple):
+class SettledEntry(NamedTuple):
     """The consumer that settled an entry of ``flights``, and the delivery count at that time."""
 
     consumer: str
@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
     in_stream: int
     enriched: Counter[Key]
     dead: list[DeadLetter]
-    settled: dict[str, Settlement]
+    settled: dict[str, SettledEntry]
     """Id of an entry of ``flights`` → its settlement, for enriched entries and dead letters."""
     pending: int
     unread: int
@@ -75,14 +75,14 @@ def unix_seconds(text: bytes) -> int:
     return int(datetime.fromisoformat(text.decode()).timestamp())
 
 
-def read_enriched(client: Redis) -> tuple[Counter[Key], dict[str, Settlement]]:
+def read_enriched(client: Redis) -> tuple[Counter[Key], dict[str, SettledEntry]]:
     """Return the keys in ``flights.enriched`` with their numbers, and the settlement of each entry."""
     keys: Counter[Key] = Counter()
-    settled: dict[str, Settlement] = {}
+    settled: dict[str, SettledEntry] = {}
     for _id, row in pages(client, ENRICHED):
         hour = unix_seconds(row[b"time_hour"])
         keys[Key(row[b"carrier"].decode(), int(row[b"flight"]), hour, row[b"origin"].decode())] += 1
-        settled[row[b"source_id"].decode()] = Settlement(
+        settled[row[b"source_id"].decode()] = SettledEntry(
             row[b"worker"].decode(), int(row[b"deliveries"])
         )
     return keys, settled
@@ -138,7 +138,7 @@ def collect(
     enriched, settled = read_enriched(client)
     dead = read_dead(client)
     for letter in dead:
-        settled.setdefault(letter.entry_id, Settlement(letter.consumer, letter.deliveries))
+        settled.setdefault(letter.entry_id, SettledEntry(letter.consumer, letter.deliveries))
     unsettled, unread = group_counts(client)
     return Evidence(
         published=published,

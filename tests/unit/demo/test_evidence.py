@@ -73,7 +73,7 @@ def test_enriched_flights_and_dead_letters_are_read_back_completely(
     (dead,) = evidence.read_dead(client)
     # Then nothing is missing
     assert keys == dict.fromkeys(map(data.key, flights), 1)
-    assert settled["7-0"] == evidence.Settlement("w-1", 2)
+    assert settled["7-0"] == evidence.SettledEntry("w-1", 2)
     assert (dead.entry_id, dead.consumer, dead.fields) == ("5-1", "w-2", [(b"data", b"{")])
 
 

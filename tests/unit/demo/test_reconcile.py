@@ -9,7 +9,7 @@ import pytest
 
 from headwater.demo.corrupt import REASONS, Corruption
 from headwater.demo.data import Key
-from headwater.demo.evidence import Evidence, OwnedEntries, Settlement
+from headwater.demo.evidence import Evidence, OwnedEntries, SettledEntry
 from headwater.demo.producer import Published
 from headwater.demo.reconcile import lines, text
 from headwater.demo.tables import Tables
@@ -26,8 +26,8 @@ def sound() -> Evidence:
     """Ten flights, four of them corrupted, each in its own way; the killed worker owned 1-0 and 2-0, the
     stopped one handed back 3-0."""
     keys = {Key("UA", number, 0, "EWR") for number in range(6)}
-    settled = {f"{number}-0": Settlement("c", 1) for number in range(10)}
-    settled |= {"1-0": Settlement("b", 2), "2-0": Settlement("c", 2)}
+    settled = {f"{number}-0": SettledEntry("c", 1) for number in range(10)}
+    settled |= {"1-0": SettledEntry("b", 2), "2-0": SettledEntry("c", 2)}
     return Evidence(
         published=Published(10, Counter(Corruption), keys),
         in_stream=10,
@@ -70,7 +70,7 @@ def tabled(change: dict[Key, int]) -> Change:
     )
 
 
-def settled(entry_id: str, by: Settlement) -> Change:
+def settled(entry_id: str, by: SettledEntry) -> Change:
     return lambda e: e._replace(settled={**e.settled, entry_id: by})
 
 
@@ -93,9 +93,9 @@ def test_sound_evidence_breaks_no_promise() -> None:
         (tabled({STRANGER: 1}), IN_TABLE),
         (lambda e: e._replace(pending=1), "entries still pending"),
         (lambda e: e._replace(unread=-1), "entries never read"),
-        (settled("1-0", Settlement("a", 1)), CLAIMED),
-        (settled("1-0", Settlement("b", 1)), CLAIMED),
-        (settled("3-0", Settlement("b", 1)), HANDED_BACK),
+        (settled("1-0", SettledEntry("a", 1)), CLAIMED),
+        (settled("1-0", SettledEntry("b", 1)), CLAIMED),
+        (settled("3-0", SettledEntry("b", 1)), HANDED_BACK),
         (lambda e: e._replace(stopped=OwnedEntries("b", {"3-0": 1})), HANDED_BACK),
         (lambda e: e._replace(stopped=OwnedEntries("b", {})), HANDED_BACK),
         (lambda e: e._replace(dead=e.dead[1:]), f"dead letters: {Corruption.BROKEN_JSON}"),

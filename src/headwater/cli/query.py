@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 DEFAULT_URL = "redis://localhost:6379"
 
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """How long a store may take to reply."""
 
 Url = Annotated[
@@ -36,17 +36,19 @@ AllGroups = Annotated[
 ]
 
 
-class Form(StrEnum):
+class OutputFormat(StrEnum):
     """The output format of a command."""
 
     TEXT = "text"
     JSON = "json"
 
 
-Output = Annotated[Form, typer.Option("--output", "-o", help="A table, or one JSON document.")]
+Output = Annotated[
+    OutputFormat, typer.Option("--output", "-o", help="A table, or one JSON document.")
+]
 
 
-def ask(url: str, operation: Operation[T]) -> T:
+def query(url: str, operation: Operation[T]) -> T:
     """Run an operation on the store at ``url`` and return its result.
 
     Raises `HeadwaterError` if the store cannot be reached, and what the operation raises.
@@ -58,7 +60,7 @@ def ask(url: str, operation: Operation[T]) -> T:
     from headwater.worker.connections import Connections, lost_connection
 
     try:
-        client = Connections(url).synchronous(deadline_s=PATIENCE_SECONDS)
+        client = Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)
         try:
             return run(client, operation)
         finally:
