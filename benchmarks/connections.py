@@ -96,8 +96,8 @@ def pinned(server: Server) -> Server:
 
 
 def send_pings(port: int, ends: Connection) -> None:
-    """Send PINGs until told to end, at least one, then send back the latency of each in seconds. Runs in a
-    process of its own."""
+    """Send PINGs until a message arrives at ``ends``, at least one, then send back the latencies in seconds.
+    Runs in a separate process."""
     latencies: list[float] = []
     with closing(Control(port)) as control:
         ends.send("started")

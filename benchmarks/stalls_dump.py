@@ -1,4 +1,4 @@
-"""How long DUMP and RESTORE of a large stream take, and how long other clients wait meanwhile, compared with
+"""How long DUMP and RESTORE of a large stream take, and how long they stall other clients, compared with
 Redis 8.2 in the same run. A part of ``make bench-scale``; ``make slice`` runs it as a gate.
 
     one connection     DUMP s ──────▶ payload, RESTORE t 0 payload REPLACE ──────▶ OK

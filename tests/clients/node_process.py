@@ -83,9 +83,9 @@ async def _start(driver: str, address: ServerAddress) -> NodeClient:
     packages = peers.node_packages()
     if packages is None:
         pytest.skip(str(peers.PeerMissing(driver)))
-    told: dict[str, Any] = {"host": address.host, "port": address.port}
+    options: dict[str, Any] = {"host": address.host, "port": address.port}
     if address.tls is not None:
-        told |= {
+        options |= {
             "ca": address.tls.authority,
             "cert": address.tls.client,
             "key": address.tls.client_key,
@@ -93,7 +93,7 @@ async def _start(driver: str, address: ServerAddress) -> NodeClient:
     process = await asyncio.create_subprocess_exec(
         node,
         str(DRIVERS / f"{driver}.js"),
-        json.dumps(told),
+        json.dumps(options),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "NODE_PATH": str(packages)},

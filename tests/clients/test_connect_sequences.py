@@ -42,7 +42,7 @@ SEQUENCES = {
         CLIENT MAINT_NOTIFICATIONS on moving-endpoint-type internal-ip
         SELECT 1
     """,
-    "Lettuce, with a password that nobody set": """
+    "Lettuce, with a password although none is set": """
         HELLO 3 AUTH default secret SETNAME app
         AUTH secret
         AUTH default secret

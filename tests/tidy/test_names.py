@@ -1,4 +1,4 @@
-"""Each public class has a name of its own, so that a search for it finds one class."""
+"""Each public class has a unique name, so that a search for it finds one class."""
 
 from __future__ import annotations
 

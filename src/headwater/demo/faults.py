@@ -134,12 +134,12 @@ def stop_one(client: Redis) -> OwnedEntries:
         send_signal(names[name], signal.SIGCONT)
         until(lambda: not alive(names[name]), what=f"{name} ends after SIGTERM")
         after = stable(lambda: pending(client))
-    nobody = {entry_id for entry_id, (consumer, _deliveries) in before.items() if not consumer}
+    unowned = {entry_id for entry_id, (consumer, _deliveries) in before.items() if not consumer}
     handed_back = {
         entry_id: deliveries
         for entry_id, (consumer, deliveries) in after.items()
         # It has no owner now, or the server gave it at once to a worker whose read was waiting.
-        if (consumer == "" and entry_id not in nobody)
+        if (consumer == "" and entry_id not in unowned)
         or (consumer != name and before.get(entry_id, ("", 0))[0] == name)
     }
     return OwnedEntries(name, handed_back)

@@ -32,8 +32,8 @@ def write(data: ReportData, path: Path) -> None:
 
 def page(data: ReportData) -> str:
     """Return the whole document."""
-    held = all(line.holds for line in data.lines)
-    verdict = "Every line of the reconciliation holds." if held else "A line does not hold."
+    all_hold = all(line.holds for line in data.lines)
+    verdict = "Every line of the reconciliation holds." if all_hold else "A line does not hold."
     pictures = [
         (
             "Departure delay by hour",
@@ -61,7 +61,7 @@ def page(data: ReportData) -> str:
     ]
     return document(
         data.title,
-        f'<p class="verdict {"holds" if held else "broken"}">{verdict}</p>',
+        f'<p class="verdict {"holds" if all_hold else "broken"}">{verdict}</p>',
         facts(data.facts),
         "<h2>Reconciliation</h2>",
         "<table>\n<tr><th>promise</th><th>expected</th><th>found</th><th></th></tr>",

@@ -7,13 +7,13 @@ const readline = require('readline');
 
 // The address to connect to, from the command line.
 exports.place = function place() {
-  const told = JSON.parse(process.argv[2]);
-  const tls = told.ca && {
-    ca: fs.readFileSync(told.ca),
-    cert: fs.readFileSync(told.cert),
-    key: fs.readFileSync(told.key),
+  const address = JSON.parse(process.argv[2]);
+  const tls = address.ca && {
+    ca: fs.readFileSync(address.ca),
+    cert: fs.readFileSync(address.cert),
+    key: fs.readFileSync(address.key),
   };
-  return { host: told.host, port: told.port, tls };
+  return { host: address.host, port: address.port, tls };
 };
 
 exports.serve = function serve(verbs, close) {
