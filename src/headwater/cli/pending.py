@@ -39,9 +39,9 @@ def pending(
 ) -> None:
     """Show which entries are pending, and why.
 
-    For each entry: owner, delivery count, age and state. States: in flight (a consumer owns it);
-    parked (it waits for its retry); claimable (the next worker that reads gets it); waiting (parked
-    or claimable). The oldest entry that is not yet delivered is shown too.
+    For each entry: owner, delivery count, age and state. States: in flight (a live consumer owns
+    it); parked (it waits for its retry); claimable (the next worker that reads gets it). The oldest
+    entry that is not yet delivered is shown too.
     """
     from headwater.groups.pending import pending as report
 
