@@ -6,6 +6,7 @@ Rule 2. Nothing here may fail an installation: without Cython, without a compile
 Rule 3. An extension of other sources is removed, so that a failed compilation leaves plain Python
         rather than stale code.
 Rule 4. Extensions have debug symbols only if CFLAGS requests them (``CFLAGS=-g``).
+Rule 5. A long build shows its progress on standard output; warnings of the compiler go to standard error.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class BuildExtensions(build_ext):
             self.parallel = os.cpu_count()
 
     def build_extensions(self) -> None:
-        # Debug symbols are five sixths of an extension's size and a third of its compile time.
+        # Debug symbols are five sixths of an extension's size and a third of its compile time. -O3, which
+        # Python was built with, makes it larger by a tenth and no faster.
         if self.compiler.compiler_type == "unix" and "CFLAGS" not in os.environ:
             for extension in self.extensions:
                 extension.extra_compile_args += ["-g0", "-O2"]

@@ -20,6 +20,7 @@ import typer
 
 from headwater.cli.main import SETTINGS
 from headwater.cli.query import AllGroups
+from headwater.cli.spark_noise import quiet_start
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def pipeline() -> None:
 
 
 @app.command()
-def plan(file: File, *, master: Master = None, set_: Set = None) -> None:
+def plan(file: File, *, master: Master = None, set_: Set = None, verbose: Verbose = False) -> None:
     """Show what a run would do: tables in their order, with their columns. No data is read.
 
     Spark analyses all SQL, and the servers report how many entries their streams have. Urls are
@@ -170,7 +171,9 @@ def backfill(
     declared = _load(file, set_)
     from headwater.spark.pipeline.backfill import backfill as run_backfill
 
-    print(backfill_text(run_backfill(declared, table, start=start, end=end, master=master)))
+    with quiet_start(verbose=verbose):
+        filled = run_backfill(declared, table, start=start, end=end, master=master)
+    print(backfill_text(filled))
 
 
 @app.command()

@@ -35,9 +35,7 @@ def _source_lines(source: PlannedSource) -> Iterator[str]:
     yield f"source {source.name}: {source.what} at {source.url} ({source.reads})"
     if source.problem is not None:
         yield f"  {source.problem}"
-    for lag in source.lags:
-        yield f"  {lag.stream}: holds {lag.length:,}{_lag_words(lag)}"
-    if source.problem is None and not source.lags:
+    if source.problem is None and not source.streams:
         yield "  the stream does not exist yet"
 
 

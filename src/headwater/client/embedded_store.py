@@ -84,7 +84,7 @@ class EmbeddedStore:
     @property
     def here(self) -> bool:
         """Whether this process opened the store; false in a forked child."""
-        return self._generation == FAMILY.generation
+        return self._generation == FORKS.generation
 
     # --- sessions -------------------------------------------------------------------------------
 

@@ -37,8 +37,8 @@ def test_a_value_that_keeps_changing_is_an_error(monkeypatch: pytest.MonkeyPatch
         faults.stable(object)
 
 
-def test_what_does_not_come_in_time_is_named() -> None:
-    with pytest.raises(ChildFailed, match="the worker ends: not seen within 0 seconds"):
+def test_a_timeout_names_the_awaited_event() -> None:
+    with pytest.raises(ChildFailed, match="the worker ends: did not happen within 0 seconds"):
         faults.until(lambda: None, what="the worker ends", within=0)
 
 

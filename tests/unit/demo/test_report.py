@@ -44,12 +44,12 @@ def test_the_report_is_one_file_with_four_plots(tmp_path: Path) -> None:
     assert "Every line of the reconciliation holds." in page
 
 
-def test_a_line_that_does_not_hold_is_seen() -> None:
+def test_a_broken_promise_is_visible() -> None:
     page = report.page(report_data(Line("entries still pending", 0, 3)))
     assert "A line does not hold." in page
     assert '<tr class="broken"><td>entries still pending</td>' in page
 
 
-def test_a_run_too_short_for_a_plot_has_a_report_all_the_same() -> None:
+def test_a_run_without_samples_still_has_a_report() -> None:
     page = report.page(report_data()._replace(samples=[], events=[], delays=Delays([], [])))
     assert page.count("<figure>") == 4
