@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -23,8 +24,7 @@ TEXT = GUIDE.read_text(encoding="utf-8")
 SECONDS = 60
 
 PRINTED = {
-    "redis-py": "orders [('1-1', {'item': 'tea'})]\n",
-    "valkey-py": "[('1-1', {'item': 'tea'})]\n",
+    "redis-py": "bill for tea\n",
     "FastStream": "bill for tea\n",
 }
 """The output of the programs; all others print ``1 order``."""
@@ -103,13 +103,17 @@ def test_redis_cli_prints_the_guides_session(server: SharedServer, redis_cli: st
     (session,) = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
     for command, answer in re.findall(r"\$ redis-cli -p 6379 (.*)\n(.*)\n", session):
         done = subprocess.run(
-            [redis_cli, "-p", str(server.address.port), *command.split()],
+            [redis_cli, "-p", str(stand.where.port), *shlex.split(command)],
             capture_output=True,
             text=True,
             timeout=SECONDS,
             check=True,
         )
-        assert done.stdout.strip() == answer
+        assert without_ids(done.stdout.strip()) == without_ids(answer)
+
+
+def without_ids(text: str) -> str:
+    return re.sub(r"\d+-\d+", "<id>", text)
 
 
 def test_the_guides_versions_are_the_tested_ones() -> None:

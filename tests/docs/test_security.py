@@ -53,7 +53,11 @@ def test_the_guides_session_has_the_real_replies() -> None:
     store = LocalStore(journaled=False)
     assert len(session()) >= 8
     for words, expected in session():
-        assert ask(store, words) == expected, words
+        assert without_ids(ask(store, words)) == without_ids(expected), words
+
+
+def without_ids(text: str) -> str:
+    return re.sub(r"\d+-\d+", "<id>", text)
 
 
 def test_the_guides_lines_define_users(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_its_handler_puts_off_and_gives_up_as_it_says(names: dict[str, Any
     async with app.test() as t:
         await t.send(names["mails"], names["Mail"]("nobody", "x"))
         (letter,) = t.dead(names["mails"])
-        assert "'nobody' is no address" in letter.error
+        assert "'nobody' is not an address" in letter.error
         await t.send(names["mails"], names["Mail"]("bob@example.org", "x"))
         await t.advance("11m")
         assert tries == 12

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,17 +32,26 @@ TEXT = (GUIDES / "production.md").read_text(encoding="utf-8")
 WORKER = (GUIDES / "worker.md").read_text(encoding="utf-8")
 
 
-def test_the_programs_of_the_guide_run(store_url: Callable[[str], str]) -> None:
+def test_the_programs_of_the_guide_run(
+    store_url: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given the module shop of the guide
     url = store_url("headwater")
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(blocks) == 3
+    first, *others = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert len(others) == 2
+    shop = ModuleType("shop")
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    exec(first.replace("redis://localhost:6379", url), vars(shop))
+
+    # When the programs that import it run
     names: dict[str, Any] = {}
-    exec("\n".join(blocks).replace("redis://localhost:6379", url), names)
+    exec("\n".join(others), names)
 
     asyncio.run(names["order"](17))
     asyncio.run(names["order"](17))
-    asyncio.run(names["test_a_negative_total_is_a_dead_letter"]())
+    asyncio.run(names["test_a_negative_price_is_a_dead_letter"]())
 
+    # Then the order that was sent twice is there once
     with redis.Redis.from_url(url) as client:
         assert client.xlen("orders") == 1
 
