@@ -128,8 +128,8 @@ def test_the_programs_of_the_migration_guide_run(
 ) -> None:
     shop.client.xadd("sensors", {"sensor-id": "1", "temperature": "28.1"})
     shop.client.xgroup_create("sensors", "spark-source", id="0")
-    shop.client.xadd("orders", {"data": "one"})
-    shop.client.xadd("payments", {"data": "skipped"})
+    shop.client.xadd("orders", {"item": "one"})
+    shop.client.xadd("invoices", {"item": "skipped"})
     from_redis, source, sink = blocks("migrating.md", "python")
     place = ("redis://localhost:6379", shop.url)
 
