@@ -48,7 +48,7 @@ def test_a_program_of_the_guide_runs(number: int, tmp_path: Path) -> None:
         ("import time", "orders took 0 s\norders is acknowledged\n"),
         (
             "import msgspec\n\nfrom headwater import App, Dead, DeadLetter",
-            "1700000000000-0 of orders died in billing: headwater.Dead: unknown customer\n",
+            "1700000000000-0 of orders died in billing: headwater.Dead: negative price\n",
         ),
         ("import msgspec\n\nfrom headwater import App, Stream\n", "2 2 2 []\n"),
     ],
