@@ -103,7 +103,7 @@ def test_redis_cli_prints_the_guides_session(server: SharedServer, redis_cli: st
     (session,) = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
     for command, answer in re.findall(r"\$ redis-cli -p 6379 (.*)\n(.*)\n", session):
         done = subprocess.run(
-            [redis_cli, "-p", str(stand.where.port), *shlex.split(command)],
+            [redis_cli, "-p", str(server.address.port), *shlex.split(command)],
             capture_output=True,
             text=True,
             timeout=SECONDS,

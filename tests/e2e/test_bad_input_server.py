@@ -142,7 +142,7 @@ def test_a_wrong_line_of_the_configuration_is_named(home: Path, line: str, said:
 
 
 def test_wrong_flags_and_variables_are_named(home: Path) -> None:
-    assert refused(home, "--maxclient", "5").startswith("flag --maxclient: 'maxclient' is no set")
+    assert refused(home, "--maxclient", "5").startswith("flag --maxclient: unknown setting 'maxcl")
     assert refused(home, "--maxclients").startswith("flag --maxclients: the value is missing")
     assert refused(home, "--port", "x").startswith("flag --port: 'port' cannot be 'x'")
     assert refused(home, "serve").startswith("'serve' is not a flag")
