@@ -106,6 +106,12 @@ def group_counts(client: Redis) -> tuple[int, int]:
     return 0, -1
 
 
+def pending_by_owner(client: Redis) -> dict[str, int]:
+    """Return how many pending entries each consumer of the group owns."""
+    summary: Any = client.xpending(STREAM, GROUP)
+    return {row["name"].decode(): int(row["pending"]) for row in summary["consumers"]}
+
+
 def pending(client: Redis) -> dict[str, tuple[str, int]]:
     """Return the group's pending entries: id → owner (``""`` if it has none) and delivery count."""
     rows: Any = client.xpending_range(STREAM, GROUP, min="-", max="+", count=FLIGHTS)

@@ -12,6 +12,11 @@ def document(title: str, *parts: str) -> str:
     return _DOCUMENT.format(title=escape(title), style=_STYLE, body="\n".join(parts))
 
 
+def paragraph(sentences: Iterable[str]) -> str:
+    """Return a paragraph of the sentences."""
+    return f"<p>{escape(' '.join(sentences))}</p>"
+
+
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Return a list of names with their values."""
     lines = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)

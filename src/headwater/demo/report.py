@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from headwater.demo import plots
-from headwater.demo.html import document, facts, figure
+from headwater.demo.html import document, facts, figure, paragraph
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Event, Sample
 from headwater.demo.tables import Delays
 
 
 class ReportData(NamedTuple):
-    """The contents of the report."""
+    """The contents of the report. ``shown``: what the run did, in sentences. ``ended``: consumer → label, for the
+    workers that were killed or stopped."""
 
     title: str
+    shown: Sequence[str]
     facts: Sequence[tuple[str, str]]
     lines: Sequence[Line]
     delays: Delays
     samples: Sequence[Sample]
     events: Sequence[Event]
+    ended: Mapping[str, str]
 
 
 def write(data: ReportData, path: Path) -> None:
@@ -36,6 +39,24 @@ def page(data: ReportData) -> str:
     verdict = "Every line of the reconciliation holds." if all_hold else "A line does not hold."
     pictures = [
         (
+            "Pending entries by owner",
+            plots.pending(data.samples, data.events, data.ended),
+            (
+                "Pending entries are delivered but not settled. Those of the killed worker stay pending until the "
+                "other workers claim them."
+            ),
+        ),
+        (
+            "Entries not read yet",
+            plots.unread(data.samples, data.events),
+            "The group's lag: it grows while workers are missing.",
+        ),
+        (
+            "Throughput",
+            plots.throughput(data.samples, data.events),
+            "Flights published and enriched per second; dotted lines mark a stopped or killed worker.",
+        ),
+        (
             "Departure delay by hour",
             plots.delays_by_hour(data.delays),
             "From the hourly table: the mean over all days for each scheduled hour.",
@@ -45,23 +66,11 @@ def page(data: ReportData) -> str:
             plots.delays_by_airline(data.delays),
             "From the carriers table, joined with the airlines' names.",
         ),
-        (
-            "Throughput",
-            plots.throughput(data.samples, data.events),
-            "Flights published and enriched per second; dotted lines mark a stopped or killed worker.",
-        ),
-        (
-            "Pending and unread",
-            plots.backlog(data.samples, data.events),
-            (
-                "Pending entries are delivered but not settled; those of a killed worker stay "
-                "pending until other workers claim them."
-            ),
-        ),
     ]
     return document(
         data.title,
         f'<p class="verdict {"holds" if all_hold else "broken"}">{verdict}</p>',
+        paragraph(data.shown),
         facts(data.facts),
         "<h2>Reconciliation</h2>",
         "<table>\n<tr><th>promise</th><th>expected</th><th>found</th><th></th></tr>",

@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
+from datetime import UTC, datetime
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +34,7 @@ from headwater.demo.names import (
 from headwater.demo.producer import Published, Publishing
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Sample, Sampler
+from headwater.demo.summary import machine, shown
 from headwater.demo.tables import read_delays
 from headwater.messages import dead_letter_stream
 
@@ -272,14 +274,22 @@ class Demo:
     def write_report(self, lines: list[Line], work: WorkResult) -> Path:
         """Write the report and return its path."""
         path = self.place / "report.html"
+        written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         report.write(
             report.ReportData(
                 title=f"{self.options.flights:,} flights, from bytes to tables",
-                facts=self.facts,
+                shown=shown(
+                    work.published, workers=WORKERS, stopped=work.stopped, killed=work.killed
+                ),
+                facts=[("date", written), ("machine", machine()), *self.facts],
                 lines=lines,
                 delays=read_delays(self.place / "tables"),
                 samples=work.sampler.samples,
                 events=work.sampler.events,
+                ended={
+                    work.killed.consumer: "the killed worker",
+                    work.stopped.consumer: "the stopped worker",
+                },
             ),
             path,
         )

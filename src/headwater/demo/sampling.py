@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from headwater.demo.evidence import group_counts
+from headwater.demo.evidence import group_counts, pending_by_owner
 from headwater.demo.names import ENRICHED, STREAM
 from headwater.messages import dead_letter_stream
 
@@ -20,7 +20,8 @@ INTERVAL_SECONDS = 0.25
 
 class Sample(NamedTuple):
     """Counts in the store at one moment; ``seconds`` since the sampler began. ``unread`` is -1 if the
-    server does not know it."""
+    server does not know it. ``owned``: consumer → pending entries; entries without an owner are in ``pending``
+    only."""
 
     seconds: float
     published: int
@@ -28,6 +29,7 @@ class Sample(NamedTuple):
     dead: int
     pending: int
     unread: int
+    owned: Mapping[str, int] = MappingProxyType({})
 
 
 class Event(NamedTuple):
@@ -74,7 +76,8 @@ class Sampler:
 
     def take(self) -> Sample:
         """Return a sample of the store now."""
-        pending, unread = group_counts(self._client) if self._client.exists(STREAM) else (0, 0)
+        there = bool(self._client.exists(STREAM))
+        pending, unread = group_counts(self._client) if there else (0, 0)
         return Sample(
             self._seconds(),
             int(self._client.xlen(STREAM)),
@@ -82,6 +85,7 @@ class Sampler:
             int(self._client.xlen(dead_letter_stream(STREAM))),
             pending,
             unread,
+            pending_by_owner(self._client) if pending else {},
         )
 
     def _seconds(self) -> float:
