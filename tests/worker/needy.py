@@ -1,4 +1,4 @@
-"""An app whose handler needs a database. It is a file here, at ``NEEDY_WAITS_FOR``."""
+"""An app whose handler depends on a database: the file at ``NEEDY_WAITS_FOR``."""
 
 from __future__ import annotations
 

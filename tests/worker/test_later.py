@@ -1,4 +1,4 @@
-"""``after=``: a message is published later, once, never early, and can be cancelled until then."""
+"""``after=`` publishes a message later, once, never early; until then it can be cancelled."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LATER = later_key("orders")
 
 @pytest.fixture
 def store(any_store: Store) -> Store:
-    """On all four servers."""
+    """An empty store, on each of the four servers."""
     return any_store
 
 
 @pytest.fixture(autouse=True)
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def scheduler_polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.02)
 
 
@@ -59,7 +59,7 @@ async def waiting(store: Store) -> int:
 
 
 async def parked(store: Store) -> bool:
-    """Every scheduled message was seen by a worker, and waits."""
+    """Whether a worker has read every scheduled message and delayed it."""
     if not await store.look.exists(LATER) or not await store.look.xinfo_groups(LATER):
         return False
     rows = await store.pending(GROUP, LATER)
@@ -77,7 +77,7 @@ async def test_a_message_is_published_when_it_is_due_and_not_before(store: Store
         await eventually(lambda: handled)
         entries: Any = await store.look.xrange("orders")
     (entry,) = entries
-    # Its id in the stream is the time at which it was published, by the clock of the store
+    # The entry id has the time at which it was published, by the store's clock
     published = datetime.fromtimestamp(int(entry[0].split(b"-")[0]) / 1000, UTC)
     assert timedelta() <= published - sent.due < timedelta(seconds=20)
     assert entry[1] == {b"id": b"1"}
@@ -96,8 +96,8 @@ async def test_no_group_of_the_stream_sees_a_message_before_it_is_due(store: Sto
     assert await waiting(store) == 1
 
 
-async def test_a_message_waits_for_a_worker_and_comes_late_but_comes(store: Store) -> None:
-    # Given messages that were due while no worker ran
+async def test_messages_that_became_due_without_a_worker_are_published_when_one_runs(store: Store) -> None:
+    # Given messages that became due while no worker ran
     app, handled = billing(store)
     async with app:
         await app.send(orders, Order(1), after="1ms")
@@ -112,7 +112,7 @@ async def test_a_message_waits_for_a_worker_and_comes_late_but_comes(store: Stor
 async def test_a_worker_that_is_killed_loses_no_scheduled_message(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a message that a worker has read and not parked when it was killed
+    # Given a message that a worker has read, but not delayed, when it was killed
     from headwater.groups import scheduling
 
     monkeypatch.setattr(scheduling, "CLAIM_AFTER_MS", 300)
@@ -122,14 +122,14 @@ async def test_a_worker_that_is_killed_loses_no_scheduled_message(
         await store.look.xgroup_create(LATER, GROUP, "0")
         await store.look.xreadgroup(GROUP, "dead", {LATER: ">"})
 
-    # When another one runs, then it is published once
+    # When another worker runs, then the message is published once
     async with working(app):
         await eventually(lambda: handled)
     assert handled == [1]
     assert await waiting(store) == 0
 
 
-async def test_a_parked_message_outlives_its_worker(store: Store) -> None:
+async def test_a_delayed_message_survives_its_worker(store: Store) -> None:
     app, handled = billing(store)
     running = worker(app)
     async with app:
@@ -144,7 +144,7 @@ async def test_a_parked_message_outlives_its_worker(store: Store) -> None:
 
 
 async def test_several_workers_publish_each_message_once(store: Store) -> None:
-    # Given three workers, and messages that are due about the same time
+    # Given three workers, and messages that are due at about the same time
     apps = [billing(store) for _ in range(3)]
     async with working(apps[0][0]), working(apps[1][0]), working(apps[2][0]):
         app = apps[0][0]
@@ -159,13 +159,13 @@ async def test_several_workers_publish_each_message_once(store: Store) -> None:
 async def test_a_cancelled_message_is_not_published(store: Store) -> None:
     app, handled = billing(store)
     async with working(app):
-        # Given one that no worker has seen, one that is parked, and one that was published
+        # Given an unread message, a delayed one and a published one
         parked_one = await app.send(orders, Order(1), after="1h")
         await eventually(lambda: parked(store))
         published = await app.send(orders, Order(2), after="1ms")
         await eventually(lambda: handled == [2])
 
-        # Then the first can be cancelled, once, and the other cannot
+        # Then the delayed one can be cancelled once, and the published one cannot
         assert await parked_one.cancel()
         assert not await parked_one.cancel()
         assert not await published.cancel()
@@ -180,7 +180,7 @@ async def test_a_cancelled_message_is_not_published(store: Store) -> None:
 
 
 async def test_a_message_is_cancelled_or_published_and_never_both(store: Store) -> None:
-    # Given messages that are cancelled at the moment when they are due
+    # Given messages that are cancelled at about the time when they are due
     app, handled = billing(store)
     async with working(app):
         handles = [await app.send(orders, Order(n), after="40ms") for n in range(60)]
@@ -189,7 +189,7 @@ async def test_a_message_is_cancelled_or_published_and_never_both(store: Store) 
             cancelled.append(await handle.cancel())
             await asyncio.sleep(0.001)
 
-        # Then each was cancelled or is published
+        # Then each was either cancelled or published
         async def all_gone() -> bool:
             return await waiting(store) == 0
 
@@ -199,7 +199,7 @@ async def test_a_message_is_cancelled_or_published_and_never_both(store: Store) 
     assert sorted(handled) == [n for n in range(60) if not cancelled[n]]
 
 
-async def test_a_destroyed_group_of_scheduled_messages_loses_none(store: Store) -> None:
+async def test_no_scheduled_message_is_lost_when_their_group_is_destroyed(store: Store) -> None:
     app, handled = billing(store)
     async with working(app):
         await app.send(orders, Order(1), after="400ms")
@@ -211,7 +211,7 @@ async def test_a_destroyed_group_of_scheduled_messages_loses_none(store: Store) 
     assert await waiting(store) == 1
 
 
-async def test_deleted_scheduled_messages_are_forgotten_and_new_ones_served(store: Store) -> None:
+async def test_new_scheduled_messages_are_published_after_their_stream_was_deleted(store: Store) -> None:
     app, handled = billing(store)
     async with working(app):
         await app.send(orders, Order(1), after="1h")
@@ -222,10 +222,10 @@ async def test_deleted_scheduled_messages_are_forgotten_and_new_ones_served(stor
     assert handled == [2]
 
 
-async def test_what_the_stream_does_not_take_stays_and_holds_up_no_other(
+async def test_a_message_that_the_store_rejects_waits_and_does_not_delay_others(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a message for a key that is no stream, and one for another stream of the same app
+    # Given a message for a key of another type, and one for another stream of the same app
     app = store.app()
     handled: list[int] = []
 
@@ -239,7 +239,7 @@ async def test_what_the_stream_does_not_take_stays_and_holds_up_no_other(
         refused = await app.send(invoices, Invoice(1), after="1ms")
         await app.send(orders, Order(2), after="1ms")
 
-        # Then the second one is published, the first one waits, and the log says why
+        # Then the second is published, the first waits, and the log has the reason
         await eventually(lambda: handled)
         await eventually(lambda: "the stream refuses it" in caplog.text)
         assert "WRONGTYPE" in caplog.text
@@ -247,7 +247,7 @@ async def test_what_the_stream_does_not_take_stays_and_holds_up_no_other(
     assert handled == [2]
 
 
-async def test_a_stream_is_trimmed_by_scheduled_messages_as_it_is_declared(store: Store) -> None:
+async def test_publishing_a_scheduled_message_trims_the_stream_as_declared(store: Store) -> None:
     app, _handled = billing(store)
     short: Stream[Order] = Stream("orders", Order, maxlen=100)
     for number in range(1_000):
@@ -261,7 +261,7 @@ async def test_a_stream_is_trimmed_by_scheduled_messages_as_it_is_declared(store
         await eventually(trimmed)
 
 
-async def test_a_name_schedules_a_message_once(store: Store) -> None:
+async def test_a_dedupe_name_schedules_a_message_once(store: Store) -> None:
     app, _handled = billing(store)
     async with app:
         first = await app.send(orders, Order(1), after="1h", dedupe="reminder-1")
@@ -270,7 +270,7 @@ async def test_a_name_schedules_a_message_once(store: Store) -> None:
     assert await waiting(store) == 1
 
 
-async def test_replicas_confirm_a_scheduled_message(
+async def test_waiting_for_replicas_applies_to_scheduled_messages(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 20)
@@ -280,7 +280,7 @@ async def test_replicas_confirm_a_scheduled_message(
     assert await waiting(store) == 1
 
 
-async def test_months_are_no_problem(store: Store) -> None:
+async def test_a_message_can_be_scheduled_months_ahead(store: Store) -> None:
     app, _handled = billing(store)
     async with working(app):
         sent = await app.send(orders, Order(1), after="300d")
@@ -290,7 +290,7 @@ async def test_months_are_no_problem(store: Store) -> None:
     assert await waiting(store) == 1
 
 
-async def test_a_worker_that_stops_leaves_no_consumer_behind(store: Store) -> None:
+async def test_a_stopped_worker_removes_its_consumer_of_scheduled_messages(store: Store) -> None:
     app, _handled = billing(store)
     async with working(app):
         await app.send(orders, Order(1), after="1h")
@@ -301,7 +301,7 @@ async def test_a_worker_that_stops_leaves_no_consumer_behind(store: Store) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("any_store", ["headwater", "redis-7.0"], indirect=True)
 async def test_killed_worker_processes_publish_each_message_once(store: Store) -> None:
-    # Given processes that are killed one after another while messages fall due
+    # Given processes that are killed one after another while messages become due
     app = store.app()
     async with app:
         for number in range(300):
@@ -317,7 +317,7 @@ async def test_killed_worker_processes_publish_each_message_once(store: Store) -
             process.signal(signal.SIGKILL)
             process.wait()
 
-    # When one lives, then each is published, once
+    # When one process keeps running, then each message is published once
     with one_worker(store.url):
 
         async def all_published() -> bool:
@@ -331,7 +331,7 @@ async def test_killed_worker_processes_publish_each_message_once(store: Store) -
 # --- without a server -----------------------------------------------------------------------------
 
 
-async def test_the_clock_of_a_test_makes_a_message_due(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_advancing_the_clock_of_a_test_makes_a_message_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 1.0)
     app = App("redis://localhost:1")
     handled: list[int] = []
@@ -359,7 +359,7 @@ async def test_the_clock_of_a_test_makes_a_message_due(monkeypatch: pytest.Monke
         ("400d", "at most a year"),
     ],
 )
-async def test_a_time_that_is_none_is_refused(after: Any, complaint: str) -> None:
+async def test_an_invalid_delay_is_rejected(after: Any, complaint: str) -> None:
     async with App("headwater://memory") as app:
         with pytest.raises(DeclarationError, match=complaint):
             await app.send(orders, Order(1), after=after)
