@@ -11,7 +11,9 @@ from headwater.worker.availability import Availability
 REFUSED = ConnectionRefusedError("Error 111 connecting to localhost:1. Connection refused.")
 
 
-def test_a_store_that_never_answered_is_logged_as_unreachable(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_never_answered_is_logged_as_unreachable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     # Given a worker that starts before its store
     now = 0.0
     store = Availability("redis://ann:secret@localhost:1", monotonic=lambda: now)
@@ -30,7 +32,9 @@ def test_a_store_that_never_answered_is_logged_as_unreachable(caplog: pytest.Log
     assert last == "the store redis://***@localhost:1 answers after 3.0 s"
 
 
-def test_a_store_that_answered_before_is_logged_as_gone_and_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_answered_before_is_logged_as_gone_and_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.WARNING)
     now = 0.0
     store = Availability("redis://localhost:1", monotonic=lambda: now)

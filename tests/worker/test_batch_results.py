@@ -182,7 +182,9 @@ async def test_the_batch_of_a_worker_that_dies_is_handled_by_another(store: Stor
     assert sorted(one.order for one in await store.results()) == [1, 2, 3]
 
 
-async def test_a_stop_hands_back_a_running_batch_without_counting_the_delivery(store: Store) -> None:
+async def test_a_stop_hands_back_a_running_batch_without_counting_the_delivery(
+    store: Store,
+) -> None:
     app, started = store.app(), asyncio.Event()
 
     @app.batch(orders, group="g", size=2, linger="50ms")

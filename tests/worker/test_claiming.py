@@ -37,14 +37,12 @@ end
 
 
 @pytest.mark.parametrize("delay_ms", [40_000, 3 * CLAIM_AFTER_MS])
-def test_a_delayed_entry_stays_pending_and_is_delivered_when_due(
-    core: Core, delay_ms: int
-) -> None:
+def test_a_delayed_entry_stays_pending_and_is_delivered_when_due(core: Core, delay_ms: int) -> None:
     # Given an entry that failed, with a delay shorter or longer than claim_after
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
     assert core.settle(first, How.FAIL, delay_ms=delay_ms).done
-    other = core.beside("two")
+    other = core.another("two")
 
     # When it is not due, then no consumer gets it, however long it has been idle
     assert core.read() == []
@@ -85,7 +83,7 @@ def test_entries_parked_by_an_earlier_version_are_delivered_when_due(core: Core)
     core.client.hset(DUE, long.id.decode(), later)
 
     # When a consumer of this version reads, then it gets the first, and the second once it is due
-    other = core.beside("two")
+    other = core.another("two")
     found = [*other.read(), *other.read()]
     assert [(one.id, one.from_silent) for one in found] == [(short.id, False)]
     assert core.client.zrange(DELAYS, 0, -1, withscores=True) == [(long.id, later)]
@@ -117,7 +115,7 @@ def test_a_sweep_of_a_long_pending_entries_list_takes_several_reads(core: Core) 
     found = core.read(limit=2_500)
     for one in found[-2:]:
         core.age(one, RIPE)
-    other = core.beside("two")
+    other = core.another("two")
 
     # When another consumer reads a few times, then it has claimed those two
     claimed = [one.id for _ in range(4) for one in other.read()]
@@ -130,7 +128,7 @@ def test_a_deleted_entry_is_not_delivered_and_reported_once(core: Core) -> None:
     core.age(first, RIPE)
     core.client.xdel("s", first.id)
 
-    other, third = core.beside("two"), core.beside("three")
+    other, third = core.another("two"), core.another("three")
     found = [one for reader in (other, third, other) for one in reader.read()]
     assert found == []
     assert other.gone + third.gone == [first.id]
@@ -165,7 +163,7 @@ def test_a_trimmed_entry_is_reported_when_its_retry_is_due(core: Core) -> None:
     else:
         core.advance(120)
 
-    other = core.beside("two")
+    other = core.another("two")
     assert other.read() == []
     assert other.gone == [first.id]
     assert core.nothing_pending()
@@ -181,7 +179,7 @@ def test_a_trimmed_entry_with_a_long_delay_is_reported_before_it_is_due(core: Co
     core.client.xtrim("s", maxlen=2, approximate=False)
 
     # When another consumer reads, then it reports that entry
-    other = core.beside("two")
+    other = core.another("two")
     assert other.read() == []
     assert other.gone == [first.id]
     assert core.pending(second.id) == ("", 1)
@@ -201,7 +199,7 @@ def test_finding_deleted_entries_takes_few_commands_however_many_retries_wait(co
     core.client.xdel("s", last.id)
 
     # When a consumer has checked all of them
-    other, commands = core.beside("two"), 0
+    other, commands = core.another("two"), 0
     while not other.gone:
         other.now += 1
         steps = counted(other.reader.read(limit=100, now=other.now))
@@ -231,7 +229,7 @@ def counted(operation: Operation[T]) -> Operation[tuple[T, int]]:
 def test_claiming_costs_the_same_however_many_retries_wait(core: Core) -> None:
     # Given 200,000 retries that wait for an hour, and four idle consumers that have swept once
     core.client.eval(PARK, 2, "s", DELAYS, WAITING, 2**50)
-    members = [core.beside(name) for name in ("a", "b", "c", "d")]
+    members = [core.another(name) for name in ("a", "b", "c", "d")]
     for member in members:
         while member.reader.passing:
             member.read()
@@ -255,7 +253,7 @@ def test_one_consumer_a_minute_sweeps_the_whole_pending_entries_list(core: Core)
     # Given an entry that its live owner does not renew, and consumers that have swept once
     add(core, b"a")
     (first,) = core.read()
-    members = [core.beside(name) for name in ("a", "b")]
+    members = [core.another(name) for name in ("a", "b")]
     assert [one.read() for one in members] == [[], []]
     core.age(first, RIPE)
 
@@ -271,7 +269,7 @@ def test_entries_of_a_silent_consumer_are_claimed_without_a_sweep(core: Core) ->
     core = core.claiming_after(100)
     add(core, b"a", b"b")
     (first, second) = core.read()
-    other = core.beside("two")
+    other = core.another("two")
     while other.reader.passing:
         assert other.read() == []
 
@@ -301,7 +299,7 @@ def test_entries_trimmed_unread_are_counted_once_in_a_group(core: Core) -> None:
     add(core, b"a", b"b", b"c", b"d", b"e")
     core.read(limit=1)
     core.client.xtrim("s", maxlen=1, approximate=False)
-    other = core.beside("two")
+    other = core.another("two")
 
     # When two consumers count, then one of them counts three
     assert core.do(unread_lost(core.member)) == 3

@@ -35,7 +35,9 @@ def test_the_tests_of_the_guide_pass(names: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-async def test_the_handler_of_the_guide_retries_and_dead_letters_as_described(names: dict[str, Any]) -> None:
+async def test_the_handler_of_the_guide_retries_and_dead_letters_as_described(
+    names: dict[str, Any],
+) -> None:
     app: App = names["app"]
     tries = 0
 

@@ -45,7 +45,9 @@ def _dead_letter_all(core: Core) -> list[str]:
     return [one.id.decode() for one in found]
 
 
-def test_the_dead_commands_fail_for_a_stream_that_does_not_exist(member: Core, run_headwater: Run) -> None:
+def test_the_dead_commands_fail_for_a_stream_that_does_not_exist(
+    member: Core, run_headwater: Run
+) -> None:
     output = run_headwater("dead", "list", "ordrs", status=1)
     assert "has no stream 'ordrs'" in output
     assert "--from" in output
@@ -55,7 +57,9 @@ def test_the_dead_commands_fail_for_a_stream_that_does_not_exist(member: Core, r
     assert run_headwater("dead", "list", "s") == ""
 
 
-def test_the_error_for_a_partitioned_stream_names_a_partition(member: Core, run_headwater: Run) -> None:
+def test_the_error_for_a_partitioned_stream_names_a_partition(
+    member: Core, run_headwater: Run
+) -> None:
     member.client.xadd("moves.{0}", {"v": "a"})
     for command in (["pending"], ["consumers", "list"], ["dead", "list"]):
         group = ["g"] if command[0] == "consumers" else []
@@ -97,7 +101,9 @@ def test_dead_letters_are_json_for_scripts(member: Core, run_headwater: Run) -> 
     assert run_headwater("dead", "list", "s", "-o", "json") == "[]\n"
 
 
-def test_an_unknown_or_malformed_id_drops_and_replays_nothing(member: Core, run_headwater: Run) -> None:
+def test_an_unknown_or_malformed_id_drops_and_replays_nothing(
+    member: Core, run_headwater: Run
+) -> None:
     # Given a dead letter
     member.client.xadd("s", {"v": "a"})
     _dead_letter_all(member)

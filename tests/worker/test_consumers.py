@@ -21,7 +21,7 @@ def test_consumers_are_listed_with_what_they_own_and_their_state(core: Core) -> 
     # Given one consumer that owns an entry, one that owns nothing, and a retry that waits
     core.client.xadd("s", {"v": "a"})
     core.client.xadd("s", {"v": "b"})
-    core.beside("two").read()
+    core.another("two").read()
     core.client.xgroup_createconsumer("s", "g", "three")
     core.client.xgroup_createconsumer("s", "g", "hw.parked")
 
@@ -42,8 +42,8 @@ def test_only_consumers_that_own_nothing_are_reaped(core: Core) -> None:
     # Given a dead consumer that owns an entry, one that owns nothing, a retry that waits, and the reaper
     core.client.xadd("s", {"v": "a"})
     core.client.xadd("s", {"v": "b"})
-    (kept, parked) = core.beside("two").read()
-    core.beside("two").settle(parked, How.FAIL, delay_ms=30_000)
+    (kept, parked) = core.another("two").read()
+    core.another("two").settle(parked, How.FAIL, delay_ms=30_000)
     for name in ("one", "three", "hw.parked"):
         core.client.xgroup_createconsumer("s", "g", name)
 

@@ -171,7 +171,9 @@ async def test_sync_handlers_run_concurrently_in_threads(store: Store) -> None:
     assert threading.current_thread().name not in names
 
 
-async def test_concurrency_limits_running_handlers_and_prefetch_entries_in_flight(store: Store) -> None:
+async def test_concurrency_limits_running_handlers_and_prefetch_entries_in_flight(
+    store: Store,
+) -> None:
     app = store.app()
     running, most = 0, 0
     go_on = asyncio.Event()

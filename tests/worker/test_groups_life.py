@@ -131,7 +131,7 @@ def test_a_consumer_detects_that_another_created_the_group_again(core: Core) -> 
     # Given two consumers that own an entry each, and a destroyed group
     first, second = add(core, b"a", b"b")
     (one,) = core.read(limit=1)
-    other = core.beside("two")
+    other = core.another("two")
     (two,) = other.read(limit=1)
     core.client.xgroup_destroy("s", "g")
 
@@ -149,7 +149,7 @@ def test_a_consumer_detects_that_another_created_the_group_again(core: Core) -> 
 def test_registering_again_does_not_take_entries_from_a_live_owner(core: Core) -> None:
     add(core, b"a")
     (one,) = core.read()
-    other = core.beside("two")
+    other = core.another("two")
 
     _mark, kept = other.do(look_again(other.member, unsettled=[(one.id, 7)], mark=b"older"))
 

@@ -55,7 +55,9 @@ async def test_a_slow_start_function_is_logged(
     assert line.endswith("the worker does not read before it is done")
 
 
-async def test_start_functions_run_before_the_work_and_stop_functions_after_it(store: Store) -> None:
+async def test_start_functions_run_before_the_work_and_stop_functions_after_it(
+    store: Store,
+) -> None:
     # Given hooks, async and not, one of which has a dependency
     app = store.app()
     handled(app)

@@ -39,7 +39,9 @@ async def test_a_task_that_ends_unexpectedly_ends_the_worker_with_an_error_that_
 
     # When one of its tasks ends
     (task,) = [one for one in asyncio.all_tasks() if one.get_name().endswith(part)]
-    await eventually(lambda: task.done() or (task.cancel() and False))  # it may suppress the first one
+    await eventually(
+        lambda: task.done() or (task.cancel() and False)
+    )  # it may suppress the first one
 
     # Then the worker ends with an error that names the task
     with pytest.raises(TaskEnded, match=f"{name} of .*bill ended although nothing asked it to"):

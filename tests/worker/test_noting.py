@@ -1,4 +1,4 @@
-"""A group that somebody destroys while its stream stays: nothing that was noted is lost."""
+"""A destroyed group whose stream remains: the retries and entries in its saved copy are restored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def remade(core: Core, *unsettled: tuple[bytes, int], seen: bytes | None = None)
 # --- the core -------------------------------------------------------------------------------------
 
 
-def test_a_waiting_retry_survives_its_group(core: Core) -> None:
+def test_a_waiting_retry_survives_its_destroyed_group(core: Core) -> None:
     # Given an entry that waits for a retry, and one that was settled
     first, second = add(core, b"a", b"b")
     one, two = core.read()
@@ -62,8 +62,8 @@ def test_a_waiting_retry_survives_its_group(core: Core) -> None:
     # When the group is destroyed and created again
     done = remade(core, seen=second)
 
-    # Then the retry waits still, with its count, and the settled one does not come again
-    assert (done.restored, str(done.position).encode()) == (1, second)
+    # Then the retry still waits, with its count, and the settled entry is not delivered again
+    assert (done.noted, str(done.position).encode()) == (1, second)
     assert core.pending(first)[1] == 1
     assert core.read() == []
     if core.member.able.verbs:
@@ -89,8 +89,8 @@ def test_a_retry_beyond_claim_after_keeps_its_due_time(core: Core) -> None:
     assert core.pending(first) == ("" if core.member.able.verbs else "hw.parked", 1)
 
 
-def test_a_note_of_entries_that_wait_is_written_once(core: Core) -> None:
-    # Given entries that wait, and a note of them
+def test_the_saved_copy_of_delayed_entries_does_not_change(core: Core) -> None:
+    # Given delayed entries, and a saved copy of them
     add(core, *[b"a"] * 50)
     for entry in core.read():
         core.settle(entry, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
@@ -99,21 +99,21 @@ def test_a_note_of_entries_that_wait_is_written_once(core: Core) -> None:
     core.do(noter.round())
     before = core.client.hget(key, "pending")
 
-    # When the group is noted again a little later
+    # When the group is saved again a little later
     for _ in range(3):
         core.client.hset(key, "at", 0)
         core.do(noter.round())
 
-    # Then the text is the same
+    # Then the text has not changed
     assert before
     assert core.client.hget(key, "pending") == before
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_a_retry_that_was_handed_back_after_the_note_survives_its_group(
+def test_a_retry_handed_back_after_the_last_save_survives_its_destroyed_group(
     core: Core, *, noted: bool
 ) -> None:
-    # Given a note of an entry that a member owns, and that it hands back after the note
+    # Given a saved copy of an entry that a consumer owns, and that it hands back after the copy
     (first,) = add(core, b"a")
     (entry,) = core.read()
     session = GroupSession(core.member, unsettled=lambda: ())
@@ -123,40 +123,40 @@ def test_a_retry_that_was_handed_back_after_the_note_survives_its_group(
     core.do(session.settle([Settlement(first, How.FAIL, delay_ms=300)]))
     assert entry.id == first
 
-    # When the group is destroyed, and created again by that member
+    # When the group is destroyed, and created again by that consumer
     core.client.xgroup_destroy("s", "g")
     core.do(session.create_again())
 
-    # Then the entry comes again, where its due time is known when it is due, and counts both deliveries
+    # Then the entry is delivered again, when it is due if that is known, with both deliveries counted
     if not core.member.able.verbs:
         core.client.zadd(delays_key("s", "g"), {first: 1})
     assert [(one.id, one.delivery_count) for one in core.read()] == [(first, 2)]
 
 
-def test_a_retry_that_was_settled_by_another_since_does_not_come_again(core: Core) -> None:
-    # Given a group of which nothing is noted, and a retry that another member settled some rounds later
+def test_a_retry_that_another_consumer_settled_is_not_restored(core: Core) -> None:
+    # Given a group without a saved copy, and a retry that another consumer settled some rounds ago
     (first,) = add(core, b"a")
     core.read()
     session = GroupSession(core.member, unsettled=lambda: ())
     session.seen = first
     core.do(session.settle([Settlement(first, How.FAIL)]))
-    (again,) = core.beside("two").read()
-    assert core.beside("two").settle(again).done
+    (again,) = core.another("two").read()
+    assert core.another("two").settle(again).done
     for _ in range(ROUNDS):
         session.backed_up()
 
-    # When the group is destroyed, and created again by the member that had handed it back
+    # When the group is destroyed, and created again by the consumer that had handed it back
     core.client.xgroup_destroy("s", "g")
     core.do(session.create_again())
 
-    # Then nothing is pending in it
+    # Then no entry is pending
     assert core.nothing_pending()
     assert core.read() == []
 
 
-def test_entries_of_a_dead_worker_survive_their_group(core: Core) -> None:
+def test_entries_of_a_dead_worker_survive_their_destroyed_group(core: Core) -> None:
     (first,) = add(core, b"a")
-    dead = core.beside("dead")
+    dead = core.another("dead")
     (entry,) = dead.read()
     note(core)
 
@@ -167,9 +167,9 @@ def test_entries_of_a_dead_worker_survive_their_group(core: Core) -> None:
     assert [(one.id, one.delivery_count) for one in core.read()] == [(first, 2)]
 
 
-def test_a_living_owner_settles_what_was_registered_for_it(core: Core) -> None:
+def test_a_live_owner_settles_an_entry_restored_for_it(core: Core) -> None:
     add(core, b"a")
-    other = core.beside("two")
+    other = core.another("two")
     (entry,) = other.read()
     note(core)
 
@@ -179,7 +179,7 @@ def test_a_living_owner_settles_what_was_registered_for_it(core: Core) -> None:
     assert core.nothing_pending()
 
 
-def test_what_a_member_settled_after_the_note_is_not_registered_again_by_itself(
+def test_a_consumer_does_not_restore_what_it_settled_after_the_last_save(
     core: Core,
 ) -> None:
     (first,) = add(core, b"a")
@@ -192,20 +192,20 @@ def test_what_a_member_settled_after_the_note_is_not_registered_again_by_itself(
     assert core.read() == []
 
 
-def test_the_second_who_finds_the_group_gone_changes_nothing_more(core: Core) -> None:
+def test_the_second_consumer_that_finds_the_group_destroyed_changes_nothing(core: Core) -> None:
     (first,) = add(core, b"a")
     core.settle(core.read()[0], How.FAIL)
     note(core)
     remade(core, seen=first)
 
-    second = core.beside("two")
+    second = core.another("two")
     done = second.do(rejoin(second.member, unsettled=(), seen=None, mark="m2"))
 
     assert not done.made
     assert done.mark == b"m1"
 
 
-def test_a_worker_that_starts_just_after_goes_on_where_the_group_was(core: Core) -> None:
+def test_joining_a_destroyed_group_continues_at_its_last_delivered_id(core: Core) -> None:
     (first,) = add(core, b"a")
     core.settle(core.read()[0])
     note(core)
@@ -217,7 +217,9 @@ def test_a_worker_that_starts_just_after_goes_on_where_the_group_was(core: Core)
     assert core.client.xinfo_groups("s")[0]["last-delivered-id"] == first
 
 
-def test_of_too_many_pending_entries_the_group_begins_below_the_smallest(core: Core) -> None:
+def test_a_group_with_too_many_pending_entries_is_restored_before_the_first_of_them(
+    core: Core,
+) -> None:
     with core.client.pipeline(transaction=False) as pipeline:
         for _ in range(MOST + 1):
             pipeline.xadd("s", {"v": "x"})
@@ -235,14 +237,14 @@ def test_of_too_many_pending_entries_the_group_begins_below_the_smallest(core: C
     assert len(core.read(limit=MOST + 1)) == MOST + 1
 
 
-def test_one_worker_notes_and_the_others_see_that_it_did(core: Core) -> None:
+def test_only_one_worker_per_round_saves_the_group(core: Core) -> None:
     add(core, b"a")
-    assert note(core).written
-    other = core.beside("two")
-    assert not note(other).written
+    assert note(core).noted
+    other = core.another("two")
+    assert not note(other).noted
 
 
-def test_a_clock_that_was_set_back_is_found_by_the_last_note(core: Core) -> None:
+def test_a_clock_that_was_set_back_is_detected_by_the_last_save(core: Core) -> None:
     note(core)
     before = int(core.client.hget(group_backup_key("s", "g"), "at") or 0)
     core.client.hset(group_backup_key("s", "g"), "at", str(before + 3_600_000))
@@ -256,11 +258,11 @@ def test_a_clock_that_was_set_back_is_found_by_the_last_note(core: Core) -> None
 # --- workers --------------------------------------------------------------------------------------
 
 
-async def test_a_destroyed_group_loses_no_retry_and_no_entry_of_a_dead_worker(
+async def test_workers_restore_the_retries_and_entries_of_a_destroyed_group(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given results already published, an entry of a worker that was killed, and a waiting retry
-    dying, living = store.app(), store.app()
+    # Given published results, an entry of a worker that was killed, and a waiting retry
+    dying, surviving = store.app(), store.app()
     stuck = asyncio.Event()
     counts: dict[int, list[int]] = {}
 
@@ -269,7 +271,7 @@ async def test_a_destroyed_group_loses_no_retry_and_no_entry_of_a_dead_worker(
         stuck.set()
         await asyncio.Event().wait()
 
-    @living.consumer(orders, group="g", claim_after="4s", into=invoices)
+    @surviving.consumer(orders, group="g", claim_after="4s", into=invoices)
     async def bill(order: Order, delivery: Delivery) -> Invoice:
         counts.setdefault(order.id, []).append(delivery.count)
         if order.id == 2 and delivery.count == 1:
@@ -281,16 +283,16 @@ async def test_a_destroyed_group_loses_no_retry_and_no_entry_of_a_dead_worker(
     await store.look.xadd("orders", {"id": "1"})
     await stuck.wait()
     killed(dead)
-    async with working(living):
+    async with working(surviving):
         for number in range(2, 22):
             await store.look.xadd("orders", {"id": str(number)})
         await eventually(lambda: len(counts) == 20)
         await eventually(lambda: noted(store, pending=2))
 
-        # When somebody destroys the group
+        # When another client destroys the group
         await store.look.xgroup_destroy("orders", "g")
 
-        # Then it goes on: each has one result, the dead worker's and the retry too
+        # Then each message has one result, including the dead worker's and the retry
         await eventually(lambda: "was gone and is created again" in caplog.text)
         await eventually(lambda: 1 in counts and len(counts[2]) == 2)
         await eventually(store.settled)
@@ -313,7 +315,7 @@ async def noted(store: Store, *, pending: int) -> bool:
 
 
 @pytest.mark.parametrize("store", ["redis-8.2"], indirect=True)
-async def test_a_store_whose_clock_was_set_back_is_a_warning(
+async def test_a_store_whose_clock_was_set_back_is_logged(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = store.app()
@@ -326,7 +328,7 @@ async def test_a_store_whose_clock_was_set_back_is_a_warning(
         await eventually(lambda: "the clock of the store was set back by 3" in caplog.text)
 
 
-async def test_who_has_a_lost_entry_is_said_only_when_somebody_has_it(
+async def test_the_log_names_the_new_owner_of_a_lost_entry_if_there_is_one(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -343,18 +345,18 @@ async def test_who_has_a_lost_entry_is_said_only_when_somebody_has_it(
         await orders.send_many([Order(1), Order(2)])
         await eventually(lambda: len(begun) == 2)
         await store.look.xack("orders", "g", begun[0])
-        await store.look.xclaim("orders", "g", "thief", 0, [begun[1]])
+        await store.look.xclaim("orders", "g", "other", 0, [begun[1]])
         go_on.set()
         await eventually(lambda: caplog.text.count("was not settled by this worker") == 2)
         await eventually(elapsed(0.05))
-    said = {line.message for line in caplog.records if "was not settled" in line.message}
-    what = "it was not settled by this worker"
-    nobody = (
-        "it is not pending: another client acknowledged it, deleted it, or removed its consumer; "
+    logged = {line.message for line in caplog.records if "was not settled" in line.message}
+    prefix = "it was not settled by this worker"
+    no_owner = (
+        "nobody has it: another client acknowledged it, deleted it, or removed its consumer; "
     )
-    nobody += "or the server lost it in a failover"
-    assert said == {
-        f"{begun[0]} of orders: {what}; {nobody}",
-        f"{begun[1]} of orders: {what}; consumer thief owns it",
+    no_owner += "or the server lost it in a failover"
+    assert logged == {
+        f"{begun[0]} of orders: {prefix}; {no_owner}",
+        f"{begun[1]} of orders: {prefix}; consumer other has it",
     }
     await store.look.xack("orders", "g", begun[1])

@@ -1,4 +1,4 @@
-"""The table of troubles: what an error of the store asks for, step by step."""
+"""The table of remedies: what to do about an error of the store, at each step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ JOINED = [step for step in Step if step is not Step.JOIN]
 @pytest.mark.parametrize(
     "code", ["OOM", "MISCONF", "NOREPLICAS", "BUSY", "TRYAGAIN", "CLUSTERDOWN"]
 )
-def test_what_the_store_cannot_do_now_is_waited_for_at_every_step(step: Step, code: str) -> None:
+def test_temporary_errors_are_waited_for_at_every_step(step: Step, code: str) -> None:
     assert remedy(Refused(f"{code} as the server says it"), step) is Remedy.WAIT
 
 
 @pytest.mark.parametrize("step", list(Step))
 @pytest.mark.parametrize("code", ["READONLY", "MASTERDOWN", "LOADING", "UNBLOCKED"])
-def test_a_server_that_cannot_help_is_left_at_every_step(step: Step, code: str) -> None:
+def test_errors_of_a_wrong_server_lead_to_a_reconnect_at_every_step(step: Step, code: str) -> None:
     assert remedy(Refused(f"{code} as the server says it"), step) is Remedy.RECONNECT
 
 
@@ -54,13 +54,13 @@ def test_a_lost_connection_is_replaced_at_every_step(step: Step, error: Exceptio
     ],
     ids=str,
 )
-def test_a_wrong_password_ends_only_who_has_never_joined(error: Exception) -> None:
+def test_a_wrong_password_ends_only_a_worker_that_has_not_joined(error: Exception) -> None:
     assert remedy(error, Step.JOIN) is Remedy.END
     assert {remedy(error, step) for step in JOINED} == {Remedy.RECONNECT}
 
 
 @pytest.mark.parametrize("code", ["NOPERM", "WRONGTYPE", "ERR", "NOTHEARDOF"])
-def test_what_is_never_accepted_fails_what_it_is_about_and_nothing_else(code: str) -> None:
+def test_permanent_errors_fail_only_the_settlement_or_message(code: str) -> None:
     error = Refused(f"{code} as the server says it")
     assert {step: remedy(error, step) for step in Step} == {
         Step.JOIN: Remedy.END,
@@ -72,13 +72,13 @@ def test_what_is_never_accepted_fails_what_it_is_about_and_nothing_else(code: st
     }
 
 
-def test_a_vanished_group_is_created_again_and_our_own_mistakes_end() -> None:
+def test_a_missing_group_is_created_again_and_programming_errors_end_the_worker() -> None:
     assert remedy(GroupVanished("NOGROUP no such group", "NOGROUP"), Step.SETTLE) is Remedy.REJOIN
     assert remedy(DeclarationError("claims after 5 s"), Step.JOIN) is Remedy.END
     assert remedy(TypeError("ours"), Step.READ) is Remedy.END
 
 
-def test_pauses_double_and_begin_again_short_after_a_success() -> None:
+def test_pauses_double_and_are_reset_after_a_success() -> None:
     pause = Pause()
     assert [pause.next() for _ in range(3)] == [0.05, 0.1, 0.2]
     assert [pause.next() for _ in range(10)][-1] == LONGEST_PAUSE
@@ -87,7 +87,7 @@ def test_pauses_double_and_begin_again_short_after_a_success() -> None:
 
 
 @pytest.mark.parametrize(("claim_after_ms", "seconds"), [(300, 1.0), (30_000, 10 / 3)])
-def test_an_answer_is_waited_for_no_longer_than_a_third_of_the_lease(
+def test_the_deadline_of_a_reply_is_a_third_of_the_lease(
     claim_after_ms: int, seconds: float
 ) -> None:
     assert deadline_s(claim_after_ms // 3) == pytest.approx(seconds)

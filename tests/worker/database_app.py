@@ -1,4 +1,4 @@
-"""An app whose handler depends on a database: the file at ``NEEDY_WAITS_FOR``."""
+"""An app whose handler depends on a database: the file at ``DATABASE_FILE``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Annotated
 from headwater.worker import App, Stream, Use
 from tests.worker.shop import Order
 
-app = App(os.environ.get("SHOP_URL", "redis://localhost:1"), name="needy", grace="5s")
+app = App(os.environ.get("SHOP_URL", "redis://localhost:1"), name="database", grace="5s")
 orders: Stream[Order] = Stream("orders", Order)
 
 
 def open_db() -> Iterator[Path]:
-    there = Path(os.environ["NEEDY_WAITS_FOR"])
+    there = Path(os.environ["DATABASE_FILE"])
     there.stat()
     yield there
     sys.stderr.write("closed the database\n")

@@ -1,4 +1,4 @@
-"""The reader of the process that handles only suspects, one step at a time."""
+"""The reader of the quarantine process, one step at a time."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ POISON = poison_key("s", "g")
 
 @pytest.fixture
 def quarantine(core: Core) -> Core:
-    """The quarantine process's member of the group."""
-    found = core.beside("quarantine")
+    """The quarantine process's consumer of the group."""
+    found = core.another("quarantine")
     found.reader = SuspectReader(found.member, gone=found.gone.extend)  # type: ignore[assignment]
     return found
 
 
-def one_of(core: Core, record: Record) -> Delivered:
-    """An entry that was read and has this record."""
+def entry_with(core: Core, record: Record) -> Delivered:
+    """Read an entry and give it this record."""
     add(core, b"a", b"b")
     first, _second = core.read()
     core.client.hset(POISON, first.id.decode(), record.encode())
     return first
 
 
-def test_it_reads_suspects_only(core: Core, quarantine: Core) -> None:
-    one_of(core, Record(excused=1))
+def test_the_quarantine_reads_only_suspected_messages(core: Core, quarantine: Core) -> None:
+    entry_with(core, Record(excused=1))
     add(core, b"new")
 
     assert quarantine.read() == []
 
 
-def test_what_was_handed_back_for_it_is_its_at_once(core: Core, quarantine: Core) -> None:
-    # Given a suspect that another reader hands back
-    suspect = one_of(core, Record(excused=2, left=1))
+def test_the_quarantine_gets_a_released_message_at_once(core: Core, quarantine: Core) -> None:
+    # Given a suspected message that another reader hands back
+    suspect = entry_with(core, Record(excused=2, left=1))
     core.settle(suspect, How.SILENT, delay_ms=1_000)
 
-    # When the quarantine process reads, then it has it, with the count that it had
+    # When the quarantine process reads, then it gets the message, with the same delivery count
     (found,) = quarantine.read()
     assert (found.id, found.fields, found.delivery_count) == (suspect.id, [b"v", b"a"], 1)
     assert not found.from_silent
@@ -53,8 +53,8 @@ def test_what_was_handed_back_for_it_is_its_at_once(core: Core, quarantine: Core
     assert quarantine.settle(found).done
 
 
-def test_the_retry_of_a_suspect_is_never_early(core: Core, quarantine: Core) -> None:
-    suspect = one_of(core, Record(excused=2, alone_at=1))
+def test_the_retry_of_a_suspected_message_is_never_early(core: Core, quarantine: Core) -> None:
+    suspect = entry_with(core, Record(excused=2, alone_at=1))
     core.settle(suspect, How.FAIL, delay_ms=30_000)
 
     assert quarantine.read() == []
@@ -67,8 +67,8 @@ def test_the_retry_of_a_suspect_is_never_early(core: Core, quarantine: Core) -> 
     assert (found.delivery_count, found.from_silent) == (2, False)
 
 
-def test_a_suspect_is_not_taken_from_a_living_owner(core: Core, quarantine: Core) -> None:
-    suspect = one_of(core, Record(excused=2, left=1))
+def test_a_suspected_message_is_not_claimed_from_a_live_owner(core: Core, quarantine: Core) -> None:
+    suspect = entry_with(core, Record(excused=2, left=1))
 
     assert quarantine.read() == []
 
@@ -77,8 +77,10 @@ def test_a_suspect_is_not_taken_from_a_living_owner(core: Core, quarantine: Core
     assert (found.delivery_count, found.from_silent) == (2, True)
 
 
-def test_records_of_settled_messages_are_dropped(core: Core, quarantine: Core) -> None:
-    suspect = one_of(core, Record(excused=2))
+def test_the_quarantine_deletes_the_records_of_settled_messages(
+    core: Core, quarantine: Core
+) -> None:
+    suspect = entry_with(core, Record(excused=2))
     core.settle(suspect)
 
     assert quarantine.read() == []

@@ -96,7 +96,9 @@ async def test_no_group_of_the_stream_sees_a_message_before_it_is_due(store: Sto
     assert await waiting(store) == 1
 
 
-async def test_messages_that_became_due_without_a_worker_are_published_when_one_runs(store: Store) -> None:
+async def test_messages_that_became_due_without_a_worker_are_published_when_one_runs(
+    store: Store,
+) -> None:
     # Given messages that became due while no worker ran
     app, handled = billing(store)
     async with app:
@@ -211,7 +213,9 @@ async def test_no_scheduled_message_is_lost_when_their_group_is_destroyed(store:
     assert await waiting(store) == 1
 
 
-async def test_new_scheduled_messages_are_published_after_their_stream_was_deleted(store: Store) -> None:
+async def test_new_scheduled_messages_are_published_after_their_stream_was_deleted(
+    store: Store,
+) -> None:
     app, handled = billing(store)
     async with working(app):
         await app.send(orders, Order(1), after="1h")
@@ -331,7 +335,9 @@ async def test_killed_worker_processes_publish_each_message_once(store: Store) -
 # --- without a server -----------------------------------------------------------------------------
 
 
-async def test_advancing_the_clock_of_a_test_makes_a_message_due(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_advancing_the_clock_of_a_test_makes_a_message_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 1.0)
     app = App("redis://localhost:1")
     handled: list[int] = []

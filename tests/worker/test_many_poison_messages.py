@@ -1,4 +1,4 @@
-"""Many messages that kill their process, among many that do not: no innocent is a dead letter."""
+"""Of many messages, only those that kill their process become dead letters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_eight_messages_of_400_that_segfault_are_the_only_dead_letters(
         order = shop.Order(number, do="segfault" if number in POISONED else "yield")
         await store.look.xadd("orders", dict(shop.orders.codec.encode(order)))
 
-    # When they work until all is settled
+    # When the workers run until every message is settled
     with supervised(
         store.url,
         "--workers",
@@ -39,10 +39,10 @@ async def test_eight_messages_of_400_that_segfault_are_the_only_dead_letters(
         parent.signal(signal.SIGTERM)
         parent.wait()
 
-    # Then the eight are dead letters, by two crashes alone, and each other has one result
+    # Then those eight are dead letters after two crashes in quarantine, and each other has one result
     letters = await store.dead()
-    buried = sorted(int(dict(letter.fields)[b"id"]) for letter in letters)
-    assert buried == POISONED
+    dead = sorted(int(dict(letter.fields)[b"id"]) for letter in letters)
+    assert dead == POISONED
     assert all(letter.error.startswith("Crashes: 2 processes") for letter in letters)
     results = await store.results(shop.invoices)
     assert sorted(one.order for one in results) == [

@@ -1,5 +1,5 @@
-"""A stop says what it waits for, how to stop now, and waits for nothing with nothing in hand; a
-handler that takes too long is reported."""
+"""The log of a stop says what it waits for and how to stop at once; handlers that run too long are
+reported."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Stoppable(Protocol):
 
 
 @pytest.fixture(params=["headwater", "redis-8.2"])
-def mortal(request: pytest.FixtureRequest) -> Iterator[Stoppable]:
-    """A store that a test may end."""
+def stoppable(request: pytest.FixtureRequest) -> Iterator[Stoppable]:
+    """A store that the test can stop."""
     if request.param == "headwater":
         with server_process("--appendonly", "no") as server:
             yield server
@@ -41,12 +41,12 @@ def mortal(request: pytest.FixtureRequest) -> Iterator[Stoppable]:
 # --- stopping -------------------------------------------------------------------------------------
 
 
-async def test_a_stop_with_nothing_in_hand_does_not_wait_for_a_store_that_is_away(
-    mortal: Stoppable, caplog: pytest.LogCaptureFixture
+async def test_a_stop_without_entries_in_flight_does_not_wait_for_an_unreachable_store(
+    stoppable: Stoppable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a worker that has handled what there was, and a store that goes away
+    # Given a worker that has handled everything, and a store that stops
     caplog.set_level(logging.INFO, "headwater.worker")
-    app = App(mortal.url, name="idle")
+    app = App(stoppable.url, name="idle")
     handled = []
 
     @app.consumer(orders, group="g")
@@ -59,19 +59,19 @@ async def test_a_stop_with_nothing_in_hand_does_not_wait_for_a_store_that_is_awa
         running.start()
         (loop,) = running.loops.values()
         await eventually(lambda: handled and not loop.in_flight.owned)
-        mortal.stop()
+        stoppable.stop()
 
-        # When it is told to stop within an hour, then it stops now
+        # When it is stopped with a grace of an hour, then it stops at once
         await asyncio.wait_for(running.stop(3600), 60)
     assert "g of orders stopped; the store is away" in caplog.text
 
 
 @pytest.mark.slow
-async def test_a_second_signal_ends_the_wait_for_a_store_that_is_away(
-    mortal: Stoppable, caplog: pytest.LogCaptureFixture
+async def test_a_second_signal_ends_the_wait_for_an_unreachable_store(
+    stoppable: Stoppable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a worker with a settlement that the store has not taken
-    app = App(mortal.url, name="busy")
+    # Given a worker with a settlement that the store has not confirmed
+    app = App(stoppable.url, name="busy")
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.consumer(orders, group="g")
@@ -84,22 +84,22 @@ async def test_a_second_signal_ends_the_wait_for_a_store_that_is_away(
         running = worker(app)
         running.start()
         await begun.wait()
-        mortal.stop()
+        stoppable.stop()
         go_on.set()
 
-        # When it is told to stop within an hour, then it says what it waits for
+        # When it is stopped with a grace of an hour, then it logs what it waits for
         running.ask_to_stop()
         stopping = asyncio.create_task(running.stop(3600))
         await eventually(lambda: "for the store to accept the last settlements (1)" in caplog.text)
         assert "SIGTERM or Ctrl-C again stops now" in caplog.text
 
-        # and when it is told again, then it stops
+        # And when it is asked again, then it stops
         running.ask_to_stop()
         await asyncio.wait_for(stopping, 60)
     assert "still owns entries (1)" in caplog.text
 
 
-async def test_a_stop_says_which_handlers_it_waits_for_and_how_to_stop_now(
+async def test_a_stop_logs_the_running_handlers_and_how_to_stop_at_once(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = store.app()
@@ -125,27 +125,27 @@ async def test_a_stop_says_which_handlers_it_waits_for_and_how_to_stop_now(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_to_headwater_work_says_what_is_awaited(
+async def test_a_signal_to_headwater_work_logs_the_running_handlers(
     store: Store, number: signal.Signals
 ) -> None:
     with supervised(store.url, "--workers", "1", SHOP_SLOW_SECONDS="60") as parent:
         await store.look.xadd("orders", dict(shop.orders.codec.encode(shop.Order(1, do="slow"))))
         await eventually(lambda: _owned(store))
         parent.signal(number)
-        await eventually(lambda: "for 1 running bill" in parent.said())
+        await eventually(lambda: "for 1 running bill" in parent.log())
         parent.signal(number)
         assert parent.wait() == 0
-        said = parent.said()
-    assert "stopping 1 worker" in said
-    assert "SIGTERM or Ctrl-C again stops now" in said
+        output = parent.log()
+    assert "stopping 1 worker" in output
+    assert "SIGTERM or Ctrl-C again stops now" in output
 
 
 @pytest.mark.slow
-async def test_a_worker_without_a_store_ends_at_the_first_signal(mortal: Stoppable) -> None:
-    with one_worker(mortal.url) as process:
-        await eventually(lambda: "reads orders as" in process.said())
-        mortal.stop()
-        await eventually(lambda: "trying again" in process.said())
+async def test_a_worker_without_a_store_ends_at_the_first_signal(stoppable: Stoppable) -> None:
+    with one_worker(stoppable.url) as process:
+        await eventually(lambda: "reads orders as" in process.log())
+        stoppable.stop()
+        await eventually(lambda: "trying again" in process.log())
         process.signal(signal.SIGTERM)
         assert process.wait(15) == 0
 
@@ -155,13 +155,15 @@ async def test_a_handler_that_ignores_its_cancellation_does_not_keep_its_process
     store: Store,
 ) -> None:
     with one_worker(store.url) as process:
-        await store.look.xadd("orders", dict(shop.orders.codec.encode(shop.Order(1, do="deaf"))))
-        await eventually(lambda: "is deaf" in process.said())
+        await store.look.xadd(
+            "orders", dict(shop.orders.codec.encode(shop.Order(1, do="stubborn")))
+        )
+        await eventually(lambda: "ignores cancellation" in process.log())
         process.signal(signal.SIGTERM)
-        await eventually(lambda: "for 1 running bill" in process.said())
+        await eventually(lambda: "for 1 running bill" in process.log())
         process.signal(signal.SIGTERM)
         assert process.wait() == 0
-        assert "ends although 1 handler ignores its cancellation" in process.said()
+        assert "ends although 1 handler ignores its cancellation" in process.log()
     ((_id, owner, _idle, count),) = await store.pending()
     assert (owner in {"", "hw.parked"}, count) == (True, 0)
     assert await store.consumers() == []
@@ -185,7 +187,7 @@ async def test_a_handler_older_than_its_timeout_is_reported(
     go_on = asyncio.Event()
 
     @app.consumer(stream, group="g", timeout="30s")
-    async def deaf(order: Order) -> None:
+    async def stubborn(order: Order) -> None:
         while not go_on.is_set():
             try:
                 await go_on.wait()
@@ -197,12 +199,14 @@ async def test_a_handler_older_than_its_timeout_is_reported(
         await t.advance("30s")
         assert "has been handling" not in caplog.text
 
-        # When it is older than its timeout, then it is reported
+        # When it runs longer than its timeout, then it is reported
         await t.advance("1s")
-        words = f"deaf has been handling {sent} of orders (delivery 1) for 31.0 s, longer than its"
+        words = (
+            f"stubborn has been handling {sent} of orders (delivery 1) for 31.0 s, longer than its"
+        )
         assert words in caplog.text
 
-        # and again only when its age has doubled
+        # And again only when its age has doubled
         await t.advance("30s")
         assert caplog.text.count("has been handling") == 1
         await t.advance("1s")
@@ -211,10 +215,10 @@ async def test_a_handler_older_than_its_timeout_is_reported(
         await t.settle()
 
 
-async def test_a_handler_that_takes_ten_times_its_usual_duration_is_reported(
+async def test_a_handler_that_takes_ten_times_as_long_as_usual_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # Given a handler that has taken two seconds ten times
+    # Given a handler that took two seconds, ten times
     app = App("headwater://memory")
     stream = Stream("orders", Order)
     waits: list[asyncio.Event] = []

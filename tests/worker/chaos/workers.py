@@ -1,4 +1,4 @@
-"""The worker processes of a trial, each behind a proxy of its own, or all under one supervisor."""
+"""The worker processes of a trial, each behind its own proxy, or all under one supervisor."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FLOW: Final = "tests.worker.chaos.flow:app"
 POLL_SECONDS: Final = 0.02
 
 KEPT: Final = 200_000
-"""Characters of what a process said that are kept, the last ones."""
+"""Number of characters of a process's log to keep, from its end."""
 
 
-class Crew:
-    """``size`` workers on the store at ``url``, replaced when they die."""
+class Workers:
+    """``size`` workers on the store at ``url``. Dead ones are replaced."""
 
     def __init__(self, url: str, directory: Path, *, size: int, supervised: bool) -> None:
         self.url = url
@@ -36,15 +36,15 @@ class Crew:
         self.supervised = supervised
         self.events: list[Event] = []
         self.deaths: list[str] = []
-        """Ends of processes that nobody asked for and no message explains."""
+        """Unexpected ends of processes that no message explains."""
         self.log: list[str] = []
-        """What processes that ended said."""
+        """Logs of the processes that ended."""
         self.segfaults = 0
-        """Processes that a message killed."""
+        """Number of processes that a message killed."""
         self.stopped: set[int] = set()
         self._killed: set[int] = set()
         self._behind: dict[Proxy, list[int]] = {}
-        """Every process that a proxy has had."""
+        """The processes that each proxy has served."""
         self._workers: list[tuple[WorkerProcess, Proxy]] = []
         self._stack = AsyncExitStack()
         self._watcher: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class Crew:
         await self._stack.aclose()
 
     def _end(self, worker: WorkerProcess) -> None:
-        self.log.append(f"--- process {worker.pid}\n{worker.said()[-KEPT:]}")
+        self.log.append(f"--- process {worker.pid}\n{worker.log()[-KEPT:]}")
         worker.end()
 
     async def _add(self, before: Proxy | None = None) -> None:
@@ -82,13 +82,13 @@ class Crew:
         return WorkerProcess([sys.executable, "-m", *words], url=url, environment=environment)
 
     def environment(self) -> dict[str, str]:
-        """What the next process gets besides; a rolling upgrade gives some an older source tree."""
+        """Environment variables for the next process. A rolling upgrade gives some an older source tree."""
         return {}
 
     # --- looking ----------------------------------------------------------------------------------
 
     def pids(self) -> list[int]:
-        """The processes that handle messages now, those that are stopped left out."""
+        """The processes that handle messages now, without stopped ones."""
         if self.supervised:
             found = workers_of(self._workers[0][0].pid)
         else:
@@ -96,8 +96,8 @@ class Crew:
         return [pid for pid in found if pid not in self.stopped and process_runs(pid)]
 
     async def _watch(self) -> None:
-        """Notice what died, since a message may kill its process at any time; replace it unless the
-        supervisor does."""
+        """Detect dead processes, since a message may kill its process at any time. Replace them, unless
+        the supervisor does."""
         alive: dict[int, float] = {}
         while True:
             if self.supervised:
@@ -114,15 +114,15 @@ class Crew:
                     self.events.append(Event("segfault", worker.pid, now - 2 * POLL_SECONDS, now))
                 elif status != -signal.SIGKILL:
                     self.deaths.append(
-                        f"a worker ended with status {status}: {worker.said()[-800:]}"
+                        f"a worker ended with status {status}: {worker.log()[-800:]}"
                     )
                 self._end(worker)
                 await self._add(behind)
             await asyncio.sleep(POLL_SECONDS)
 
     def _noticed(self, alive: dict[int, float]) -> dict[int, float]:
-        """The supervisor's processes and when each was last seen; those of ``alive`` that died without
-        our doing were killed by a message."""
+        """The supervisor's processes, with the time when each was last seen. Processes of ``alive`` that
+        died without being killed by the trial were killed by a message."""
         now = time.monotonic()
         found = dict.fromkeys(children(self._workers[0][0].pid), now)
         for pid in alive.keys() - found.keys() - self._killed:
@@ -133,7 +133,7 @@ class Crew:
     # --- faults -----------------------------------------------------------------------------------
 
     async def kill(self, pid: int) -> None:
-        """SIGKILL; the watcher, or the supervisor, starts another."""
+        """Send SIGKILL. The watcher, or the supervisor, starts another process."""
         self._killed.add(pid)
         began = time.monotonic()
         os.kill(pid, signal.SIGKILL)
@@ -141,7 +141,7 @@ class Crew:
         self.events.append(Event("SIGKILL", pid, began, time.monotonic()))
 
     async def pause(self, pid: int, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
+        """Send SIGSTOP, and SIGCONT after ``seconds``."""
         self.stopped.add(pid)
         began = time.monotonic()
         try:
@@ -149,13 +149,13 @@ class Crew:
             await asyncio.sleep(seconds)
             os.kill(pid, signal.SIGCONT)
         except ProcessLookupError:
-            pass  # a message killed it just before
+            pass  # a message has just killed it
         finally:
             self.stopped.discard(pid)
         self.events.append(Event("SIGSTOP", pid, began, time.monotonic()))
 
     async def disturb(self, pid: int, how: str, seconds: float) -> None:
-        """Cut its connections, or let them be silent for a while: for ever, or until they resume."""
+        """Cut the process's connections, or stall them for a while or for good."""
         behind = next(
             found for worker, found in self._workers if self.supervised or worker.pid == pid
         )
@@ -175,8 +175,8 @@ class Crew:
         self.events += [Event(how, one, began, ended) for one in concerned]
 
     async def stop(self) -> list[str]:
-        """SIGTERM to all; what went wrong with that."""
-        assert self._watcher is not None, "it was entered"
+        """Send SIGTERM to all workers. Returns descriptions of those that did not exit with status 0."""
+        assert self._watcher is not None, "the context was not entered"
         if self._watcher.done():
             self._watcher.result()
         self._watcher.cancel()
@@ -186,5 +186,5 @@ class Crew:
         for worker, _proxy in self._workers:
             status = await asyncio.to_thread(worker.wait)
             if status != 0:
-                wrong.append(f"a stopped worker ended with status {status}: {worker.said()[-800:]}")
+                wrong.append(f"a stopped worker ended with status {status}: {worker.log()[-800:]}")
         return wrong
