@@ -1,4 +1,4 @@
-"""An app for worker processes that a test halts and resumes. Handlers log when they begin.
+"""An app for worker processes that a test suspends and resumes. Handlers log when they begin.
 
 ``SHOP_SHAPE`` is ``each``, ``batch`` or ``order``. A handler runs until the file ``SHOP_END`` exists.
 """

@@ -1,4 +1,4 @@
-"""The kill campaign: kill and stop worker processes at random points while they work.
+"""The kill campaign: kill and suspend worker processes at random points while they work.
 
 points    SIGKILL; SIGSTOP for longer than claim_after, then SIGCONT; SIGSTOP, then SIGKILL
 load      a steady supply of entries, each with a result by ``into=``
@@ -78,7 +78,7 @@ class Campaign:
         self._workers.append(worker)
 
     async def _strike(self) -> Any:
-        """Kill or stop one worker. Returns an awaitable that completes the strike."""
+        """Kill or suspend one worker. Returns an awaitable that completes the strike."""
         running = [worker for worker in self._workers if worker not in self._stopped]
         victim = self.chance.choice(running)
         kind = self.chance.choices(("kill", "stop and continue", "stop and kill"), (6, 3, 1))[0]

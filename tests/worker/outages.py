@@ -1,4 +1,4 @@
-"""Outages: states in which a real store refuses commands, and the way back."""
+"""Outages: states in which a real store refuses commands, and how to begin and end them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_a_store_that_never_answered_is_logged_as_unreachable(
     store.well("reader of orders/g")
     store.well("publisher")
 
-    # Then the log does not say that it went away
+    # Then the log says that it cannot be reached
     first, last = caplog.messages
     assert first == (
         "the store redis://***@localhost:1 cannot be reached (reader of orders/g): Error 111 "

@@ -1,4 +1,4 @@
-"""Declarations that `@app.batch` rejects, and its defaults."""
+"""Declarations that `@app.batch` refuses, and its defaults."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.worker.test_batches import memory_app
         ({"lingre": "1s"}, "unknown option 'lingre'"),
     ],
 )
-def test_invalid_batch_options_are_rejected(options: dict[str, Any], words: str) -> None:
+def test_invalid_batch_options_are_refused(options: dict[str, Any], words: str) -> None:
     async def load(rows: Batch[Order]) -> None: ...
 
     with pytest.raises(DeclarationError, match=words):
         memory_app().batch(orders, group="g", **options)(load)
 
 
-def test_a_handler_without_a_batch_parameter_of_the_stream_is_rejected() -> None:
+def test_a_handler_without_a_batch_parameter_of_the_stream_is_refused() -> None:
     async def one(order: Order) -> None: ...
     async def many(rows: list[Order]) -> None: ...
     async def others(rows: Batch[Invoice]) -> None: ...

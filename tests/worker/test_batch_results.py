@@ -98,7 +98,7 @@ async def test_a_batch_without_results_continues_when_an_entry_is_lost(store: St
     assert lost == [[False, True]]
 
 
-async def test_a_rejected_result_fails_each_entry_of_its_batch(store: Store) -> None:
+async def test_a_refused_result_fails_each_entry_of_its_batch(store: Store) -> None:
     app = store.app()
     await store.look.set("invoices", "a string")
 

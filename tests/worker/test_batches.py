@@ -115,7 +115,7 @@ async def test_a_batch_has_the_delivery_of_each_item_in_the_order_of_items() -> 
 # --- an outcome for each item ---------------------------------------------------------------------
 
 
-async def test_items_with_an_outcome_get_it_and_the_rest_is_acknowledged(
+async def test_each_item_gets_its_outcome_and_the_rest_is_acknowledged(
     store: Store,
 ) -> None:
     # Given a handler that fails one item, dead-letters one, and delays one
@@ -148,7 +148,7 @@ async def test_items_with_an_outcome_get_it_and_the_rest_is_acknowledged(
     assert (letter.entry_id, letter.error) == (ids[2], "headwater.Dead: unknown customer")
 
 
-async def test_an_exception_fails_each_item_which_counts_its_own_attempts(store: Store) -> None:
+async def test_an_exception_fails_all_items_and_each_has_its_own_attempts(store: Store) -> None:
     # Given a message that has failed once
     app, allowed = store.app(), asyncio.Event()
 
@@ -238,7 +238,7 @@ async def test_items_that_failed_together_are_retried_together() -> None:
         assert batches == [50, 50]
 
 
-async def test_equal_items_have_outcomes_of_their_own() -> None:
+async def test_equal_items_have_separate_outcomes() -> None:
     # Given two equal messages
     app = memory_app()
 

@@ -305,7 +305,7 @@ def test_entries_trimmed_unread_are_counted_once_in_a_group(core: Core) -> None:
     assert core.do(unread_lost(core.member)) == 3
     assert other.do(unread_lost(other.member)) == 0
 
-    # And one of them counts later losses
+    # And the second counts a later loss
     add(core, b"f")
     core.client.xtrim("s", maxlen=1, approximate=False)
     assert other.do(unread_lost(other.member)) == 1

@@ -300,7 +300,7 @@ def keeps_a_delivery(delivery: Delivery) -> str:
         (keeps_a_delivery, "process", "where there is no Delivery"),
     ],
 )
-def test_a_dependency_that_cannot_be_opened_is_rejected_at_its_declaration(
+def test_a_dependency_that_cannot_be_opened_is_refused_at_its_declaration(
     provider: Any, scope: Any, complaint: str
 ) -> None:
     app = App("headwater://memory")
@@ -308,7 +308,7 @@ def test_a_dependency_that_cannot_be_opened_is_rejected_at_its_declaration(
         app.consumer(orders, group="g")(provided(provider, scope))
 
 
-def test_an_invalid_use_is_rejected() -> None:
+def test_an_invalid_use_is_refused() -> None:
     app = App("headwater://memory")
     wrong: list[tuple[Any, Any, str]] = [
         ("open_db", "process", "expected a function or a class"),

@@ -16,7 +16,7 @@ def add(core: Core, *values: bytes) -> list[bytes]:
     return [core.client.xadd("s", {"v": value}) for value in values]  # type: ignore[misc]
 
 
-def test_a_second_value_of_claim_after_is_rejected(core: Core) -> None:
+def test_a_second_value_of_claim_after_is_refused(core: Core) -> None:
     with pytest.raises(
         DeclarationError, match="claims after 60000 ms, this consumer declares 5000"
     ):
@@ -27,7 +27,7 @@ def _seen_long_ago(core: Core) -> None:
     core.client.hset(group_settings_key("s", "g"), "seen_at", "1")
 
 
-def test_another_claim_after_is_rejected_while_a_consumer_uses_the_group(core: Core) -> None:
+def test_another_claim_after_is_refused_while_a_consumer_uses_the_group(core: Core) -> None:
     add(core, b"a")
     core.read()
     _seen_long_ago(core)
@@ -47,7 +47,7 @@ def test_claim_after_can_change_when_all_workers_of_the_group_have_stopped(core:
     # When a consumer with another claim_after joins
     other = Core.joined(_url(core.client), "two", claim_after_ms=5_000)
 
-    # Then its value applies, and the old value is rejected
+    # Then its value applies, and the old value is refused
     assert other.client.hget(group_settings_key("s", "g"), "claim_after_ms") == b"5000"
     with pytest.raises(DeclarationError, match="claims after 5000 ms"):
         core.do(join(core.member))
@@ -74,7 +74,7 @@ def test_joining_a_group_twice_changes_nothing(core: Core) -> None:
     assert core.read() == []
 
 
-def test_a_missing_group_raises_an_error_of_its_own(core: Core) -> None:
+def test_a_missing_group_raises_group_vanished(core: Core) -> None:
     core.client.delete("s")
     with pytest.raises(GroupVanished):
         core.read()
@@ -85,7 +85,9 @@ def test_a_missing_group_raises_an_error_of_its_own(core: Core) -> None:
         core.read()
 
 
-def test_a_destroyed_group_is_created_again_before_its_unsettled_entries(core: Core) -> None:
+def test_a_destroyed_group_is_created_again_at_a_position_before_its_unsettled_entries(
+    core: Core,
+) -> None:
     # Given three entries, the first settled, and a group that another client destroys
     first, second, third = add(core, b"a", b"b", b"c")
     one, two, _three = core.read()
@@ -135,7 +137,7 @@ def test_a_consumer_detects_that_another_created_the_group_again(core: Core) -> 
     (two,) = other.read(limit=1)
     core.client.xgroup_destroy("s", "g")
 
-    # When the second creates the group again, after the first one's entry
+    # When the second creates the group again, at a position after the first one's entry
     core.do(rejoin(other.member, unsettled=[(two.id, 1)], seen=second, mark="m1"))
     assert not core.settle(one).done
 

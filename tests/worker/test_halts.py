@@ -1,4 +1,4 @@
-"""After a pause (SIGSTOP, a suspended machine, a handler that holds the interpreter) a worker does not
+"""A worker that was suspended (SIGSTOP, a paused machine, a handler that holds the interpreter) does not
 begin messages that other workers have claimed."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def test_a_resumed_worker_begins_no_message_that_others_claimed(
         await eventually(lambda: len(begun(halted)) == at_a_time)
         await eventually(lambda: _owned(store, MESSAGES))
 
-        # When it is stopped, and another worker handles all of them
+        # When it is suspended, and another worker handles all of them
         halted.signal(signal.SIGSTOP)
         ran = begun(halted)
         end.touch()
@@ -58,10 +58,10 @@ async def test_a_resumed_worker_begins_no_message_that_others_claimed(
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["headwater"], indirect=True)  # other stores end the read soon
 @pytest.mark.parametrize("shape", ["each", "batch"])
-async def test_a_resumed_worker_begins_no_message_that_was_delivered_in_the_pause_and_claimed(
+async def test_a_resumed_worker_begins_no_message_that_was_delivered_meanwhile_and_claimed(
     store: Store, tmp_path: Path, shape: str
 ) -> None:
-    # Given a worker that waits for messages and is stopped
+    # Given a worker that waits for messages and is suspended
     end = tmp_path / "end"
     end.touch()
     options = {"target": SHOP, "SHOP_SHAPE": shape, "SHOP_END": str(end)}

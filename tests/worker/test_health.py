@@ -79,7 +79,7 @@ async def test_the_answer_is_200_while_no_worker_has_a_problem(served: Served) -
     assert body["workers"][1]["problems"] == ["the reader of o/g is late"]
 
 
-async def test_other_requests_are_rejected(served: Served) -> None:
+async def test_other_requests_are_refused(served: Served) -> None:
     for request, expected in (
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
         (b"POST /healthz HTTP/1.1\r\n\r\n", "HTTP/1.1 405 Method Not Allowed"),
@@ -208,7 +208,7 @@ async def test_health_is_503_until_every_worker_reads_and_while_one_is_dead(url:
 
 
 @pytest.mark.slow
-async def test_health_reports_a_stopped_worker_and_accepts_a_long_handler(
+async def test_health_reports_a_suspended_worker_and_accepts_a_long_handler(
     url: str,
 ) -> None:
     with supervised(url, "--health", "127.0.0.1:0", SHOP_CLAIM_AFTER="60s") as parent:
@@ -220,7 +220,7 @@ async def test_health_reports_a_stopped_worker_and_accepts_a_long_handler(
         await eventually(lambda: _running(port))
         assert await status(port) == "200"
 
-        # When the whole process is stopped, then health reports it
+        # When the whole process is suspended, then health reports it
         (worker,) = workers_of(parent.pid)
         os.kill(worker, signal.SIGSTOP)
         await eventually(lambda: _is(port, "503"))

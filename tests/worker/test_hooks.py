@@ -205,7 +205,7 @@ async def test_a_worker_ends_with_an_error_if_its_dependencies_were_closed(
     assert calls == ["open", "close"]
 
 
-def test_a_hook_that_cannot_be_called_is_rejected() -> None:
+def test_a_hook_that_cannot_be_called_is_refused() -> None:
     app = App("headwater://memory")
 
     def too_much(order: Any) -> None: ...
@@ -221,7 +221,7 @@ def test_a_hook_that_cannot_be_called_is_rejected() -> None:
             app.on_start(function)
 
 
-async def test_declaring_a_hook_after_the_start_is_rejected() -> None:
+async def test_declaring_a_hook_after_the_start_is_refused() -> None:
     app = App("headwater://memory")
     handled(app)
     async with app.test():

@@ -41,7 +41,7 @@ async def test_a_task_that_ends_unexpectedly_ends_the_worker_with_an_error_that_
     (task,) = [one for one in asyncio.all_tasks() if one.get_name().endswith(part)]
     await eventually(
         lambda: task.done() or (task.cancel() and False)
-    )  # it may suppress the first one
+    )  # a busy task may suppress it
 
     # Then the worker ends with an error that names the task
     with pytest.raises(TaskEnded, match=f"{name} of .*bill ended although nothing asked it to"):

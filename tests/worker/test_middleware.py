@@ -368,7 +368,7 @@ class PlainHandle(Middleware):
         (PlainHandle(), "PlainHandle.handle must be `async def`"),
     ],
 )
-def test_invalid_middleware_is_rejected(wrong: Any, complaint: str) -> None:
+def test_invalid_middleware_is_refused(wrong: Any, complaint: str) -> None:
     with pytest.raises(DeclarationError, match=complaint):
         App("headwater://memory").use(wrong)
 

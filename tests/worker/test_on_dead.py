@@ -187,7 +187,7 @@ async def test_one_on_dead_handler_can_serve_several_streams() -> None:
     assert seen == ["orders", "others"]
 
 
-def test_declarations_of_on_dead_that_would_miss_dead_letters_are_rejected() -> None:
+def test_declarations_of_on_dead_that_would_miss_dead_letters_are_refused() -> None:
     async def alert(letter: DeadLetter) -> None: ...
 
     async def wrong(letter: Order) -> None: ...

@@ -88,7 +88,7 @@ for number in range(3):
 """
 
 
-async def test_an_app_that_stays_open_publishes_from_successive_event_loops(
+async def test_an_app_that_is_never_closed_publishes_from_successive_event_loops(
     store: Store,
 ) -> None:
     # In another process, because Python may warn at any time about what an ended loop left open

@@ -308,7 +308,7 @@ async def test_suspected_poison_messages_of_many_keys_run_one_by_one_without_a_p
         assert runs == keys
 
 
-def test_an_invalid_order_by_is_rejected() -> None:
+def test_an_invalid_order_by_is_refused() -> None:
     async def handle(step: Step) -> None: ...
     async def load(rows: Batch[Step]) -> None: ...
 

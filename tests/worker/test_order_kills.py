@@ -1,4 +1,4 @@
-"""Order by key holds when the reading process is killed, or stopped and resumed."""
+"""Order by key holds when the reading process is killed, or suspended and resumed."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ async def test_order_holds_when_readers_are_killed(store: Store) -> None:
         assert steps_taken <= {0, 1}, (key, order)
 
 
-async def test_the_order_of_results_holds_when_a_reader_is_stopped_and_resumed(
+async def test_the_order_of_results_holds_when_a_reader_is_suspended_and_resumed(
     store: Store,
 ) -> None:
     chance = random.Random(18)
     await send(store, chance)
     with ExitStack() as stack:
         workers = [stack.enter_context(one_worker(store.url, target=SHOP)) for _ in range(2)]
-        # When the reader is stopped for longer than its key lasts, and resumed while the next one reads
+        # When the reader is suspended for longer than its key lasts, and resumed while the next one reads
         for _stop in range(3):
             victim = await reader(store, workers)
             await eventually(elapsed(chance.uniform(0.1, 0.3)))

@@ -198,7 +198,7 @@ async def test_order_holds_in_a_group_that_was_destroyed(store: Store) -> None:
         await eventually(lambda: seen.order["a"][-1:] == seen.order["b"][-1:] == [5])
         await eventually(lambda: settled(store))
 
-    # Then each key continues in order; what was settled since the last save may be handled again
+    # Then each key continues in order; what was settled since the last backup may be handled again
     for order in seen.order.values():
         assert sorted(set(order)) == list(range(6))
         assert order[-1] == 5

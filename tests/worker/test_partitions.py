@@ -183,7 +183,7 @@ async def test_a_batch_has_messages_of_one_partition() -> None:
     assert len(batches) == PARTITIONS
 
 
-def test_a_key_of_an_unsupported_type_is_rejected() -> None:
+def test_a_key_of_an_unsupported_type_is_refused() -> None:
     for key in (1.5, None, True, ("a", 1)):
         stream = Stream("moves", Move, partitions=2, key=lambda _move, key=key: key)  # type: ignore[misc]
         with pytest.raises(EncodeError, match="cannot choose a partition"):
@@ -202,17 +202,17 @@ def test_a_key_of_an_unsupported_type_is_rejected() -> None:
         ({"key": by_key}, "the stream has none: add partitions="),
     ],
 )
-def test_invalid_partition_options_are_rejected(options: Any, words: str) -> None:
+def test_invalid_partition_options_are_refused(options: Any, words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
         Stream("moves", Move, **options)
 
 
-def test_a_partitioned_stream_with_a_hash_tag_in_its_name_is_rejected() -> None:
+def test_a_partitioned_stream_with_a_hash_tag_in_its_name_is_refused() -> None:
     with pytest.raises(DeclarationError, match="has a hash tag in its name"):
         Stream("{eu}.moves", Move, partitions=4, key=by_key)
 
 
-def test_two_handlers_of_one_group_and_stream_are_rejected() -> None:
+def test_two_handlers_of_one_group_and_stream_are_refused() -> None:
     app = memory_app()
 
     async def one(move: Move) -> None: ...

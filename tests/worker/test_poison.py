@@ -69,8 +69,8 @@ async def test_deaths_of_a_process_with_other_messages_in_flight_do_not_count(st
     assert not await store.look.exists(POISON)
 
 
-async def test_a_claim_whose_reply_was_lost_does_not_count(store: Store) -> None:
-    # Given an entry whose process died twice, with claims in between whose replies were lost
+async def test_a_claim_that_was_never_judged_does_not_count(store: Store) -> None:
+    # Given an entry whose process died twice, and claims in between for processes that were dead
     app = store.app()
     counts = []
 

@@ -32,7 +32,7 @@ async def _results(store: Store) -> list[shop.Invoice]:
 
 async def test_headwater_work_starts_n_workers_and_stops_them_gracefully(store: Store) -> None:
     with supervised(store.url, "--workers", "2") as parent:
-        await eventually(lambda: parent.output().count("reads orders as") == 2)
+        await eventually(lambda: parent.log().count("reads orders as") == 2)
         await _send(store, *(shop.Order(number, do="yield") for number in range(100)))
         await eventually(store.settled)
         workers = workers_of(parent.pid)
@@ -48,7 +48,7 @@ async def test_headwater_work_starts_n_workers_and_stops_them_gracefully(store: 
 
 async def test_a_worker_that_dies_is_restarted(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
-        await eventually(lambda: "reads orders as" in parent.output())
+        await eventually(lambda: "reads orders as" in parent.log())
         (first,) = await eventually(lambda: workers_of(parent.pid))
         os.kill(first, signal.SIGKILL)
         await eventually(lambda: workers_of(parent.pid) not in ([], [first]))
@@ -56,7 +56,7 @@ async def test_a_worker_that_dies_is_restarted(store: Store) -> None:
         await eventually(store.settled)
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
-        assert "was ended by SIGKILL; again in 0.5 s" in parent.output()
+        assert "was ended by SIGKILL; again in 0.5 s" in parent.log()
     ((result),) = await _results(store)
     assert result.by != first
 
@@ -85,12 +85,12 @@ async def _owned(store: Store, count: int) -> bool:
 
 async def test_a_worker_stops_gracefully_when_its_parent_is_killed(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
-        await eventually(lambda: "reads orders as" in parent.output())
+        await eventually(lambda: "reads orders as" in parent.log())
         (worker,) = workers_of(parent.pid)
         parent.signal(signal.SIGKILL)
         parent.wait()
-        await eventually(lambda: "g of orders stopped" in parent.output())
-        assert "the process that started this one is gone: stopping" in parent.output()
+        await eventually(lambda: "g of orders stopped" in parent.log())
+        assert "the process that started this one is gone: stopping" in parent.log()
         await eventually(lambda: not runs(worker))
     assert await store.consumers() == []
 
@@ -120,7 +120,7 @@ async def test_a_poison_message_is_a_dead_letter_and_all_others_are_handled(stor
         await eventually(store.settled)
         parent.signal(signal.SIGTERM)
         parent.wait()
-        output = parent.output()
+        output = parent.log()
 
     # Then it is a dead letter after two crashes in quarantine, and every other entry is handled
     (letter,) = await store.dead()
@@ -161,7 +161,7 @@ async def test_a_poison_message_with_one_delivery_and_crash_allowed_affects_no_o
 async def test_a_suspected_message_that_hangs_does_not_delay_the_worker(store: Store) -> None:
     # Given a message that hangs, and a worker
     with supervised(store.url, "--workers", "1", SHOP_CLAIM_AFTER="300ms") as parent:
-        await eventually(lambda: "reads orders as" in parent.output())
+        await eventually(lambda: "reads orders as" in parent.log())
         await _send(store, shop.Order(1, do="hang"), shop.Order(2))
         await eventually(lambda: _handled(store, {2}))
         (hanging,) = workers_of(parent.pid)
@@ -174,7 +174,7 @@ async def test_a_suspected_message_that_hangs_does_not_delay_the_worker(store: S
         os.kill(hanging, signal.SIGKILL)
 
         # Then it hangs in the quarantine process, and the worker handles the rest
-        await eventually(lambda: "runs alone" in parent.output())
+        await eventually(lambda: "runs alone" in parent.log())
         await _send(store, *(shop.Order(number) for number in range(3, 20)))
         await eventually(lambda: _handled(store, set(range(2, 20))))
         os.kill(quarantine_of(parent.pid)[0], signal.SIGKILL)
@@ -206,18 +206,18 @@ async def test_an_invalid_target_ends_with_one_line(
 ) -> None:
     with supervised(headwater_url, target=target) as parent:
         assert parent.wait() != 0
-        output = parent.output()
+        output = parent.log()
     assert complaint in output
     assert "Traceback" not in output
 
 
-async def test_a_rejected_claim_after_ends_all_workers_with_one_line(store: Store) -> None:
+async def test_a_refused_claim_after_ends_all_workers_with_one_line(store: Store) -> None:
     await store.look.xgroup_create("orders", "g", mkstream=True)
     await store.look.xgroup_createconsumer("orders", "g", "other")
     await store.look.hset("{orders}:hw:group:g", "claim_after_ms", "77000")
     with supervised(store.url, "--workers", "2") as parent:
         assert parent.wait() == 78
-        output = parent.output()
+        output = parent.log()
     assert "group 'g' of stream 'orders' claims after 77000 ms" in output
     assert "Traceback" not in output
 
@@ -234,7 +234,7 @@ async def test_an_error_of_the_store_at_the_start_ends_all_workers_with_one_line
     with supervised(store.url + address) as parent:
         # Then the workers exit with the status for configuration errors
         assert parent.wait() == 78
-        output = parent.output()
+        output = parent.log()
     assert "bill cannot join group 'g' of stream 'orders' at redis://" in output
     assert complaint in output
     assert "Traceback" not in output
@@ -246,13 +246,13 @@ async def test_headwater_work_serves_an_embedded_store_to_its_workers(tmp_path: 
         for number in range(20):
             store.xadd("orders", {"id": number})
     with supervised(url, "--workers", "2") as parent:
-        await eventually(lambda: "reads orders as" in parent.output())
-        await eventually(lambda: parent.output().count("reads orders as") == 2)
+        await eventually(lambda: "reads orders as" in parent.log())
+        await eventually(lambda: parent.log().count("reads orders as") == 2)
 
         # When another process opens that directory, then its error names the remedy
         with supervised(url, "--workers", "1") as second:
             assert second.wait() != 0
-            assert "headwater serve --dir" in second.output()
+            assert "headwater serve --dir" in second.log()
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
     with connect(url) as store:
@@ -265,8 +265,8 @@ async def test_a_served_store_stops_after_the_workers_when_their_parent_is_kille
     # Given two workers on a store that their parent serves
     url = f"headwater://{tmp_path}/data"
     with supervised(url, "--workers", "2") as parent:
-        await eventually(lambda: parent.output().count("reads orders as") == 2)
-        await eventually(lambda: "handles suspects of orders as" in parent.output())
+        await eventually(lambda: parent.log().count("reads orders as") == 2)
+        await eventually(lambda: "handles suspects of orders as" in parent.log())
         processes = children(parent.pid)
 
         # When the parent is killed
@@ -275,7 +275,7 @@ async def test_a_served_store_stops_after_the_workers_when_their_parent_is_kille
 
         # Then all processes end, the workers before the store
         await eventually(lambda: not any(runs(pid) for pid in processes))
-        assert parent.output().count("g of orders stopped\n") == 3
+        assert parent.log().count("g of orders stopped\n") == 3
     assert len(processes) == 4
     with connect(url) as store:
         left = {one["name"] for one in store.xinfo_consumers("orders", "g")}

@@ -70,7 +70,7 @@ async def test_a_dedupe_name_can_be_used_again_after_its_window(
     assert await store.look.xlen("short") == 2
 
 
-async def test_a_message_with_a_dedupe_name_is_trimmed_and_rejected_like_others(
+async def test_a_message_with_a_dedupe_name_is_trimmed_and_refused_like_others(
     store: Store,
 ) -> None:
     short: Stream[Order] = Stream("short", Order, maxlen=100)
@@ -178,9 +178,7 @@ async def test_send_with_wait_raises_on_a_server_without_replicas(
         ({"wait": "1"}, "must be a number of replicas, at least 1"),
     ],
 )
-async def test_invalid_options_of_send_are_rejected(
-    options: dict[str, Any], complaint: str
-) -> None:
+async def test_invalid_options_of_send_are_refused(options: dict[str, Any], complaint: str) -> None:
     async with App("headwater://memory") as app:
         with pytest.raises(HeadwaterError, match=complaint):
             await app.send(orders, Order(1), **options)
@@ -189,7 +187,7 @@ async def test_invalid_options_of_send_are_rejected(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"dedupe": "order-1"}, {"wait": 1}])
-async def test_the_error_of_a_rejected_message_names_the_stream(
+async def test_the_error_of_a_refused_message_names_the_stream(
     store: Store, options: dict[str, Any]
 ) -> None:
     await store.look.set("orders", "a string")
@@ -199,6 +197,6 @@ async def test_the_error_of_a_rejected_message_names_the_stream(
 
 
 @pytest.mark.parametrize("window", ["1s", "25h"])
-def test_a_dedupe_window_out_of_bounds_is_rejected(window: str) -> None:
+def test_a_dedupe_window_out_of_bounds_is_refused(window: str) -> None:
     with pytest.raises(DeclarationError, match="dedupe_window"):
         Stream("orders", Order, dedupe_window=window)

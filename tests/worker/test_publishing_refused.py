@@ -1,4 +1,4 @@
-"""A store that rejects writes for a while: sending is retried, and the error says what was not added."""
+"""A store that refuses writes for a while: sending is retried, and the error says what was not added."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ async def outage_of(server: peers.Peer, outage: Outage) -> AsyncIterator[redis.a
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("outage", OUTAGES, ids=str)
-async def test_messages_rejected_during_an_outage_are_added_after_it(
+async def test_messages_refused_during_an_outage_are_added_after_it(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a store that rejects writes
+    # Given a store that refuses writes
     monkeypatch.setattr(patience, "RECONNECT_SECONDS", 20.0)
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
@@ -140,7 +140,7 @@ async def test_sending_reconnects_when_the_address_leads_to_another_server(
         assert look.xlen("orders") == 2
 
 
-def test_only_rejected_entries_are_sent_again() -> None:
+def test_only_refused_entries_are_sent_again() -> None:
     # Given three entries, of which the store accepts the first and the last
     batch = Adding([Addition("s", [(b"n", b"%d" % n)]) for n in range(3)])
     sending = batch.rest()

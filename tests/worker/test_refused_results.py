@@ -1,4 +1,4 @@
-"""A result that the store always rejects fails its own delivery and no others."""
+"""A result that the store always refuses fails its own delivery and no others."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_result_of_many_fields_is_published(core: Core, pairs: int) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_wide_result_rejected_by_a_full_store_uses_up_no_attempt(
+def test_a_wide_result_refused_by_a_full_store_uses_up_no_attempt(
     peer: StartPeer, name: str
 ) -> None:
     core = Core.joined(peer(name).url)

@@ -13,23 +13,23 @@ from headwater.messages import SIGN_CONSUMER, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 from tests.worker.core import CLAIM_AFTER_MS, Core
-from tests.worker.test_noting import add, note, noted
+from tests.worker.test_group_backup import add, note, noted
 
 pytestmark = pytest.mark.slow
 
 
-def age_saved_copy(core: Core) -> None:
-    """Make the saved copy old enough for the next round."""
+def age_backup(core: Core) -> None:
+    """Make the backup old enough for the next round."""
     key = noted_key("s", "g")
     at: Any = core.client.hget(key, "at")
     core.client.hset(key, "at", int(at) - 2_000)
 
 
 @pytest.mark.parametrize("position", ["0", "$"])
-def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_saved_copy(
+def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
     core: Core, position: str
 ) -> None:
-    # Given a saved copy of a group with a delayed, an owned and a settled entry
+    # Given a backup of a group with a delayed, an owned and a settled entry
     first, second, third = add(core, b"a", b"b", b"c")
     one, _two, three = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
@@ -42,7 +42,7 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_saved_cop
     core.client.xgroup_create("s", "g", position)
 
     # Then the next round detects that it was replaced
-    age_saved_copy(core)
+    age_backup(core)
     assert core.do(noter.round()) == Round(noted=False, set_back_ms=0, replaced=True)
 
     # And its pending entries are restored
@@ -52,12 +52,12 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_saved_cop
     assert core.pending(first)[1] == 1
     assert core.pending(second) == (core.member.consumer, 1)
     assert core.read() == []
-    age_saved_copy(core)
+    age_backup(core)
     assert core.do(noter.round()) == Round(noted=True, set_back_ms=0)
 
 
 def test_a_group_that_lost_only_its_sign_consumer_is_not_replaced(core: Core) -> None:
-    # Given a saved copy of an owned entry
+    # Given a backup of an owned entry
     (first,) = add(core, b"a")
     core.read()
     note(core)
@@ -66,7 +66,7 @@ def test_a_group_that_lost_only_its_sign_consumer_is_not_replaced(core: Core) ->
     core.client.xgroup_delconsumer("s", "g", SIGN_CONSUMER)
 
     # Then the group counts as the same
-    age_saved_copy(core)
+    age_backup(core)
     assert note(core) == Round(noted=True, set_back_ms=0)
     assert core.pending(first) == (core.member.consumer, 1)
 
@@ -74,7 +74,7 @@ def test_a_group_that_lost_only_its_sign_consumer_is_not_replaced(core: Core) ->
 async def test_workers_restore_the_retries_of_a_replaced_group(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a retry that waits and is in the saved copy
+    # Given a retry that waits and is in the backup
     app = store.app()
 
     @app.consumer(orders, group="g", into=invoices, claim_after="4s")

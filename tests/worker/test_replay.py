@@ -122,7 +122,7 @@ def test_a_deleted_entry_of_a_stream_with_other_groups_is_added_only_with_all_gr
     assert core.client.xlen(DEAD) == 0
 
 
-def test_replaying_to_a_missing_group_is_rejected(core: Core) -> None:
+def test_replaying_to_a_missing_group_is_refused(core: Core) -> None:
     (letter,) = _dead_letters(core, b"a")
     core.client.xgroup_destroy("s", "g")
 

@@ -303,7 +303,7 @@ async def test_a_worker_continues_after_it_lost_a_lease(store: Store) -> None:
 
 
 @pytest.mark.parametrize("claim_after", ["5s", "1m"])
-async def test_a_second_value_of_claim_after_is_rejected_at_the_start(
+async def test_a_second_value_of_claim_after_is_refused_at_the_start(
     store: Store, claim_after: str
 ) -> None:
     first, second = store.app(), store.app()

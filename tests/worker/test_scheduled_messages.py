@@ -365,7 +365,7 @@ async def test_advancing_the_clock_of_a_test_makes_a_message_due(
         ("400d", "at most a year"),
     ],
 )
-async def test_an_invalid_delay_is_rejected(after: Any, complaint: str) -> None:
+async def test_an_invalid_delay_is_refused(after: Any, complaint: str) -> None:
     async with App("headwater://memory") as app:
         with pytest.raises(DeclarationError, match=complaint):
             await app.send(orders, Order(1), after=after)

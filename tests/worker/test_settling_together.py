@@ -160,7 +160,7 @@ def test_a_result_of_several_entries_that_is_sent_twice_is_published_once(core: 
     assert published(core) == [entries[0].id]
 
 
-def test_a_rejected_result_of_several_entries_acknowledges_none_of_them(core: Core) -> None:
+def test_a_refused_result_of_several_entries_acknowledges_none_of_them(core: Core) -> None:
     entries = read(core, 3)
     core.client.set("taken", "a string")
 

@@ -80,7 +80,7 @@ def test_a_lost_entry_does_not_affect_other_results(core: Core) -> None:
     assert results(core) == Counter(ids) - Counter([ids[2]])
 
 
-def test_a_rejected_result_does_not_affect_other_results(core: Core) -> None:
+def test_a_refused_result_does_not_affect_other_results(core: Core) -> None:
     ids = claimed(core, 4)
     core.client.set("text", "not a stream")
     batch = [with_result(one) for one in ids]
@@ -105,13 +105,13 @@ def test_a_batch_that_is_sent_twice_publishes_once(core: Core) -> None:
     assert results(core) == Counter(ids)
 
 
-def test_a_settlement_with_results_that_names_an_entry_twice_is_rejected(core: Core) -> None:
+def test_a_settlement_with_results_that_names_an_entry_twice_is_refused(core: Core) -> None:
     # Given a settlement of several entries, one of them named twice
     ids = claimed(core, 2)
     additions = [*with_result(ids[0]).additions] * 3
     twice = Settlement(ids[0], How.ACK, 0, additions, [ids[1], ids[0]])
 
-    # Then it is rejected as a whole
+    # Then it is refused as a whole
     (outcome,) = settled(core, [twice])
     assert not outcome.done
     assert outcome.missed

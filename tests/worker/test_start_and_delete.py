@@ -75,7 +75,7 @@ async def test_start_does_not_affect_an_existing_group(store: Store) -> None:
 
 
 @pytest.mark.parametrize("start", ["old", "", "17", datetime(2026, 1, 1), 17, None])  # noqa: DTZ001
-def test_an_invalid_start_is_rejected_at_its_declaration(start: Any) -> None:
+def test_an_invalid_start_is_refused_at_its_declaration(start: Any) -> None:
     with pytest.raises(DeclarationError, match=r"start="):
         App("redis://localhost:1").consumer(orders, group="g", start=start)(lambda order: None)
 
@@ -139,7 +139,7 @@ async def test_an_entry_is_deleted_by_the_last_group_that_acknowledges_it(store:
 
 
 @pytest.mark.parametrize("any_store", ["redis-7.0", "valkey-9.1"], indirect=True)
-async def test_delete_with_a_second_group_is_rejected_on_servers_without_xackdel(
+async def test_delete_with_a_second_group_is_refused_on_servers_without_xackdel(
     store: Store,
 ) -> None:
     await store.look.xgroup_create("orders", "audit", "0", mkstream=True)

@@ -302,7 +302,7 @@ async def test_a_destroyed_group_is_created_again_and_nothing_is_lost(
         await apps[0].send(orders, Order(3))
         go_on.set()
 
-        # Then it is created again before their entries, with a warning, and nothing is lost
+        # Then it is created again, at a position before their entries, and the log has a warning
         await eventually(store.settled)
     assert set(handled) == {1, 2, 3}
     assert "was gone and is created again" in caplog.text

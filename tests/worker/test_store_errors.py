@@ -1,4 +1,4 @@
-"""A store that rejects commands, stops replying or closes: workers wait, no attempt or result is lost."""
+"""Workers wait while a store refuses commands, does not reply or is closed, and lose no attempt or result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 StartPeer = Callable[..., peers.Peer]
 
 LONG_LEASE: dict[str, Any] = {"group": "g", "claim_after": "20s"}
-"""A lease so long that nothing is claimed while the store rejects renewals."""
+"""A lease so long that nothing is claimed while the store refuses renewals."""
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ class Biller:
 async def test_workers_wait_while_a_store_rejects_commands_and_use_up_no_attempt(
     peer: StartPeer, name: str, outage: Outage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a worker with a running handler, and a store that begins to reject commands
+    # Given a worker with a running handler, and a store that begins to refuse commands
     server = peer(name)
     one, two = Biller(server.url), Biller(server.url)
     async with store_of(server) as store, working(one.app) as first:

@@ -74,7 +74,7 @@ async def test_a_failed_join_does_not_stop_other_workers_of_the_group(
         await store.look.hset(SETTINGS_KEY, "claim_after_ms", "77000")
         os.kill(first, signal.SIGKILL)
 
-        # When its replacement is rejected, then it is retried
+        # When its replacement is refused, then it is retried
         await eventually(lambda: "worker 0 ended with status 78; again in" in parent.log())
         await eventually(lambda: "worker 1 ended" not in parent.log())
 

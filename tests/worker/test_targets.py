@@ -83,7 +83,7 @@ def test_the_error_of_a_broken_module_has_only_lines_of_that_module(
     assert "targets.py" not in message
 
 
-def test_the_error_of_a_rejected_declaration_has_its_line(project: Path) -> None:
+def test_the_error_of_a_refused_declaration_has_its_line(project: Path) -> None:
     (project / "shop_d.py").write_text("from headwater import App\n\napp = App('reddis://x')\n")
     with pytest.raises(DeclarationError, match=r"shop_d\.py, line 3: url='reddis://x' is not the"):
         find_app("shop_d:app")

@@ -1,8 +1,8 @@
 """Faults in a trial and their times. Each repeated run of a handler must be explained by one of them.
 
 Rule 1. A repeated run is explained by an event between the first run and the second that affected its
-        process, its connections or the server, or by a stall of the machine. The event may also be a pause
-        of the second process, which then runs what it had buffered.
+        process, its connections or the server, or by a stall of the machine. It may also be a pause or
+        a stall of the second process, which then runs what it had buffered.
 Rule 2. Times are of the monotonic clock, which all processes of a machine share.
 """
 

@@ -2,7 +2,7 @@
 
 The worker, the engine and the clock are those of `App.test()`, so a trial takes milliseconds and is
 deterministic. `Trial` runs a short scenario and interrupts the worker at the n-th step of its event loop,
-and the following workers at steps of their own if given. Then it checks:
+and the next workers at further steps, if given. Then it checks:
 
 - each message is settled, and nothing is pending or unread
 - each result is published once, even if the handler ran twice
@@ -42,7 +42,7 @@ from tests.worker.chaos.scenarios import (
 from tests.worker.chaos.stepping import ProcessClock, SteppingLoop, every_command_a_step, process
 
 MOST_STEPS: Final = {Shape.EACH: 220, Shape.BATCH: 220, Shape.ORDER: 500}
-"""Range of the steps at which a worker is interrupted. The longest scenarios are a little longer."""
+"""The last step at which a random trial interrupts a worker. The longest scenarios take a few more."""
 
 REDIS_PY: Final = redis.__version__
 """redis-py reads its version from its installed files for each connection: an eighth of a trial's time."""

@@ -1,4 +1,4 @@
-"""A destroyed group whose stream remains: the retries and entries in its saved copy are restored."""
+"""A group that another client destroys is restored from its backup, with its retries and pending entries."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_a_retry_beyond_claim_after_keeps_its_due_time(core: Core) -> None:
     assert core.pending(first) == ("" if core.member.able.verbs else "hw.parked", 1)
 
 
-def test_the_saved_copy_of_delayed_entries_does_not_change(core: Core) -> None:
-    # Given delayed entries, and a saved copy of them
+def test_the_backup_of_delayed_entries_does_not_change(core: Core) -> None:
+    # Given delayed entries, and a backup of them
     add(core, *[b"a"] * 50)
     for entry in core.read():
         core.settle(entry, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
@@ -99,7 +99,7 @@ def test_the_saved_copy_of_delayed_entries_does_not_change(core: Core) -> None:
     core.do(noter.round())
     before = core.client.hget(key, "pending")
 
-    # When the group is saved again a little later
+    # When the backup is written again a little later
     for _ in range(3):
         core.client.hset(key, "at", 0)
         core.do(noter.round())
@@ -110,10 +110,10 @@ def test_the_saved_copy_of_delayed_entries_does_not_change(core: Core) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_a_retry_handed_back_after_the_last_save_survives_its_destroyed_group(
+def test_a_retry_handed_back_after_the_last_backup_survives_its_destroyed_group(
     core: Core, *, noted: bool
 ) -> None:
-    # Given a saved copy of an entry that a consumer owns, and that it hands back after the copy
+    # Given a backup of an entry that a consumer owns, and that it hands back after the backup
     (first,) = add(core, b"a")
     (entry,) = core.read()
     session = GroupSession(core.member, unsettled=lambda: ())
@@ -134,7 +134,7 @@ def test_a_retry_handed_back_after_the_last_save_survives_its_destroyed_group(
 
 
 def test_a_retry_that_another_consumer_settled_is_not_restored(core: Core) -> None:
-    # Given a group without a saved copy, and a retry that another consumer settled some rounds ago
+    # Given a group without a backup, and a retry that another consumer settled some rounds ago
     (first,) = add(core, b"a")
     core.read()
     session = GroupSession(core.member, unsettled=lambda: ())
@@ -179,7 +179,7 @@ def test_a_live_owner_settles_an_entry_restored_for_it(core: Core) -> None:
     assert core.nothing_pending()
 
 
-def test_a_consumer_does_not_restore_what_it_settled_after_the_last_save(
+def test_a_consumer_does_not_restore_what_it_settled_after_the_last_backup(
     core: Core,
 ) -> None:
     (first,) = add(core, b"a")
@@ -217,7 +217,7 @@ def test_joining_a_destroyed_group_continues_at_its_last_delivered_id(core: Core
     assert core.client.xinfo_groups("s")[0]["last-delivered-id"] == first
 
 
-def test_a_group_with_too_many_pending_entries_is_restored_before_the_first_of_them(
+def test_a_group_with_too_many_pending_entries_is_restored_at_a_position_before_them(
     core: Core,
 ) -> None:
     with core.client.pipeline(transaction=False) as pipeline:
@@ -237,14 +237,14 @@ def test_a_group_with_too_many_pending_entries_is_restored_before_the_first_of_t
     assert len(core.read(limit=MOST + 1)) == MOST + 1
 
 
-def test_only_one_worker_per_round_saves_the_group(core: Core) -> None:
+def test_only_one_worker_per_round_writes_the_backup(core: Core) -> None:
     add(core, b"a")
     assert note(core).noted
     other = core.another("two")
     assert not note(other).noted
 
 
-def test_a_clock_that_was_set_back_is_detected_by_the_last_save(core: Core) -> None:
+def test_a_clock_that_was_set_back_is_detected_by_the_last_backup(core: Core) -> None:
     note(core)
     before = int(core.client.hget(group_backup_key("s", "g"), "at") or 0)
     core.client.hset(group_backup_key("s", "g"), "at", str(before + 3_600_000))
@@ -350,13 +350,11 @@ async def test_the_log_names_the_new_owner_of_a_lost_entry_if_there_is_one(
         await eventually(lambda: caplog.text.count("was not settled by this worker") == 2)
         await eventually(elapsed(0.05))
     logged = {line.message for line in caplog.records if "was not settled" in line.message}
-    prefix = "it was not settled by this worker"
-    no_owner = (
-        "nobody has it: another client acknowledged it, deleted it, or removed its consumer; "
-    )
-    no_owner += "or the server lost it in a failover"
+    what = "it was not settled by this worker"
+    nobody = "nobody has it: another client acknowledged it, deleted it, or removed its consumer; "
+    nobody += "or the server lost it in a failover"
     assert logged == {
-        f"{begun[0]} of orders: {prefix}; {no_owner}",
-        f"{begun[1]} of orders: {prefix}; consumer other has it",
+        f"{begun[0]} of orders: {what}; {nobody}",
+        f"{begun[1]} of orders: {what}; consumer other has it",
     }
     await store.look.xack("orders", "g", begun[1])
