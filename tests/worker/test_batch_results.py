@@ -239,12 +239,12 @@ async def test_entries_that_wait_for_a_full_batch_are_handed_back_at_a_stop(stor
 
 async def test_a_suspected_poison_message_is_a_batch_by_itself() -> None:
     # Given a batch that was in flight when its process died, twice
-    app, batches, alive = memory_app(), [], asyncio.Event()
+    app, batches, restarted = memory_app(), [], asyncio.Event()
 
     @app.batch(orders, group="g", size=3, claim_after="10s", linger="1s")
     async def load(rows: Batch[Order]) -> None:
         batches.append([order.id for order in rows])
-        if not alive.is_set():
+        if not restarted.is_set():
             await asyncio.Event().wait()
 
     async with app.test() as t:
@@ -252,7 +252,7 @@ async def test_a_suspected_poison_message_is_a_batch_by_itself() -> None:
         t.crash(load)
         await t.advance("12s")
         t.crash(load)
-        alive.set()
+        restarted.set()
         batches.clear()
 
         # When its entries are claimed again, then each is a batch of one entry

@@ -13,7 +13,7 @@ from headwater.groups.settling import How
 from headwater.groups.trimmed import unread_lost
 from headwater.messages import delays_key, due_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
-from tests.worker.test_groups import RIPE, add, in_lua
+from tests.worker.test_groups import CLAIMABLE_IDLE_MS, add, in_lua
 
 DELAYS, DUE = delays_key("s", "g"), due_key("s", "g")
 
@@ -52,7 +52,7 @@ def test_a_delayed_entry_stays_pending_and_is_delivered_when_due(core: Core, del
         assert other.read() == []
         core.advance(1)
     else:
-        core.age(entry_id, RIPE)  # its idle time does not make it due
+        core.age(entry_id, CLAIMABLE_IDLE_MS)  # its idle time does not make it due
         assert other.read() == []
         core.client.zadd(DELAYS, {entry_id: 1})
 
@@ -79,7 +79,9 @@ def test_entries_parked_by_an_earlier_version_are_delivered_when_due(core: Core)
     add(core, b"a", b"b")
     short, long = core.read()
     later = 2**50
-    core.client.xclaim("s", "g", "hw.parked", 0, [short.id, long.id], idle=RIPE, justid=True)
+    core.client.xclaim(
+        "s", "g", "hw.parked", 0, [short.id, long.id], idle=CLAIMABLE_IDLE_MS, justid=True
+    )
     core.client.hset(DUE, long.id.decode(), later)
 
     # When a consumer of this version reads, then it gets the first, and the second once it is due
@@ -114,7 +116,7 @@ def test_a_sweep_of_a_long_pending_entries_list_takes_several_reads(core: Core) 
         pipeline.execute()
     found = core.read(limit=2_500)
     for one in found[-2:]:
-        core.age(one, RIPE)
+        core.age(one, CLAIMABLE_IDLE_MS)
     other = core.another("two")
 
     # When another consumer reads a few times, then it has claimed those two
@@ -125,7 +127,7 @@ def test_a_sweep_of_a_long_pending_entries_list_takes_several_reads(core: Core) 
 def test_a_deleted_entry_is_not_delivered_and_reported_once(core: Core) -> None:
     add(core, b"a", b"b")
     first, second = core.read()
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
     core.client.xdel("s", first.id)
 
     other, third = core.another("two"), core.another("three")
@@ -195,7 +197,7 @@ def test_finding_deleted_entries_takes_few_commands_however_many_retries_wait(co
         core.do(single("XSETTLE", "s", "g", "one", *delay, "IDS", len(ids), *ids))
     add(core, b"a")
     (last,) = core.read()
-    core.age(last, RIPE)
+    core.age(last, CLAIMABLE_IDLE_MS)
     core.client.xdel("s", last.id)
 
     # When a consumer has checked all of them
@@ -255,7 +257,7 @@ def test_one_consumer_a_minute_sweeps_the_whole_pending_entries_list(core: Core)
     (first,) = core.read()
     members = [core.another(name) for name in ("a", "b")]
     assert [one.read() for one in members] == [[], []]
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
 
     # When the minute is over, then one of them claims it
     found = [one for member in members for one in member.read()]

@@ -99,14 +99,14 @@ async def handle(
     two: Annotated[str, Use(Suppressing, scope="delivery")],
     three: Annotated[str, Use(settings)],
 ) -> None:
-    fate = trial.chance.randrange(6)
-    if fate == 0:
+    outcome = trial.chance.randrange(6)
+    if outcome == 0:
         await asyncio.Event().wait()
-    elif fate == 1:
+    elif outcome == 1:
         raise Again("1s")
-    elif fate == 2:
+    elif outcome == 2:
         raise asyncio.CancelledError
-    elif fate == 3:
+    elif outcome == 3:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()

@@ -16,7 +16,7 @@ from headwater.messages import dead_letter_fields
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
-RIPE = CLAIM_AFTER_MS + 1
+CLAIMABLE_IDLE_MS = CLAIM_AFTER_MS + 1
 
 in_lua = pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
 """For servers without Headwater's commands."""
@@ -42,7 +42,7 @@ def test_new_entries_are_delivered_once_with_count_one(core: Core) -> None:
 def test_the_limit_of_a_read_includes_claimed_entries(core: Core) -> None:
     add(core, *[b"x"] * 10)
     for one in core.read(limit=6):
-        core.age(one, RIPE)
+        core.age(one, CLAIMABLE_IDLE_MS)
     other = core.same_slot("two")
 
     assert len(other.read(limit=4)) == 4
@@ -56,7 +56,7 @@ def test_an_entry_of_a_silent_owner_is_claimed_counted_and_marked_as_suspected(c
     other = core.same_slot("two")
     assert other.read() == []
 
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
     (second,) = other.read()
 
     assert second.id == entry_id
@@ -70,7 +70,7 @@ def test_an_entry_of_a_silent_owner_is_claimed_counted_and_marked_as_suspected(c
 def test_a_renewed_entry_is_not_claimed(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
 
     assert core.renew(first) == [True]
 
@@ -81,7 +81,7 @@ def test_a_renewed_entry_is_not_claimed(core: Core) -> None:
 def test_renewing_does_not_take_an_entry_back_from_its_new_owner(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
     other = core.same_slot("two")
     (second,) = other.read()
 
@@ -122,7 +122,7 @@ def test_ackdel_acknowledges_and_deletes_an_entry(core: Core) -> None:
 def test_a_former_owner_can_neither_settle_nor_publish(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
     other = core.same_slot("two")
     (second,) = other.read()
     result = Addition("results", [(b"r", b"1")])

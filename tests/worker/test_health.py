@@ -129,55 +129,55 @@ async def test_an_invalid_or_used_address_is_an_error() -> None:
 
 
 @pytest.fixture
-def life() -> Any:
-    one = ReceivedReports()
+def received() -> Any:
+    one = Life()
     yield one
     one.close()
 
 
-def report(life: ReceivedReports, *, late: list[str], joined: bool = True) -> None:
-    reports = Reports(life.writer)
+def report(received: Life, *, late: list[str], joined: bool = True) -> None:
+    reports = Reports(received.writer)
     progress = ConsumerProgress(0.5, 0, 1.5, 3600, 1, 1, joined)
     reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
-    life.close_writer()
-    assert life.read() is False
+    received.close_writer()
+    assert received.read() is False
 
 
-def test_a_worker_that_reports_in_time_has_no_problem(life: Life) -> None:
-    report(life, late=[])
-    found = judged(0, 17, life, now=life.heard_at + 1)
+def test_a_worker_that_reports_in_time_has_no_problem(received: Life) -> None:
+    report(received, late=[])
+    found = judged(0, 17, received, now=received.heard_at + 1)
     assert found.problems == []
     assert found.consumers[0]["oldest_handler_age"] == 3600
 
 
-def test_a_worker_that_is_late_silent_starting_or_dead_has_a_problem(life: Life) -> None:
-    assert judged(0, 17, life, now=life.heard_at).problems == ["it is starting"]
-    assert "it has ended" in judged(0, None, None, now=0).problems[0]
-    report(life, late=["settler"])
-    late = judged(0, 17, life, now=life.heard_at + 1)
+def test_a_worker_that_is_late_silent_starting_or_dead_has_a_problem(received: Life) -> None:
+    assert judged(0, 17, received, now=received.heard_at).problems == ["it is starting"]
+    assert "it is dead" in judged(0, None, None, now=0).problems[0]
+    report(received, late=["settler"])
+    late = judged(0, 17, received, now=received.heard_at + 1)
     assert late.problems == ["the settler of orders/g is late"]
-    silent = judged(0, 17, life, now=life.heard_at + 60)
+    silent = judged(0, 17, received, now=received.heard_at + 60)
     assert "it has not reported for 60 s" in silent.problems[0]
 
 
-def test_a_worker_that_waits_for_its_store_has_a_problem(life: Life) -> None:
-    report(life, late=[], joined=False)
-    waiting = judged(0, 17, life, now=life.heard_at)
+def test_a_worker_that_waits_for_its_store_has_a_problem(received: Life) -> None:
+    report(received, late=[], joined=False)
+    waiting = judged(0, 17, received, now=received.heard_at)
     assert waiting.problems == ["orders/g has not joined its group yet"]
 
 
-def test_a_report_with_long_names_is_one_atomic_write_to_the_pipe(life: Life) -> None:
-    reports = Reports(life.writer)
+def test_a_report_with_long_names_is_one_atomic_write_to_the_pipe(received: Life) -> None:
+    reports = Reports(received.writer)
     name = "\N{PILE OF POO}" * 10_000
     progress = ConsumerProgress(1e9, 1e9, 1e9, 1e9, 10**6, 10**6)
     late = ["reader", "settler", "lease renewer"]
     reports.progress(0, ConsumerStatistics(name, name, name, Counters(), progress, late))
-    os.write(life.writer, b'not ours\n["progress"]\n[]\n17\n')
+    os.write(received.writer, b'not ours\n["progress"]\n[]\n17\n')
     reports.settled()
-    life.close_writer()
-    life.read()
-    assert len(life.progress) == 1
-    assert life.settled
+    received.close_writer()
+    received.read()
+    assert len(received.progress) == 1
+    assert received.settled
 
 
 # --- processes ------------------------------------------------------------------------------------

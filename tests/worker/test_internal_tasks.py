@@ -39,9 +39,8 @@ async def test_a_task_that_ends_unexpectedly_ends_the_worker_with_an_error_that_
 
     # When one of its tasks ends
     (task,) = [one for one in asyncio.all_tasks() if one.get_name().endswith(part)]
-    await eventually(
-        lambda: task.done() or (task.cancel() and False)
-    )  # a busy task may suppress it
+    # A busy task may suppress the cancellation.
+    await eventually(lambda: task.done() or (task.cancel() and False))
 
     # Then the worker ends with an error that names the task
     with pytest.raises(TaskEnded, match=f"{name} of .*bill ended although nothing asked it to"):

@@ -264,12 +264,12 @@ async def test_again_without_delay_keeps_the_order_of_the_key(store: Store) -> N
 
 async def test_a_suspected_poison_message_keeps_its_place_and_is_quarantined() -> None:
     # Given a first message that was in flight when its process died, twice
-    app, runs, alive = memory_app(), [], asyncio.Event()
+    app, runs, restarted = memory_app(), [], asyncio.Event()
 
     @app.consumer(steps, group="g", order_by=by_key, claim_after="10s")
     async def handle(step: Step) -> None:
         runs.append(step.number)
-        if not alive.is_set():
+        if not restarted.is_set():
             await asyncio.Event().wait()
 
     async with app.test() as t:
@@ -278,7 +278,7 @@ async def test_a_suspected_poison_message_keeps_its_place_and_is_quarantined() -
         await t.advance("11s")
         t.crash(handle)
         assert runs == [1, 1]
-        alive.set()
+        restarted.set()
         # When it is claimed again, then it runs before the others of its key
         await t.advance("60s")
         assert runs == [1, 1, 1, 2, 3]
@@ -287,12 +287,12 @@ async def test_a_suspected_poison_message_keeps_its_place_and_is_quarantined() -
 
 async def test_suspected_poison_messages_of_many_keys_run_one_by_one_without_a_pause() -> None:
     # Given one message of each of ten keys, in flight when their process died, twice
-    app, runs, alive = memory_app(), [], asyncio.Event()
+    app, runs, restarted = memory_app(), [], asyncio.Event()
 
     @app.consumer(steps, group="g", order_by=by_key, claim_after="10s")
     async def handle(step: Step) -> None:
         runs.append(step.key)
-        if not alive.is_set():
+        if not restarted.is_set():
             await asyncio.Event().wait()
 
     keys = [str(key) for key in range(10)]
@@ -301,7 +301,7 @@ async def test_suspected_poison_messages_of_many_keys_run_one_by_one_without_a_p
         t.crash(handle)
         await t.advance("11s")
         t.crash(handle)
-        alive.set()
+        restarted.set()
         runs.clear()
         # When the next process reads, then the messages do not wait for each other
         await t.advance("11s")

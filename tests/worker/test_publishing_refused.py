@@ -75,7 +75,7 @@ async def test_messages_refused_during_an_outage_are_added_after_it(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("outage", OUTAGES, ids=str)
-async def test_not_sent_has_the_reply_of_a_store_that_keeps_rejecting_writes(
+async def test_not_sent_has_the_reply_of_a_store_that_keeps_refusing_writes(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)

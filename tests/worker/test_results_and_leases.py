@@ -114,7 +114,7 @@ async def test_a_result_of_another_type_fails_the_delivery(store: Store) -> None
     assert await store.results() == []
 
 
-async def test_results_that_the_store_rejects_are_retried(store: Store) -> None:
+async def test_results_that_the_store_refuses_are_retried(store: Store) -> None:
     # Given a key of another type at the name of the result stream
     app = store.app()
     tries = 0

@@ -226,7 +226,7 @@ async def test_new_scheduled_messages_are_published_after_their_stream_was_delet
     assert handled == [2]
 
 
-async def test_a_message_that_the_store_rejects_waits_and_does_not_delay_others(
+async def test_a_message_that_the_store_refuses_waits_and_does_not_delay_others(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a message for a key of another type, and one for another stream of the same app

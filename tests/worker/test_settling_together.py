@@ -68,7 +68,7 @@ def test_only_the_results_of_a_lost_entry_are_dropped(
     assert core.pending(lost.id)[0] == "another"
 
 
-def test_a_result_that_the_store_rejects_fails_only_its_settlement(core: Core) -> None:
+def test_a_result_that_the_store_refuses_fails_only_its_settlement(core: Core) -> None:
     core.client.set("text", "no stream")
     entries = read(core)
     refused = entries[7]

@@ -61,7 +61,7 @@ class Biller:
 
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("outage", OUTAGES, ids=str)
-async def test_workers_wait_while_a_store_rejects_commands_and_use_up_no_attempt(
+async def test_workers_wait_while_a_store_refuses_commands_and_use_up_no_attempt(
     peer: StartPeer, name: str, outage: Outage, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a worker with a running handler, and a store that begins to refuse commands

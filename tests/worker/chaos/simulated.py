@@ -217,10 +217,10 @@ class Trial:
         if not self._settled():
             wrong.append(f"not settled: {t.pending(handler)}, {t.look.xinfo_groups('orders')}")
         numbers = range(len(self.scenario.messages))
-        innocent = [number for number in numbers if not self.scenario.kind(number).dead]
+        expected_results = [number for number in numbers if not self.scenario.kind(number).dead]
         results = [one.order for one in t.results(invoices)]
-        if sorted(results) != (innocent if self.into else []):
-            wrong.append(f"results of {sorted(results)}, expected {innocent}")
+        if sorted(results) != (expected_results if self.into else []):
+            wrong.append(f"results of {sorted(results)}, expected {expected_results}")
         letters = [dict(letter.fields)[b"id"].decode() for letter in t.dead(orders)]
         expected = [
             f"not {number}" if self.scenario.order(number).do == "unreadable" else str(number)

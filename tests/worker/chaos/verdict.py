@@ -78,7 +78,7 @@ def judge(client: redis.Redis, load: Load) -> list[str]:
     found = look(client)
     wrong = []
     published = set(found.orders)
-    doomed = {number for number in published if load.kinds[number] in DEAD}
+    expected_dead = {number for number in published if load.kinds[number] in DEAD}
 
     def must_be_empty(what: str, numbers: Any) -> None:
         listed = sorted(numbers)
@@ -87,14 +87,16 @@ def judge(client: redis.Redis, load: Load) -> list[str]:
 
     must_be_empty("messages were confirmed and are not in the stream", load.confirmed - published)
     for group, results in found.results.items():
-        dies = doomed if group == "bill" else set()
-        must_be_empty(f"messages have no result of {group}", published - dies - set(results))
-        must_be_empty(f"messages should have no result of {group}", dies & set(results))
+        without_result = expected_dead if group == "bill" else set()
+        must_be_empty(
+            f"messages have no result of {group}", published - without_result - set(results)
+        )
+        must_be_empty(f"messages should have no result of {group}", without_result & set(results))
         must_be_empty(
             f"messages have two results of {group}", [n for n, c in results.items() if c > 1]
         )
     for group, letters in found.dead.items():
-        expected = doomed if group == "bill" else set()
+        expected = expected_dead if group == "bill" else set()
         letters_of = {f"{n} ({found.errors[n][:120]})" for n in set(letters) - expected}
         must_be_empty(f"messages are unexpected dead letters of {group}", letters_of)
         must_be_empty(f"messages are missing as dead letters of {group}", expected - set(letters))
