@@ -43,7 +43,7 @@ def test_the_limit_of_a_read_includes_claimed_entries(core: Core) -> None:
     add(core, *[b"x"] * 10)
     for one in core.read(limit=6):
         core.age(one, CLAIMABLE_IDLE_MS)
-    other = core.same_slot("two")
+    other = core.another("two")
 
     assert len(other.read(limit=4)) == 4
     assert len(other.read(limit=4)) == 4
@@ -53,7 +53,7 @@ def test_the_limit_of_a_read_includes_claimed_entries(core: Core) -> None:
 def test_an_entry_of_a_silent_owner_is_claimed_counted_and_marked_as_suspected(core: Core) -> None:
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
-    other = core.same_slot("two")
+    other = core.another("two")
     assert other.read() == []
 
     core.age(first, CLAIMABLE_IDLE_MS)
@@ -74,7 +74,7 @@ def test_a_renewed_entry_is_not_claimed(core: Core) -> None:
 
     assert core.renew(first) == [True]
 
-    assert core.same_slot("two").read() == []
+    assert core.another("two").read() == []
     assert core.pending(first.id) == ("one", 1)
 
 
@@ -82,7 +82,7 @@ def test_renewing_does_not_take_an_entry_back_from_its_new_owner(core: Core) -> 
     add(core, b"a")
     (first,) = core.read()
     core.age(first, CLAIMABLE_IDLE_MS)
-    other = core.same_slot("two")
+    other = core.another("two")
     (second,) = other.read()
 
     assert core.renew(first) == [False]
@@ -123,7 +123,7 @@ def test_a_former_owner_can_neither_settle_nor_publish(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
     core.age(first, CLAIMABLE_IDLE_MS)
-    other = core.same_slot("two")
+    other = core.another("two")
     (second,) = other.read()
     result = Addition("results", [(b"r", b"1")])
 
@@ -188,7 +188,7 @@ def test_a_failed_entry_is_delivered_again_at_once_and_counted(core: Core) -> No
     (first,) = core.read()
 
     assert core.settle(first, How.FAIL).done
-    (again,) = core.same_slot("two").read()
+    (again,) = core.another("two").read()
 
     assert again.delivery_count == 2
     assert again.claimed
@@ -200,7 +200,7 @@ def test_a_released_entry_is_delivered_again_at_once_and_not_counted(core: Core)
     (first,) = core.read()
 
     assert core.settle(first, How.SILENT).done
-    (again,) = core.same_slot("two").read()
+    (again,) = core.another("two").read()
 
     assert again.delivery_count == 1
     assert not again.from_silent
