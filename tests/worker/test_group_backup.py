@@ -37,12 +37,12 @@ def add(core: Core, *values: bytes) -> list[bytes]:
     return [core.client.xadd("s", {"v": value}) for value in values]  # type: ignore[misc]
 
 
-def note(core: Core) -> Round:
-    done: Round = core.do(BackupWriter(core.member).round())
+def back_up(core: Core) -> Round:
+    done: Round = core.do(Noter(core.member).round())
     return done
 
 
-def remade(core: Core, *unsettled: tuple[bytes, int], seen: bytes | None = None) -> Remade:
+def recreated(core: Core, *unsettled: tuple[bytes, int], seen: bytes | None = None) -> Remade:
     core.client.xgroup_destroy("s", "g")
     found: Remade = core.do(rejoin(core.member, unsettled=unsettled, seen=seen, mark="m1"))
     return found
@@ -57,10 +57,10 @@ def test_a_waiting_retry_survives_its_destroyed_group(core: Core) -> None:
     one, two = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
     core.settle(two)
-    assert note(core).written
+    assert back_up(core).noted
 
     # When the group is destroyed and created again
-    done = remade(core, seen=second)
+    done = recreated(core, seen=second)
 
     # Then the retry still waits, with its count, and the settled entry is not delivered again
     assert (done.noted, str(done.position).encode()) == (1, second)
@@ -79,9 +79,9 @@ def test_a_waiting_retry_survives_its_destroyed_group(core: Core) -> None:
 def test_a_retry_beyond_claim_after_keeps_its_due_time(core: Core) -> None:
     (first,) = add(core, b"a")
     core.settle(core.read()[0], How.FAIL, delay_ms=3 * CLAIM_AFTER_MS)
-    note(core)
+    back_up(core)
 
-    remade(core, seen=first)
+    recreated(core, seen=first)
     if not core.member.able.verbs:
         core.age(first, CLAIM_AFTER_MS + 1)
 
@@ -94,32 +94,32 @@ def test_the_backup_of_delayed_entries_does_not_change(core: Core) -> None:
     add(core, *[b"a"] * 50)
     for entry in core.read():
         core.settle(entry, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
-    noter = BackupWriter(core.member)
-    key = group_backup_key("s", "g")
-    core.do(noter.round())
+    writer = Noter(core.member)
+    key = noted_key("s", "g")
+    core.do(writer.round())
     before = core.client.hget(key, "pending")
 
     # When the backup is written again a little later
     for _ in range(3):
         core.client.hset(key, "at", 0)
-        core.do(noter.round())
+        core.do(writer.round())
 
     # Then the text has not changed
     assert before
     assert core.client.hget(key, "pending") == before
 
 
-@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize("with_backup", [True, False])
 def test_a_retry_handed_back_after_the_last_backup_survives_its_destroyed_group(
-    core: Core, *, noted: bool
+    core: Core, *, with_backup: bool
 ) -> None:
     # Given a backup of an entry that a consumer owns, and that it hands back after the backup
     (first,) = add(core, b"a")
     (entry,) = core.read()
     session = GroupSession(core.member, unsettled=lambda: ())
     session.seen = first
-    if noted:
-        note(core)
+    if with_backup:
+        back_up(core)
     core.do(session.settle([Settlement(first, How.FAIL, delay_ms=300)]))
     assert entry.id == first
 
@@ -158,9 +158,9 @@ def test_entries_of_a_dead_worker_survive_their_destroyed_group(core: Core) -> N
     (first,) = add(core, b"a")
     dead = core.another("dead")
     (entry,) = dead.read()
-    note(core)
+    back_up(core)
 
-    remade(core)
+    recreated(core)
 
     assert core.pending(first) == ("dead", 1)
     core.age(entry, CLAIM_AFTER_MS + 1)
@@ -171,9 +171,9 @@ def test_a_live_owner_settles_an_entry_restored_for_it(core: Core) -> None:
     add(core, b"a")
     other = core.another("two")
     (entry,) = other.read()
-    note(core)
+    back_up(core)
 
-    remade(core)
+    recreated(core)
 
     assert other.settle(entry).done
     assert core.nothing_pending()
@@ -184,10 +184,10 @@ def test_a_consumer_does_not_restore_what_it_settled_after_the_last_backup(
 ) -> None:
     (first,) = add(core, b"a")
     (entry,) = core.read()
-    note(core)
+    back_up(core)
     core.settle(entry)
 
-    assert remade(core, seen=first).restored == 0
+    assert recreated(core, seen=first).noted == 0
     assert core.nothing_pending()
     assert core.read() == []
 
@@ -195,8 +195,8 @@ def test_a_consumer_does_not_restore_what_it_settled_after_the_last_backup(
 def test_the_second_consumer_that_finds_the_group_destroyed_changes_nothing(core: Core) -> None:
     (first,) = add(core, b"a")
     core.settle(core.read()[0], How.FAIL)
-    note(core)
-    remade(core, seen=first)
+    back_up(core)
+    recreated(core, seen=first)
 
     second = core.another("two")
     done = second.do(rejoin(second.member, unsettled=(), seen=None, mark="m2"))
@@ -208,7 +208,7 @@ def test_the_second_consumer_that_finds_the_group_destroyed_changes_nothing(core
 def test_joining_a_destroyed_group_continues_at_its_last_delivered_id(core: Core) -> None:
     (first,) = add(core, b"a")
     core.settle(core.read()[0])
-    note(core)
+    back_up(core)
     core.client.xgroup_destroy("s", "g")
 
     core.do(join(core.member))
@@ -225,13 +225,13 @@ def test_a_group_with_too_many_pending_entries_is_restored_at_a_position_before_
             pipeline.xadd("s", {"v": "x"})
         pipeline.execute()
     found = core.read(limit=MOST + 1)
-    note(core)
-    values: Any = core.client.hmget(group_backup_key("s", "g"), list(FIELDS))
-    noted = parse(values)
-    assert noted is not None
-    assert noted.rows == []
+    back_up(core)
+    values: Any = core.client.hmget(noted_key("s", "g"), list(FIELDS))
+    backup = parse(values)
+    assert backup is not None
+    assert backup.rows == []
 
-    done = remade(core)
+    done = recreated(core)
 
     assert str(done.position).encode() < found[0].id
     assert len(core.read(limit=MOST + 1)) == MOST + 1
@@ -239,17 +239,17 @@ def test_a_group_with_too_many_pending_entries_is_restored_at_a_position_before_
 
 def test_only_one_worker_per_round_writes_the_backup(core: Core) -> None:
     add(core, b"a")
-    assert note(core).noted
+    assert back_up(core).noted
     other = core.another("two")
-    assert not note(other).noted
+    assert not back_up(other).noted
 
 
 def test_a_clock_that_was_set_back_is_detected_by_the_last_backup(core: Core) -> None:
-    note(core)
-    before = int(core.client.hget(group_backup_key("s", "g"), "at") or 0)
-    core.client.hset(group_backup_key("s", "g"), "at", str(before + 3_600_000))
+    back_up(core)
+    before = int(core.client.hget(noted_key("s", "g"), "at") or 0)
+    core.client.hset(noted_key("s", "g"), "at", str(before + 3_600_000))
 
-    done = note(core)
+    done = back_up(core)
 
     assert done.written
     assert 3_590_000 < done.set_back_ms <= 3_600_000
@@ -287,7 +287,7 @@ async def test_workers_restore_the_retries_and_entries_of_a_destroyed_group(
         for number in range(2, 22):
             await store.look.xadd("orders", {"id": str(number)})
         await eventually(lambda: len(counts) == 20)
-        await eventually(lambda: noted(store, pending=2))
+        await eventually(lambda: backed_up(store, pending=2))
 
         # When another client destroys the group
         await store.look.xgroup_destroy("orders", "g")
@@ -303,14 +303,14 @@ async def test_workers_restore_the_retries_and_entries_of_a_destroyed_group(
     assert counts[1] == [2]
 
 
-async def noted(store: Store, *, pending: int) -> bool:
-    values: Any = await store.look.hmget(group_backup_key("orders", "g"), list(FIELDS))
-    noted = parse(values)
+async def backed_up(store: Store, *, pending: int) -> bool:
+    values: Any = await store.look.hmget(noted_key("orders", "g"), list(FIELDS))
+    backup = parse(values)
     groups: Any = await store.look.xinfo_groups("orders")
     return (
-        noted is not None
-        and len(noted.rows) == pending
-        and str(noted.last).encode() == groups[0]["last-delivered-id"]
+        backup is not None
+        and len(backup.rows) == pending
+        and str(backup.last).encode() == groups[0]["last-delivered-id"]
     )
 
 

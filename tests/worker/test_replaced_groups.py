@@ -13,7 +13,7 @@ from headwater.messages import SIGN_CONSUMER, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 from tests.worker.core import CLAIM_AFTER_MS, Core
-from tests.worker.test_group_backup import add, note, noted
+from tests.worker.test_group_backup import add, back_up, backed_up
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,8 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
     one, _two, three = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
     core.settle(three)
-    noter = BackupWriter(core.member)
-    assert core.do(noter.round()).written
+    writer = Noter(core.member)
+    assert core.do(writer.round()).noted
 
     # When another client destroys the group and creates it
     core.client.xgroup_destroy("s", "g")
@@ -43,7 +43,7 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
 
     # Then the next round detects that it was replaced
     age_backup(core)
-    assert core.do(noter.round()) == Round(noted=False, set_back_ms=0, replaced=True)
+    assert core.do(writer.round()) == Round(noted=False, set_back_ms=0, replaced=True)
 
     # And its pending entries are restored
     session = GroupSession(core.member, unsettled=lambda: [(second, 1)])
@@ -53,21 +53,21 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
     assert core.pending(second) == (core.member.consumer, 1)
     assert core.read() == []
     age_backup(core)
-    assert core.do(noter.round()) == Round(noted=True, set_back_ms=0)
+    assert core.do(writer.round()) == Round(noted=True, set_back_ms=0)
 
 
 def test_a_group_that_lost_only_its_sign_consumer_is_not_replaced(core: Core) -> None:
     # Given a backup of an owned entry
     (first,) = add(core, b"a")
     core.read()
-    note(core)
+    back_up(core)
 
     # When another client removes the consumers that own no entries
     core.client.xgroup_delconsumer("s", "g", SIGN_CONSUMER)
 
     # Then the group counts as the same
     age_backup(core)
-    assert note(core) == Round(noted=True, set_back_ms=0)
+    assert back_up(core) == Round(noted=True, set_back_ms=0)
     assert core.pending(first) == (core.member.consumer, 1)
 
 
@@ -85,8 +85,8 @@ async def test_workers_restore_the_retries_of_a_replaced_group(
 
     async with working(app):
         await app.send(orders, Order(1))
-        await eventually(lambda: noted(store, pending=1))
-        await eventually(lambda: store.look.hget(group_backup_key("orders", "g"), "signed"))
+        await eventually(lambda: backed_up(store, pending=1))
+        await eventually(lambda: store.look.hget(noted_key("orders", "g"), "signed"))
 
         # When another client destroys the group and creates it in one step, as deploy scripts do
         async with store.look.pipeline() as pipe:
