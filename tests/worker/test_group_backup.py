@@ -38,7 +38,7 @@ def add(core: Core, *values: bytes) -> list[bytes]:
 
 
 def back_up(core: Core) -> Round:
-    done: Round = core.do(Noter(core.member).round())
+    done: Round = core.do(BackupWriter(core.member).round())
     return done
 
 
@@ -57,13 +57,13 @@ def test_a_waiting_retry_survives_its_destroyed_group(core: Core) -> None:
     one, two = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
     core.settle(two)
-    assert back_up(core).noted
+    assert back_up(core).written
 
     # When the group is destroyed and created again
     done = recreated(core, seen=second)
 
     # Then the retry still waits, with its count, and the settled entry is not delivered again
-    assert (done.noted, str(done.position).encode()) == (1, second)
+    assert (done.restored, str(done.position).encode()) == (1, second)
     assert core.pending(first)[1] == 1
     assert core.read() == []
     if core.member.able.verbs:
@@ -94,8 +94,8 @@ def test_the_backup_of_delayed_entries_does_not_change(core: Core) -> None:
     add(core, *[b"a"] * 50)
     for entry in core.read():
         core.settle(entry, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
-    writer = Noter(core.member)
-    key = noted_key("s", "g")
+    writer = BackupWriter(core.member)
+    key = group_backup_key("s", "g")
     core.do(writer.round())
     before = core.client.hget(key, "pending")
 
@@ -187,7 +187,7 @@ def test_a_consumer_does_not_restore_what_it_settled_after_the_last_backup(
     back_up(core)
     core.settle(entry)
 
-    assert recreated(core, seen=first).noted == 0
+    assert recreated(core, seen=first).restored == 0
     assert core.nothing_pending()
     assert core.read() == []
 
@@ -226,7 +226,7 @@ def test_a_group_with_too_many_pending_entries_is_restored_at_a_position_before_
         pipeline.execute()
     found = core.read(limit=MOST + 1)
     back_up(core)
-    values: Any = core.client.hmget(noted_key("s", "g"), list(FIELDS))
+    values: Any = core.client.hmget(group_backup_key("s", "g"), list(FIELDS))
     backup = parse(values)
     assert backup is not None
     assert backup.rows == []
@@ -239,15 +239,15 @@ def test_a_group_with_too_many_pending_entries_is_restored_at_a_position_before_
 
 def test_only_one_worker_per_round_writes_the_backup(core: Core) -> None:
     add(core, b"a")
-    assert back_up(core).noted
+    assert back_up(core).written
     other = core.another("two")
-    assert not back_up(other).noted
+    assert not back_up(other).written
 
 
 def test_a_clock_that_was_set_back_is_detected_by_the_last_backup(core: Core) -> None:
     back_up(core)
-    before = int(core.client.hget(noted_key("s", "g"), "at") or 0)
-    core.client.hset(noted_key("s", "g"), "at", str(before + 3_600_000))
+    before = int(core.client.hget(group_backup_key("s", "g"), "at") or 0)
+    core.client.hset(group_backup_key("s", "g"), "at", str(before + 3_600_000))
 
     done = back_up(core)
 
@@ -304,7 +304,7 @@ async def test_workers_restore_the_retries_and_entries_of_a_destroyed_group(
 
 
 async def backed_up(store: Store, *, pending: int) -> bool:
-    values: Any = await store.look.hmget(noted_key("orders", "g"), list(FIELDS))
+    values: Any = await store.look.hmget(group_backup_key("orders", "g"), list(FIELDS))
     backup = parse(values)
     groups: Any = await store.look.xinfo_groups("orders")
     return (
@@ -355,6 +355,6 @@ async def test_the_log_names_the_new_owner_of_a_lost_entry_if_there_is_one(
     nobody += "or the server lost it in a failover"
     assert logged == {
         f"{begun[0]} of orders: {what}; {nobody}",
-        f"{begun[1]} of orders: {what}; consumer other has it",
+        f"{begun[1]} of orders: {what}; consumer other owns it",
     }
     await store.look.xack("orders", "g", begun[1])

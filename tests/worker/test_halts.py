@@ -52,7 +52,7 @@ async def test_a_resumed_worker_begins_no_message_that_others_claimed(
         await store.look.xadd("orders", {"id": MESSAGES})
         await eventually(lambda: str(MESSAGES) in begun(halted))
         assert begun(halted)[len(ran) :] == [str(MESSAGES)]
-        assert "this process stood still" in halted.log()
+        assert "this process was suspended" in halted.log()
 
 
 @pytest.mark.slow

@@ -130,12 +130,12 @@ async def test_an_invalid_or_used_address_is_an_error() -> None:
 
 @pytest.fixture
 def received() -> Any:
-    one = Life()
+    one = ReceivedReports()
     yield one
     one.close()
 
 
-def report(received: Life, *, late: list[str], joined: bool = True) -> None:
+def report(received: ReceivedReports, *, late: list[str], joined: bool = True) -> None:
     reports = Reports(received.writer)
     progress = ConsumerProgress(0.5, 0, 1.5, 3600, 1, 1, joined)
     reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
@@ -143,16 +143,18 @@ def report(received: Life, *, late: list[str], joined: bool = True) -> None:
     assert received.read() is False
 
 
-def test_a_worker_that_reports_in_time_has_no_problem(received: Life) -> None:
+def test_a_worker_that_reports_in_time_has_no_problem(received: ReceivedReports) -> None:
     report(received, late=[])
     found = judged(0, 17, received, now=received.heard_at + 1)
     assert found.problems == []
     assert found.consumers[0]["oldest_handler_age"] == 3600
 
 
-def test_a_worker_that_is_late_silent_starting_or_dead_has_a_problem(received: Life) -> None:
+def test_a_worker_that_is_late_silent_starting_or_dead_has_a_problem(
+    received: ReceivedReports,
+) -> None:
     assert judged(0, 17, received, now=received.heard_at).problems == ["it is starting"]
-    assert "it is dead" in judged(0, None, None, now=0).problems[0]
+    assert "it has ended" in judged(0, None, None, now=0).problems[0]
     report(received, late=["settler"])
     late = judged(0, 17, received, now=received.heard_at + 1)
     assert late.problems == ["the settler of orders/g is late"]
@@ -160,13 +162,15 @@ def test_a_worker_that_is_late_silent_starting_or_dead_has_a_problem(received: L
     assert "it has not reported for 60 s" in silent.problems[0]
 
 
-def test_a_worker_that_waits_for_its_store_has_a_problem(received: Life) -> None:
+def test_a_worker_that_waits_for_its_store_has_a_problem(received: ReceivedReports) -> None:
     report(received, late=[], joined=False)
     waiting = judged(0, 17, received, now=received.heard_at)
     assert waiting.problems == ["orders/g has not joined its group yet"]
 
 
-def test_a_report_with_long_names_is_one_atomic_write_to_the_pipe(received: Life) -> None:
+def test_a_report_with_long_names_is_one_atomic_write_to_the_pipe(
+    received: ReceivedReports,
+) -> None:
     reports = Reports(received.writer)
     name = "\N{PILE OF POO}" * 10_000
     progress = ConsumerProgress(1e9, 1e9, 1e9, 1e9, 10**6, 10**6)

@@ -43,7 +43,7 @@ async def test_a_task_that_ends_unexpectedly_ends_the_worker_with_an_error_that_
     await eventually(lambda: task.done() or (task.cancel() and False))
 
     # Then the worker ends with an error that names the task
-    with pytest.raises(TaskEnded, match=f"{name} of .*bill ended although nothing asked it to"):
+    with pytest.raises(TaskEnded, match=f"{name} of .*bill ended without having been stopped"):
         await asyncio.wait_for(running, 20)
 
 

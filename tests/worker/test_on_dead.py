@@ -213,7 +213,9 @@ def test_declarations_of_on_dead_that_would_miss_dead_letters_are_refused() -> N
     # And on_dead before the consumer that names its dead-letter stream
     early = App("headwater://memory")
     early.on_dead(orders)(alert)
-    with pytest.raises(DeclarationError, match=r"declare it after .*bill, or give it the name"):
+    with pytest.raises(
+        DeclarationError, match=r"declare on_dead after .*bill, or pass it the name"
+    ):
         failing(early, dead="dead-letters")
     with pytest.raises(DeclarationError, match=r"has the handler .*alert already"):
         early.on_dead(orders)(wrong_name)

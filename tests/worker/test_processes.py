@@ -90,7 +90,7 @@ async def test_a_worker_stops_gracefully_when_its_parent_is_killed(store: Store)
         parent.signal(signal.SIGKILL)
         parent.wait()
         await eventually(lambda: "g of orders stopped" in parent.log())
-        assert "the process that started this one is gone: stopping" in parent.log()
+        assert "the parent process has ended: stopping" in parent.log()
         await eventually(lambda: not runs(worker))
     assert await store.consumers() == []
 
@@ -266,7 +266,7 @@ async def test_a_served_store_stops_after_the_workers_when_their_parent_is_kille
     url = f"headwater://{tmp_path}/data"
     with supervised(url, "--workers", "2") as parent:
         await eventually(lambda: parent.log().count("reads orders as") == 2)
-        await eventually(lambda: "handles suspects of orders as" in parent.log())
+        await eventually(lambda: "handles suspected poison messages of orders as" in parent.log())
         processes = children(parent.pid)
 
         # When the parent is killed
@@ -293,7 +293,7 @@ async def test_the_default_grace_is_that_of_the_app(
 
     monkeypatch.setattr(embedded_store, "supervise", supervise)
     for given in (None, 0):
-        serving.supervise_on_its_store("tests.worker.shop:app", workers=1, grace_ms=given)
+        embedded_store.supervise_on_its_store("tests.worker.shop:app", workers=1, grace_ms=given)
     assert graces == [20_000, 0]
 
 

@@ -53,7 +53,7 @@ async def test_messages_refused_during_an_outage_are_added_after_it(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a store that refuses writes
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 20.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
         # When messages are sent in every way
@@ -98,7 +98,7 @@ async def test_messages_wait_while_the_disk_of_headwater_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given a Headwater server whose disk is almost full
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 20.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
     files = CrashableFiles(capacity=JOURNAL_FILE_BYTES + 4096)
     with server_thread(files=files) as server, redis.Redis.from_url(server.url) as look:
         with pytest.raises(redis.exceptions.ResponseError, match="MISCONF"):

@@ -103,7 +103,7 @@ async def test_messages_that_were_not_sent_raise_not_sent(
     server: Restarting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a store that does not return within the time that sending waits
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
     app = App(server.url)
     async with app:
         await app.send(orders, Order(1))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def age_backup(core: Core) -> None:
     """Make the backup old enough for the next round."""
-    key = noted_key("s", "g")
+    key = group_backup_key("s", "g")
     at: Any = core.client.hget(key, "at")
     core.client.hset(key, "at", int(at) - 2_000)
 
@@ -34,8 +34,8 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
     one, _two, three = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
     core.settle(three)
-    writer = Noter(core.member)
-    assert core.do(writer.round()).noted
+    writer = BackupWriter(core.member)
+    assert core.do(writer.round()).written
 
     # When another client destroys the group and creates it
     core.client.xgroup_destroy("s", "g")
@@ -43,7 +43,7 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
 
     # Then the next round detects that it was replaced
     age_backup(core)
-    assert core.do(writer.round()) == Round(noted=False, set_back_ms=0, replaced=True)
+    assert core.do(writer.round()) == Round(written=False, set_back_ms=0, replaced=True)
 
     # And its pending entries are restored
     session = GroupSession(core.member, unsettled=lambda: [(second, 1)])
@@ -53,7 +53,7 @@ def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
     assert core.pending(second) == (core.member.consumer, 1)
     assert core.read() == []
     age_backup(core)
-    assert core.do(writer.round()) == Round(noted=True, set_back_ms=0)
+    assert core.do(writer.round()) == Round(written=True, set_back_ms=0)
 
 
 def test_a_group_that_lost_only_its_sign_consumer_is_not_replaced(core: Core) -> None:
@@ -67,7 +67,7 @@ def test_a_group_that_lost_only_its_sign_consumer_is_not_replaced(core: Core) ->
 
     # Then the group counts as the same
     age_backup(core)
-    assert back_up(core) == Round(noted=True, set_back_ms=0)
+    assert back_up(core) == Round(written=True, set_back_ms=0)
     assert core.pending(first) == (core.member.consumer, 1)
 
 
@@ -86,7 +86,7 @@ async def test_workers_restore_the_retries_of_a_replaced_group(
     async with working(app):
         await app.send(orders, Order(1))
         await eventually(lambda: backed_up(store, pending=1))
-        await eventually(lambda: store.look.hget(noted_key("orders", "g"), "signed"))
+        await eventually(lambda: store.look.hget(group_backup_key("orders", "g"), "signed"))
 
         # When another client destroys the group and creates it in one step, as deploy scripts do
         async with store.look.pipeline() as pipe:

@@ -84,7 +84,7 @@ async def test_a_directory_whose_server_was_killed_can_be_opened(tmp_path: Path)
         for pid in [parent.pid, *processes]:
             os.kill(pid, signal.SIGKILL)
         await eventually(lambda: not any(runs(pid) for pid in processes))
-    assert (tmp_path / "data" / served.NAME).exists()
+    assert (tmp_path / "data" / socket_file.NAME).exists()
 
     # Then the directory is opened as if the file did not exist
     async with App(url) as app:

@@ -13,7 +13,7 @@ async def test_a_task_that_suppressed_its_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given a task that suppresses its first cancellation
-    monkeypatch.setattr(signals, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "AGAIN_SECONDS", 0.01)
     lost = asyncio.Event()
 
     async def work() -> None:
@@ -29,5 +29,5 @@ async def test_a_task_that_suppressed_its_cancellation_is_cancelled_again(
     await lost.wait()
 
     # When its end is awaited, then it is cancelled again and ends
-    await signals.ended([task])
+    await waiting.ended([task])
     assert task.cancelled()

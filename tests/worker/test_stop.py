@@ -387,7 +387,7 @@ async def test_a_worker_waits_for_a_full_store_and_uses_up_no_attempt(
         go_on.set()
 
         # When it accepts writes again, then the result is published, at the first delivery
-        await eventually(lambda: "takes no writes" in caplog.text)
+        await eventually(lambda: "refuses writes" in caplog.text)
         await look.config_set("maxmemory", "0")
         await eventually(store.settled)
         assert [one.order for one in await store.results()] == [17]

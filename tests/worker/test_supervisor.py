@@ -60,7 +60,7 @@ async def test_a_worker_whose_task_ended_logs_its_name_and_is_restarted(store: S
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
         log = parent.log()
-    assert "orders/g settler of bill ended although nothing asked it to" in log
+    assert "orders/g settler of bill ended without having been stopped" in log
     assert "worker 0 ended with status 1; again in 0.5 s" in log
 
 
