@@ -47,7 +47,7 @@ def test_the_page_summarizes_runs_and_names_failures(tmp_path: Path) -> None:
     )
     page = reliability.page(tmp_path)
     assert "| kills | 2 | 450 kills | 1 | 1 to 9 |" in page
-    assert "kills: 1 failures, the first: `seed 4: s1 is lost`" in page
+    assert "kills: 1 failed, first: `seed 4: s1 is lost`" in page
 
 
 def test_the_outcome_of_conform_has_seeds_counts_and_failures() -> None:

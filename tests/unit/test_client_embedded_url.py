@@ -120,7 +120,7 @@ def test_an_unknown_scheme_is_refused(url: str | None) -> None:
     ("url", "text"),
     [
         ("redis://localhost:6379/0?nothing=1", "unexpected keyword argument 'nothing'"),
-        ("redis://localhost:port", "look at its port"),
+        ("redis://localhost:port", "check its port"),
         ("redis://:hunter2#@localhost", "%23 for #"),
         ("redis://localhost?socket_timeout=hunter2", "its parameters"),
     ],

@@ -158,10 +158,10 @@ def test_a_file_whose_name_may_not_be_durable_is_not_written(
     write_turn(journal, "before", turn=1)
     files.fail("sync_directory")
     assert journal.admits(2000) is not None
-    # Then no file is created or used until restart, because a second fsync proves nothing
+    # Then no file is created or used until a restart, because a second fsync proves nothing
     reason = journal.admits(2000)
     assert reason is not None
-    assert "until restart" in reason
+    assert "until a restart" in reason
     assert journal.admits(WHOLE_FILE) is not None
     # But what fits into the current file is written
     write_turn(journal, "after", turn=2)

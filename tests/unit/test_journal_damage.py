@@ -285,7 +285,7 @@ def test_a_later_file_that_names_no_end_is_damaged() -> None:
     written.files.corrupt(SECOND, 64, bound(own_group(b"\x20no such thing was said"), 2, 64))
     text = refused(written.files)
     assert place(text) == (SECOND, 64)
-    assert "does not say where the file before it ended" in text
+    assert "does not say where the previous file ended" in text
 
 
 def test_records_in_the_next_file_without_its_first_are_a_tail_when_nothing_vouches() -> None:

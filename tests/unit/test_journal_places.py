@@ -288,7 +288,7 @@ def test_a_recreated_spare_that_may_not_be_durable_is_not_used() -> None:
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     reason = journal.admits(FILE_BYTES)
     assert reason is not None
-    assert "until restart" in reason
+    assert "until a restart" in reason
 
 
 def test_a_record_of_format_2_is_not_valid_in_format_1() -> None:

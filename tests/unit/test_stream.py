@@ -50,7 +50,7 @@ def test_only_a_deletion_with_marks_raises_max_deleted_id() -> None:
 
 def test_deleting_a_missing_entry_is_an_assertion_error() -> None:
     stream = stream_of(1)
-    with pytest.raises(AssertionError, match="7-0 is not there"):
+    with pytest.raises(AssertionError, match="7-0 does not exist"):
         stream.delete([(7, 0)], marks=True)
 
 

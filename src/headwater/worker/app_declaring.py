@@ -46,7 +46,7 @@ class AppDeclaring(AppPublishing):
         """Declare that a function handles the entries of ``stream`` for a consumer group.
 
         >>> import msgspec
-        >>> from headwater import Backoff, Delivery
+        >>> from headwater import App, Backoff, Delivery
         >>> class Order(msgspec.Struct):
         ...     id: int
         >>> app, orders = App(name="shop"), Stream("orders", Order)
@@ -75,6 +75,7 @@ class AppDeclaring(AppPublishing):
         """Declare that a function handles the entries of ``stream`` in batches, for a consumer group.
 
         >>> import msgspec
+        >>> from headwater import App, Batch
         >>> class Order(msgspec.Struct):
         ...     id: int
         >>> app, orders = App(name="shop"), Stream("orders", Order)
@@ -101,7 +102,7 @@ class AppDeclaring(AppPublishing):
     ) -> Callable[[H], H]:
         """Declare that a function is called with each `DeadLetter` of ``stream``.
 
-        >>> from headwater import DeadLetter
+        >>> from headwater import App, DeadLetter
         >>> app, orders = App(name="shop"), Stream("orders", dict[str, str], codec="json")
         >>> @app.on_dead(orders)
         ... async def alert(letter: DeadLetter) -> None:
@@ -158,6 +159,7 @@ class AppDeclaring(AppPublishing):
     def on_start(self, function: H) -> H:
         """Have each worker process call ``function`` before it reads its first entry.
 
+        >>> from headwater import App
         >>> app = App(name="shop")
         >>> @app.on_start
         ... async def warm_up() -> None: ...

@@ -17,7 +17,7 @@ class Watches:
     >>> keyspace = Keyspace()
     >>> watches, watch = Watches(keyspace), Watch()
     >>> watches.add(watch, (0, b"stock"))
-    >>> keyspace.databases[0].set_string(b"stock", b"7")
+    >>> keyspace.databases[0].touch(b"stock")
     >>> watches.broken(watch)
     True
     """
