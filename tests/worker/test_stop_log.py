@@ -63,7 +63,7 @@ async def test_a_stop_without_entries_in_flight_does_not_wait_for_an_unreachable
 
         # When it is stopped with a grace of an hour, then it stops at once
         await asyncio.wait_for(running.stop(3600), 60)
-    assert "g of orders stopped; the store is away" in caplog.text
+    assert "g of orders stopped; the store is unreachable" in caplog.text
 
 
 @pytest.mark.slow
