@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
@@ -84,3 +86,26 @@ def test_an_extension_of_other_sources_is_stale(package: Path) -> None:
     module.source.write_text("value = 3\n")
     # Then the extension does not match the source
     assert module.compiled_digest() != module.digest()
+
+
+def test_a_wheel_of_the_compiled_package_has_at_most_7_mb_and_20_mb_installed() -> None:
+    # Given everything that a wheel contains, compiled
+    modules = hot_modules(PACKAGE)
+    extensions = [extension for module in modules if (extension := module.extension())]
+    if len(extensions) < len(modules):
+        pytest.skip("not every hot module is compiled here")
+    files = extensions + [
+        path
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and path.suffix not in {".so", ".c", ".pyc"}
+    ]
+
+    # When they are compressed as a wheel is
+    packed = BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as wheel:
+        for path in files:
+            wheel.write(path)
+
+    # Then both sizes stay below their bounds
+    assert len(packed.getvalue()) <= 7_000_000
+    assert sum(path.stat().st_size for path in files) <= 20_000_000
