@@ -16,8 +16,7 @@ from typer.main import get_command
 
 from headwater.cli.main import app
 from headwater.commands.syntax import shown_syntax
-from headwater.commands.table import COMMANDS, CommandRow
-from headwater.commands.table.syntax import SYNTAX
+from headwater.commands.table import COMMANDS, Command
 from tools import configuration_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +65,7 @@ def cli_page() -> str:
 
 def commands_page() -> str:
     """The page of the store's commands, as it should stand in the file."""
-    groups: dict[str, list[CommandRow]] = {}
+    groups: dict[str, list[Command]] = {}
     for row in runnable(COMMANDS.values()):
         groups.setdefault(row.group, []).append(row)
     parts = [COMMANDS_HEAD]
@@ -76,7 +75,7 @@ def commands_page() -> str:
     return "\n".join(parts)
 
 
-def runnable(rows: Iterable[CommandRow]) -> Iterator[CommandRow]:
+def runnable(rows: Iterable[Command]) -> Iterator[Command]:
     """Commands and subcommands that do something by themselves."""
     for row in rows:
         if not row.subcommands or row.name == "command":
@@ -84,10 +83,10 @@ def runnable(rows: Iterable[CommandRow]) -> Iterator[CommandRow]:
         yield from row.subcommands.values()
 
 
-def entry(row: CommandRow) -> str:
+def entry(row: Command) -> str:
     """What the page says of one command."""
     name = row.name.replace("|", " ").upper()
-    syntax = f"{name} {shown_syntax(SYNTAX.get(row.name, ''))}".rstrip()
+    syntax = f"{name} {shown_syntax(row.syntax)}".rstrip()
     since = f"**ours**, since {row.since}" if is_ours(row) else f"since {row.since}"
     categories = " ".join(f"@{category}" for category in row.categories)
     return (
@@ -95,7 +94,7 @@ def entry(row: CommandRow) -> str:
     )
 
 
-def is_ours(row: CommandRow) -> bool:
+def is_ours(row: Command) -> bool:
     """Whether only Headwater has the command; before 1.0 its versions begin with 0."""
     return row.since.startswith("0.")
 

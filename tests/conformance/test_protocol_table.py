@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from headwater.commands.key_specs import FoundKey, KeyRange, find_keys
-from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands.table import COMMANDS, Command
 from headwater.resp.arguments import Arguments
 from tests.peers import Peer
 
@@ -17,7 +17,7 @@ OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag", "xdelayed"}
 NEWER_THAN_THE_PEER = {"xnack", "xcfgset", "xidmprecord"}
 
 
-def every_row(rows: Iterator[CommandRow] | None = None) -> Iterator[CommandRow]:
+def every_row(rows: Iterator[Command] | None = None) -> Iterator[Command]:
     for row in rows if rows is not None else iter(COMMANDS.values()):
         yield row
         yield from every_row(iter(row.subcommands.values()))
@@ -79,7 +79,7 @@ def test_a_row_says_what_redis_says(name: str, real: Any) -> None:
 
 
 @pytest.mark.parametrize("row", list(every_row()), ids=lambda row: row.name)
-def test_a_row_is_complete(row: CommandRow) -> None:
+def test_a_row_is_complete(row: Command) -> None:
     assert row.name == row.name.lower()
     assert row.arity
     assert row.summary.endswith(".")

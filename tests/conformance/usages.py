@@ -14,8 +14,7 @@ from __future__ import annotations
 from functools import cache
 
 from headwater.commands.syntax import Argument, parse_syntax
-from headwater.commands.table import COMMANDS
-from headwater.commands.table.syntax import SYNTAX
+from headwater.commands.table import BY_FULL_NAME, COMMANDS
 
 TWICE = 2
 """How often what may be repeated stands there; counts of it say so."""
@@ -51,7 +50,7 @@ def names() -> list[bytes]:
 def usages(name: bytes) -> list[tuple[bytes, ...]]:
     """Requests of a command, none of them twice."""
     lower = name.decode().lower()
-    arguments = parse_syntax(SYNTAX.get(lower, ""))
+    arguments = parse_syntax(BY_FULL_NAME[lower].syntax)
     turns = range(_alternatives(arguments))
     every = frozenset(range(len(arguments)))
     found: dict[tuple[bytes, ...], None] = {}

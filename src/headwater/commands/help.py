@@ -11,16 +11,16 @@ from headwater.resp.arguments import Arguments
 
 
 def write_help(call: Call, container: bytes, syntax: dict[bytes, str]) -> None:
-    """Each subcommand with the summary of its row; ``syntax`` has what follows its name, if anything
+    """Each subcommand with the summary of its declaration; ``syntax`` has what follows its name, if anything
     does.
 
     A container that does something without a subcommand has its syntax under the empty name.
     """
-    row = COMMANDS[container]
+    command = COMMANDS[container]
     lines = [f"{container.decode()} <subcommand> [<arg> ...]. Subcommands are:"]
     if b"" in syntax:
-        lines += [syntax[b""], f"    {row.summary}"]
-    for name, sub in row.subcommands.items():
+        lines += [syntax[b""], f"    {command.summary}"]
+    for name, sub in command.subcommands.items():
         lines += [f"{name.decode()} {syntax.get(name, '')}".rstrip(), f"    {sub.summary}"]
     write_lines(call, lines)
 

@@ -9,8 +9,9 @@ import secrets
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, shown
-from headwater.commands.dispatch import find_row
+from headwater.commands.dispatch import find_command
 from headwater.commands.help import write_help, wrong_arguments
+from headwater.commands.table import every_command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
@@ -20,7 +21,7 @@ from headwater.server.services.acl.file import FileError
 from headwater.server.services.acl.log import AclRefusal
 from headwater.server.services.acl.permissions import denial, sentence
 from headwater.server.services.acl.rules import CATEGORIES
-from headwater.server.session.user import DEFAULT, ROWS, Selector
+from headwater.server.session.user import DEFAULT, Selector
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
@@ -48,7 +49,9 @@ def acl_cat(call: Call, session: Session, services: Services) -> None:
     category = shown(arguments.bytes(2).lower())
     if category not in CATEGORIES:
         raise CommandError(f"ERR Unknown category '{shown(arguments.bytes(2)[:128])}'")
-    call.reply.bulks([row.name.encode() for row in ROWS.values() if category in row.categories])
+    call.reply.bulks(
+        [command.name.encode() for command in every_command() if category in command.categories]
+    )
 
 
 def acl_deluser(call: Call, session: Session, services: Services) -> None:
@@ -72,13 +75,13 @@ def acl_dryrun(call: Call, session: Session, services: Services) -> None:
     if user is None:
         raise CommandError(f"ERR User '{shown(name)}' not found")
     try:
-        _, row = find_row(request)
+        command = find_command(request).command
     except CommandError as error:
         if str(error).startswith("ERR wrong number"):
             raise
         typed = shown(request.bytes(0))
         raise CommandError(f"ERR Command '{typed}' not found") from None
-    found = denial(user, row, request)
+    found = denial(user, command, request)
     if found is None:
         call.reply.ok()
     else:

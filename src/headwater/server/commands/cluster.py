@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headwater.commands.call import Call
 from headwater.commands.help import write_help
-from headwater.commands.table import COMMANDS
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
@@ -17,14 +16,6 @@ if TYPE_CHECKING:
 def no_cluster(call: Call, session: Session, services: Services) -> NoReturn:
     """Every command of Redis Cluster, CLUSTER HELP included, as in a Redis that runs alone."""
     raise CommandError("ERR This instance has cluster support disabled")
-
-
-CLUSTER_NAMES = (
-    *(b"CLUSTER|" + word for word in COMMANDS[b"CLUSTER"].subcommands),
-    b"READONLY",
-    b"READWRITE",
-    b"ASKING",
-)
 
 
 def module_list(call: Call, session: Session, services: Services) -> None:

@@ -1,4 +1,4 @@
-"""COMMAND DOCS: what commands are for and what they take, as people and redis-cli ask for it."""
+"""COMMAND DOCS: the summary and the arguments of commands, for people and redis-cli."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.commands.syntax import Argument, parse_syntax
-from headwater.commands.table import COMMANDS, CommandRow
-from headwater.commands.table.syntax import SYNTAX
+from headwater.commands.table import COMMANDS, Command
 from headwater.resp.replies import ReplyWriter
 from headwater.server.commands.command import find_named
 
@@ -18,33 +17,35 @@ if TYPE_CHECKING:
 
 
 def command_docs(call: Call, session: Session, services: Services) -> None:
-    """COMMAND DOCS [name …]: names that there are not are left out."""
-    rows: Iterable[CommandRow] = COMMANDS.values()
+    """COMMAND DOCS [name …]: unknown names are left out."""
+    commands: Iterable[Command] = COMMANDS.values()
     if call.arguments.count > 2:
-        rows = [row for name in call.arguments.values(2) if (row := find_named(name)) is not None]
-    _write_rows(call.reply, list(rows))
+        named = map(find_named, call.arguments.values(2))
+        commands = [command for command in named if command is not None]
+    _write_commands(call.reply, list(commands))
 
 
-def _write_rows(reply: ReplyWriter, rows: list[CommandRow]) -> None:
-    """A map from names to what is known of each."""
-    reply.map(len(rows))
-    for row in rows:
-        arguments = parse_syntax(SYNTAX.get(row.name, ""))
-        reply.bulk(row.name.encode())
-        reply.map(3 + bool(arguments) + bool(row.subcommands))
-        for name, value in (("summary", row.summary), ("since", row.since), ("group", row.group)):
+def _write_commands(reply: ReplyWriter, commands: list[Command]) -> None:
+    """A map from each command's name to its documentation."""
+    reply.map(len(commands))
+    for command in commands:
+        arguments = parse_syntax(command.syntax)
+        texts = (("summary", command.summary), ("since", command.since), ("group", command.group))
+        reply.bulk(command.name.encode())
+        reply.map(3 + bool(arguments) + bool(command.subcommands))
+        for name, value in texts:
             reply.bulk(name.encode())
             reply.bulk(value.encode())
         if arguments:
             reply.bulk(b"arguments")
-            _ArgumentWriter(reply, len(row.keys)).write_all(arguments)
-        if row.subcommands:
+            _ArgumentWriter(reply, len(command.keys)).write_all(arguments)
+        if command.subcommands:
             reply.bulk(b"subcommands")
-            _write_rows(reply, list(row.subcommands.values()))
+            _write_commands(reply, list(command.subcommands.values()))
 
 
 class _ArgumentWriter:
-    """The arguments of one command; keys belong to its key specifications in order."""
+    """Writes the arguments of one command; its keys refer to its key specifications in order."""
 
     def __init__(self, reply: ReplyWriter, specs: int) -> None:
         self._reply = reply

@@ -12,7 +12,7 @@ from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.acl.permissions import NO_LONGER, REASONS, denial, sentence
 
 if TYPE_CHECKING:
-    from headwater.commands.table import CommandRow
+    from headwater.commands.table import Command
     from headwater.resp.arguments import Arguments
     from headwater.server.services.turn_clock import TurnClock
     from headwater.server.session.session import Session
@@ -61,7 +61,7 @@ class Authorization:
     # --- the check before a command -------------------------------------------------------------
 
     def check(
-        self, session: Session, row: CommandRow, arguments: Arguments, *, context: str = ""
+        self, session: Session, row: Command, arguments: Arguments, *, context: str = ""
     ) -> None:
         """Refuse what the session's user may not do, and remember that it was tried; ``context`` is
         what ACL LOG says beside ``toplevel`` and ``multi``, which are seen from the session.
@@ -73,7 +73,7 @@ class Authorization:
             self.refused(session, found.kind, found.object, context=context)
             raise CommandError(f"NOPERM {sentence(session.user, found)}")
 
-    def check_queued(self, session: Session, row: CommandRow, arguments: Arguments) -> None:
+    def check_queued(self, session: Session, row: Command, arguments: Arguments) -> None:
         """As `check`, for a command that was queued when it was still allowed."""
         found = denial(session.user, row, arguments)
         if found is not None:

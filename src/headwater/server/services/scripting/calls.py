@@ -122,7 +122,7 @@ class ScriptRun:
 
     def _check(self, known: KnownCommand, arguments: Arguments) -> None:
         """Refuse what a script may not have. Raises `CommandError`."""
-        row = known.row
+        row = known.command
         if "noscript" in row.flags:
             raise CommandError("ERR This Redis command is not allowed from script")
         if self._read_only and row.writes:
@@ -138,7 +138,7 @@ class ScriptRun:
         """redis.acl_check_cmd."""
         arguments = Arguments.of(*_words(values))
         try:
-            row = find_command(arguments).row
+            row = find_command(arguments).command
         except CommandError:
             raise ScriptFailed(b"ERR Invalid command passed to redis.acl_check_cmd()") from None
         user = self._session.user
