@@ -3,7 +3,7 @@
 Rule 1. Steady time begins where the wall clock stands and goes on with elapsed time: ages, delays,
         expiries and everything that the journal holds are in it (`headwater.server.services.turn_clock`).
 Rule 2. The wall clock may jump. New ids, TIME and times that a client gives or is shown are of the wall
-        clock; `headwater.commands.wall_time` makes steady times of them and back.
+        clock; `headwater.commands.times` makes steady times of them and back.
 
 `headwater.testing.ManualClock` is the twin that a test advances. See docs/adr/0035-steady-time.md.
 """

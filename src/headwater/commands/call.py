@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.commands.wall_time import WallOffset
+from headwater.commands.times import WallOffset
 from headwater.config.streams import StreamConfig
 from headwater.engine.database import Database, Value
 from headwater.engine.events import MISSED

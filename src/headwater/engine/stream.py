@@ -6,7 +6,7 @@ Rule 2. ``entries_added`` counts what was ever appended; ``max_deleted_id`` is t
 Rule 3. An empty stream is a stream: it goes only when its key does.
 Rule 4. ``max_trimmed_id`` is at least the id of every entry that a trim removed, and pending lists
         know where they have one that was deleted by name: so a scan for idle entries may pass over
-        what cannot be gone (ownership.py).
+        what cannot be gone (commands/xclaim.py).
 
 Methods from `append` on are mutators: they obey, and write one fact each.
 """

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headwater.commands import dumping, restoring
+from headwater.commands import dump, restore
 from headwater.engine.check import broken_invariants
 from headwater.errors import ForkedStore, NodePoisoned
 from headwater.steps import Steps
@@ -133,7 +133,7 @@ def test_requests_behind_a_job_wait_and_others_are_served(
 ) -> None:
     # Given a client that has sent more behind its DUMP
     fill(client)
-    with held(monkeypatch, dumping, "_payload"):
+    with held(monkeypatch, dump, "_payload"):
         client.send("DUMP", "s")
         client.send("PING")
 
@@ -159,7 +159,7 @@ def test_a_job_of_a_client_that_has_gone_changes_nothing(
     payload = dumped(store)
     for name in ("_read", "_build"):
         leaving = store.client(kind="tcp")
-        with held(monkeypatch, restoring, name):
+        with held(monkeypatch, restore, name):
             leaving.send("RESTORE", "t", 0, payload)
             if name == "_build":
                 reach_build(store)
@@ -182,7 +182,7 @@ def test_a_killed_client_gets_no_reply_and_its_restore_is_dropped(
     # Given a RESTORE under way
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_read"):
+    with held(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When its client is killed
@@ -239,7 +239,7 @@ def test_a_fault_of_a_job_is_an_error_and_never_a_hang(
         raise ZeroDivisionError("planted")
 
     with monkeypatch.context() as planted, caplog.at_level(logging.ERROR):
-        planted.setattr(dumping, "_payload", fail)
+        planted.setattr(dump, "_payload", fail)
         client.send("DUMP", "s")
         refused = settled(store, client)
 
@@ -257,7 +257,7 @@ def test_a_poisoned_node_answers_who_waits_for_a_job(
     # Given a RESTORE under way
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_read"):
+    with held(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the journal fails
@@ -275,7 +275,7 @@ def test_the_end_of_a_node_ends_its_jobs(
     # Given a RESTORE under way
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_read"):
+    with held(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
         closing = threading.Thread(target=store.node.close)
         closing.start()
@@ -294,7 +294,7 @@ def test_a_fork_takes_no_job_along(
     # Given a RESTORE under way
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_read"):
+    with held(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the process forks

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater.commands import dumping, restoring
+from headwater.commands import dump, restore
 from headwater.engine.check import broken_invariants
 from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
@@ -60,7 +60,7 @@ def test_a_dump_is_of_the_value_as_it_was(
             with store.node.lock:  # its thread makes steps of its own
                 store.node.sealer.step()
     before = dumped(store)
-    with held(monkeypatch, dumping, "_payload"):
+    with held(monkeypatch, dump, "_payload"):
         client.send("DUMP", "s")
 
         # When it is changed before that has begun, and all its blocks are sealed
@@ -82,7 +82,7 @@ def test_a_key_that_comes_meanwhile_refuses_a_restore(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_build"):
+    with held(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -104,7 +104,7 @@ def test_a_restore_is_put_over_what_others_have_changed(
     fill(client)
     payload = dumped(store)
     watcher = store.client(kind="tcp")
-    with held(monkeypatch, restoring, "_build"):
+    with held(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload, "REPLACE")
         reach_build(store)
 
@@ -132,7 +132,7 @@ def test_a_time_that_comes_meanwhile_ends_a_restore(
     fill(client)
     payload = dumped(store)
     at_ms = store.clock.now_ms() + 1000
-    with held(monkeypatch, restoring, "_build"):
+    with held(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", at_ms, payload, "ABSTTL")
         other.send("RESTORE", "u", 1000, payload)
         reach_build(store)
@@ -154,7 +154,7 @@ def test_a_restore_waits_for_the_end_of_a_pause(
     fill(client)
     payload = dumped(store)
     reader = store.client(kind="tcp")
-    with held(monkeypatch, restoring, "_read"):
+    with held(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
         reader.send("DUMP", "s")
 
@@ -180,7 +180,7 @@ def test_a_user_that_may_no_longer_is_refused(
     admin = store.client()
     admin("ACL", "SETUSER", "al", "on", "nopass", "~*", "+@all")
     assert client("AUTH", "al", "x") == OK
-    with held(monkeypatch, restoring, "_read"):
+    with held(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the key is taken from its user
@@ -199,7 +199,7 @@ def test_a_restore_is_refused_when_the_journal_has_no_room(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_build"):
+    with held(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -220,7 +220,7 @@ def test_a_reload_meanwhile_loses_no_job(
     # Given a RESTORE whose value is being built, and numbers of streams that were given meanwhile
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restoring, "_build"):
+    with held(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -267,7 +267,7 @@ def test_a_value_is_built_before_further_payloads_are_read(
     third = store.client(kind="tcp")
     done: list[str] = []
     go_on = threading.Event()
-    read, build = restoring._read, restoring._build
+    read, build = restore._read, restore._build
 
     def reading(*values: Any) -> Steps[Any]:
         done.append("read")
@@ -279,8 +279,8 @@ def test_a_value_is_built_before_further_payloads_are_read(
         done.append("build")
         return (yield from build(*values))
 
-    monkeypatch.setattr(restoring, "_read", reading)
-    monkeypatch.setattr(restoring, "_build", building)
+    monkeypatch.setattr(restore, "_read", reading)
+    monkeypatch.setattr(restore, "_build", building)
     for number, one in enumerate((client, other, third)):
         one.send("RESTORE", f"t{number}", 0, payload)
     while done != ["read", "read"]:

@@ -103,12 +103,12 @@ CLIENT = Command(
             "client|pause", arity=-3, flags=ADMIN, group="connection", since="3.0.0",
             summary="Lets commands, or writes only, wait for a time.",
             syntax="timeout:integer [WRITE | ALL]",
-            run="server:pausing.client_pause",
+            run="server:client_pause.client_pause",
         ),
         Command(
             "client|unpause", arity=2, flags=ADMIN, group="connection", since="6.2.0",
             summary="Ends CLIENT PAUSE.",
-            run="server:pausing.client_unpause",
+            run="server:client_pause.client_unpause",
         ),
         Command(
             "client|getname", arity=2, flags=SESSION, group="connection", since="2.6.9",
@@ -148,18 +148,18 @@ CLIENT = Command(
         Command(
             "client|trackinginfo", arity=2, flags=SESSION, group="connection", since="6.2.0",
             summary="Tells that this client's reads are not tracked.",
-            run="server:tracking.client_trackinginfo",
+            run="server:client_tracking.client_trackinginfo",
         ),
         Command(
             "client|getredir", arity=2, flags=SESSION, group="connection", since="6.0.0",
             summary="Tells to whom invalidations go: to nobody.",
-            run="server:tracking.client_getredir",
+            run="server:client_tracking.client_getredir",
         ),
         Command(
             "client|caching", arity=3, flags=SESSION, group="connection", since="6.0.0",
             summary="Tells that nothing is tracked that could be cached.",
             syntax="<YES | NO>",
-            run="server:tracking.client_caching",
+            run="server:client_tracking.client_caching",
         ),
         help_command("client", group="connection", since="5.0.0", run="server:client.client_help"),
     ),

@@ -45,7 +45,7 @@ RENAME = Command(
     since="1.0.0",
     summary="Gives a key another name, over a key of that name.",
     syntax="key newkey",
-    run="moving.rename",
+    run="rename.rename",
 )
 
 RENAMENX = Command(
@@ -53,7 +53,7 @@ RENAMENX = Command(
     group="generic", since="1.0.0",
     summary="Gives a key another name, if there is no key of that name.",
     syntax="key newkey",
-    run="moving.renamenx",
+    run="rename.renamenx",
 )
 
 COPY = Command(
@@ -61,56 +61,56 @@ COPY = Command(
     since="6.2.0",
     summary="Copies a value to another key, in another database on demand.",
     syntax="source destination [DB destination-db:integer] [REPLACE]",
-    run="moving.copy",
+    run="copy.copy",
 )
 
 MOVE = Command(
     "move", arity=3, flags="write fast", keys="RW access update 1", group="generic", since="1.0.0",
     summary="Moves a key to another database.",
     syntax="key db:integer",
-    run="moving.move",
+    run="rename.move",
 )
 
 EXPIRE = Command(
     "expire", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="1.0.0",
     summary="Lets a key expire after seconds.",
     syntax="key seconds:integer [NX | XX | GT | LT]",
-    run="expiry.expire",
+    run="expire.expire",
 )
 
 PEXPIRE = Command(
     "pexpire", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="2.6.0",
     summary="Lets a key expire after milliseconds.",
     syntax="key milliseconds:integer [NX | XX | GT | LT]",
-    run="expiry.pexpire",
+    run="expire.pexpire",
 )
 
 EXPIREAT = Command(
     "expireat", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="1.2.0",
     summary="Lets a key expire at a Unix time in seconds.",
     syntax="key unix-time-seconds:unix-time [NX | XX | GT | LT]",
-    run="expiry.expireat",
+    run="expire.expireat",
 )
 
 PEXPIREAT = Command(
     "pexpireat", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="2.6.0",
     summary="Lets a key expire at a Unix time in milliseconds.",
     syntax="key unix-time-milliseconds:unix-time [NX | XX | GT | LT]",
-    run="expiry.pexpireat",
+    run="expire.pexpireat",
 )
 
 TTL = Command(
     "ttl", arity=2, flags="readonly fast", keys="RO access 1", group="generic", since="1.0.0",
     summary="Tells the seconds until a key expires.",
     syntax="key",
-    tips=VARIES, run="expiry.ttl",
+    tips=VARIES, run="expire.ttl",
 )
 
 PTTL = Command(
     "pttl", arity=2, flags="readonly fast", keys="RO access 1", group="generic", since="2.6.0",
     summary="Tells the milliseconds until a key expires.",
     syntax="key",
-    tips=VARIES, run="expiry.pttl",
+    tips=VARIES, run="expire.pttl",
 )
 
 EXPIRETIME = Command(
@@ -118,7 +118,7 @@ EXPIRETIME = Command(
     since="7.0.0",
     summary="Tells the Unix time in seconds at which a key expires.",
     syntax="key",
-    run="expiry.expiretime",
+    run="expire.expiretime",
 )
 
 PEXPIRETIME = Command(
@@ -126,14 +126,14 @@ PEXPIRETIME = Command(
     since="7.0.0",
     summary="Tells the Unix time in milliseconds at which a key expires.",
     syntax="key",
-    run="expiry.pexpiretime",
+    run="expire.pexpiretime",
 )
 
 PERSIST = Command(
     "persist", arity=2, flags="write fast", keys="RW update 1", group="generic", since="2.2.0",
     summary="Takes a key's expiry away.",
     syntax="key",
-    run="expiry.persist",
+    run="expire.persist",
 )
 
 OBJECT = Command(
@@ -146,32 +146,32 @@ OBJECT = Command(
             since="2.2.3",
             summary="Names the encoding that Redis would use for a value.",
             syntax="key",
-            tips=VARIES, run="objects.object_encoding",
+            tips=VARIES, run="object.object_encoding",
         ),
         Command(
             "object|freq", arity=3, flags="readonly", keys="RO 2", group="generic", since="4.0.0",
             summary="Tells how often a key is used, which nobody counts here.",
             syntax="key",
-            tips=VARIES, run="objects.object_freq",
+            tips=VARIES, run="object.object_freq",
         ),
         Command(
             "object|idletime", arity=3, flags="readonly", keys="RO 2", group="generic",
             since="2.2.3",
             summary="Tells the seconds since a key was last used.",
             syntax="key",
-            tips=VARIES, run="objects.object_idletime",
+            tips=VARIES, run="object.object_idletime",
         ),
         Command(
             "object|refcount", arity=3, flags="readonly", keys="RO 2", group="generic",
             since="2.2.3",
             summary="Counts the keys that share a value.",
             syntax="key",
-            tips=VARIES, run="objects.object_refcount",
+            tips=VARIES, run="object.object_refcount",
         ),
         Command(
             "object|help", arity=2, flags=ANY_STATE, group="generic", since="6.2.0",
             summary="Lists the subcommands of OBJECT.",
-            run="objects.object_help",
+            run="object.object_help",
         ),
     ),
 )
@@ -180,7 +180,7 @@ DUMP = Command(
     "dump", arity=2, flags="readonly", keys="RO access 1", group="generic", since="2.6.0",
     summary="Gives a value as bytes that another store can read.",
     syntax="key",
-    tips=VARIES, run="dumping.dump",
+    tips=VARIES, run="dump.dump",
 )
 
 RESTORE = Command(
@@ -188,27 +188,27 @@ RESTORE = Command(
     summary="Makes a key of the bytes that DUMP gave.",
     syntax="key ttl:integer serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds:integer] "
     "[FREQ frequency:integer]",
-    acl="keyspace dangerous", run="restoring.restore",
+    acl="keyspace dangerous", run="restore.restore",
 )
 
 KEYS = Command(
     "keys", arity=2, flags="readonly", group="generic", since="1.0.0",
     summary="Lists the keys that match a pattern.",
     syntax="pattern:pattern",
-    acl="keyspace dangerous", tips=f"request_policy:all_shards {UNORDERED}", run="scanning.keys",
+    acl="keyspace dangerous", tips=f"request_policy:all_shards {UNORDERED}", run="keys.keys",
 )
 
 SCAN = Command(
     "scan", arity=-2, flags="readonly", group="generic", since="2.8.0",
     summary="Lists keys, a few in each call.",
     syntax="cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [TYPE type]",
-    tips=f"{VARIES} request_policy:special response_policy:special", run="scanning.scan",
+    tips=f"{VARIES} request_policy:special response_policy:special", run="scan.scan",
 )
 
 RANDOMKEY = Command(
     "randomkey", arity=1, flags="readonly", group="generic", since="1.0.0",
     summary="Names any key.",
-    tips=f"request_policy:all_shards response_policy:special {VARIES}", run="scanning.randomkey",
+    tips=f"request_policy:all_shards response_policy:special {VARIES}", run="keys.randomkey",
 )
 
 DBSIZE = Command(

@@ -13,58 +13,58 @@ WAIT = Command(
     "wait", arity=3, flags="blocking", group="generic", since="3.0.0",
     summary="Waits until replicas have what this client wrote; there are none.",
     syntax="numreplicas:integer timeout:integer",
-    acl="connection", tips=_ACKNOWLEDGED, run="server:persistence.wait",
+    acl="connection", tips=_ACKNOWLEDGED, run="server:wait.wait",
 )
 
 WAITAOF = Command(
     "waitaof", arity=4, flags="blocking", group="generic", since="7.2.0",
     summary="Waits until what this client wrote is durable in the journal.",
     syntax="numlocal:integer numreplicas:integer timeout:integer",
-    acl="connection", tips=_ACKNOWLEDGED, run="server:persistence.waitaof",
+    acl="connection", tips=_ACKNOWLEDGED, run="server:wait.waitaof",
 )
 
 LASTSAVE = Command(
     "lastsave", arity=1, flags="loading stale fast", group="server", since="1.0.0",
     summary="Refused in this release: nothing is saved as a whole.",
-    acl="admin dangerous", tips=VARIES, run="server:persistence.lastsave",
+    acl="admin dangerous", tips=VARIES, run="server:save.lastsave",
 )
 
 SAVE = Command(
     "save", arity=1, flags=f"{_SAVES} no_multi", group="server", since="1.0.0",
     summary="Refused in this release: the journal already holds everything.",
-    run="server:persistence.save",
+    run="server:save.save",
 )
 
 BGSAVE = Command(
     "bgsave", arity=-1, flags=_SAVES, group="server", since="1.0.0",
     summary="Refused in this release: the journal already holds everything.",
     syntax="[SCHEDULE]",
-    run="server:persistence.bgsave",
+    run="server:save.bgsave",
 )
 
 BGREWRITEAOF = Command(
     "bgrewriteaof", arity=1, flags=_SAVES, group="server", since="1.0.0",
     summary="Refused in this release: the journal is not rewritten yet.",
-    run="server:persistence.bgrewriteaof",
+    run="server:save.bgrewriteaof",
 )
 
 ROLE = Command(
     "role", arity=1, flags="noscript loading stale fast", group="server", since="2.8.12",
     summary="Tells that this is a primary, and its replicas: none.",
-    acl="admin dangerous", run="server:persistence.role",
+    acl="admin dangerous", run="server:role.role",
 )
 
 REPLICAOF = Command(
     "replicaof", arity=3, flags=_ROLES, group="server", since="5.0.0",
     summary="Takes NO ONE; refused otherwise, there is no replication in this release.",
     syntax="<host port:integer | NO ONE>",
-    run="server:persistence.replicaof",
+    run="server:role.replicaof",
 )
 
 SLAVEOF = Command(
     "slaveof", arity=3, flags=_ROLES, group="server", since="1.0.0",
     summary="The old name of REPLICAOF.",
     syntax="<host port:integer | NO ONE>",
-    run="server:persistence.replicaof",
+    run="server:role.replicaof",
 )
 # fmt: on

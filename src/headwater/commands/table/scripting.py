@@ -15,14 +15,14 @@ EVAL = Command(
     "eval", arity=-3, flags=_EVAL, keys="RW access update 2#", group="scripting", since="2.6.0",
     summary="Runs a Lua script.",
     syntax="script numkeys:integer [key ...] [arg ...]",
-    requires="lupa", run="server:scripting.eval_",
+    requires="lupa", run="server:eval.eval_",
 )
 
 EVALSHA = Command(
     "evalsha", arity=-3, flags=_EVAL, keys="RW access update 2#", group="scripting", since="2.6.0",
     summary="Runs a Lua script that is known, by its SHA-1.",
     syntax="sha1 numkeys:integer [key ...] [arg ...]",
-    requires="lupa", run="server:scripting.evalsha",
+    requires="lupa", run="server:eval.evalsha",
 )
 
 EVAL_RO = Command(
@@ -30,7 +30,7 @@ EVAL_RO = Command(
     since="7.0.0",
     summary="Runs a Lua script that only reads.",
     syntax="script numkeys:integer [key ...] [arg ...]",
-    requires="lupa", run="server:scripting.eval_ro",
+    requires="lupa", run="server:eval.eval_ro",
 )
 
 EVALSHA_RO = Command(
@@ -38,7 +38,7 @@ EVALSHA_RO = Command(
     since="7.0.0",
     summary="Runs a Lua script that is known and only reads, by its SHA-1.",
     syntax="sha1 numkeys:integer [key ...] [arg ...]",
-    requires="lupa", run="server:scripting.evalsha_ro",
+    requires="lupa", run="server:eval.evalsha_ro",
 )
 
 SCRIPT = Command(
@@ -50,30 +50,30 @@ SCRIPT = Command(
             "script|flush", arity=-2, flags="noscript", group="scripting", since="2.6.0",
             summary="Forgets every script.",
             syntax="[ASYNC | SYNC]",
-            acl="scripting", tips=NODES, run="server:scripting.script_flush",
+            acl="scripting", tips=NODES, run="server:script.script_flush",
         ),
         Command(
             "script|exists", arity=-3, flags="noscript", group="scripting", since="2.6.0",
             summary="Tells which scripts are known, by their SHA-1.",
             syntax="sha1 [sha1 ...]",
             acl="scripting", tips="request_policy:all_shards response_policy:agg_logical_and",
-            requires="lupa", run="server:scripting.script_exists",
+            requires="lupa", run="server:script.script_exists",
         ),
         Command(
             "script|load", arity=3, flags="noscript stale", group="scripting", since="2.6.0",
             summary="Keeps a script and tells its SHA-1.",
             syntax="script",
-            acl="scripting", tips=NODES, requires="lupa", run="server:scripting.script_load",
+            acl="scripting", tips=NODES, requires="lupa", run="server:script.script_load",
         ),
         Command(
             "script|kill", arity=2, flags="noscript allow_busy", group="scripting", since="2.6.0",
             summary="Finds no script to end: one that runs too long ends by itself.",
             acl="scripting", tips="request_policy:all_shards response_policy:one_succeeded",
-            requires="lupa", run="server:scripting.script_kill",
+            requires="lupa", run="server:script.script_kill",
         ),
         help_command(
             "script", group="scripting", since="5.0.0", acl="scripting",
-            run="server:scripting.script_help",
+            run="server:script.script_help",
         ),
     ),
 )
@@ -87,17 +87,17 @@ FUNCTION = Command(
             "function|flush", arity=-2, flags="write noscript", group="scripting", since="7.0.0",
             summary="Forgets every function; there are none.",
             syntax="[ASYNC | SYNC]",
-            acl="scripting", tips=ALL, run="server:functions.function_flush",
+            acl="scripting", tips=ALL, run="server:function.function_flush",
         ),
         Command(
             "function|list", arity=-2, flags="noscript", group="scripting", since="7.0.0",
             summary="Lists the functions: none.",
             syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]",
-            acl="scripting", tips=UNORDERED, run="server:functions.function_list",
+            acl="scripting", tips=UNORDERED, run="server:function.function_list",
         ),
         help_command(
             "function", group="scripting", since="7.0.0", acl="scripting",
-            run="server:functions.function_help",
+            run="server:function.function_help",
         ),
     ),
 )

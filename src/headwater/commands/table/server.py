@@ -22,7 +22,7 @@ INFO = Command(
     summary="Shows the state of the server.",
     syntax="[section [section ...]]",
     acl="dangerous", tips=f"{VARIES} request_policy:all_shards response_policy:special",
-    run="server:admin.info",
+    run="server:info.info",
 )
 
 COMMAND = Command(
@@ -45,7 +45,7 @@ COMMAND = Command(
             "command|docs", arity=-2, flags=ANY_STATE, group="server", since="7.0.0",
             summary="Shows what commands are for.",
             syntax="[command-name [command-name ...]]",
-            acl="connection", tips=UNORDERED, run="server:docs.command_docs",
+            acl="connection", tips=UNORDERED, run="server:command_docs.command_docs",
         ),
         Command(
             "command|list", arity=-2, flags=ANY_STATE, group="server", since="7.0.0",
@@ -81,27 +81,27 @@ CONFIG = Command(
             "config|get", arity=-3, flags=ADMIN, group="server", since="2.0.0",
             summary="Reads settings.",
             syntax="parameter [parameter ...]",
-            run="server:configuration.config_get",
+            run="server:config.config_get",
         ),
         Command(
             "config|set", arity=-4, flags=ADMIN, group="server", since="2.0.0",
             summary="Changes settings.",
             syntax="parameter value [parameter value ...]",
-            tips=NODES, run="server:configuration.config_set",
+            tips=NODES, run="server:config.config_set",
         ),
         Command(
             "config|resetstat", arity=2, flags=ADMIN, group="server", since="2.0.0",
             summary="Resets the counters of INFO.",
-            tips=NODES, run="server:configuration.config_resetstat",
+            tips=NODES, run="server:config.config_resetstat",
         ),
         Command(
             "config|rewrite", arity=2, flags=ADMIN, group="server", since="2.8.0",
             summary="Writes the settings in force to the configuration file.",
-            tips=NODES, run="server:configuration.config_rewrite",
+            tips=NODES, run="server:config.config_rewrite",
         ),
         help_command(
             "config", group="server", since="5.0.0",
-            run="server:configuration.config_help",
+            run="server:config.config_help",
         ),
     ),
 )
@@ -225,9 +225,9 @@ MODULE = Command(
         Command(
             "module|list", arity=2, flags="admin noscript", group="server", since="4.0.0",
             summary="Lists the modules: none.",
-            tips=UNORDERED, run="server:cluster.module_list",
+            tips=UNORDERED, run="server:module.module_list",
         ),
-        help_command("module", group="server", since="5.0.0", run="server:cluster.module_help"),
+        help_command("module", group="server", since="5.0.0", run="server:module.module_help"),
     ),
 )
 
@@ -241,7 +241,7 @@ DEBUG = Command(
 TIME = Command(
     "time", arity=1, flags="loading stale fast", group="server", since="2.6.0",
     summary="Tells the server's time.",
-    tips=VARIES, run="server:admin.time",
+    tips=VARIES, run="server:info.time",
 )
 
 SHUTDOWN = Command(
@@ -249,6 +249,6 @@ SHUTDOWN = Command(
     since="1.0.0",
     summary="Ends the server, with all that was acknowledged on disk.",
     syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
-    run="server:admin.shutdown",
+    run="server:shutdown.shutdown",
 )
 # fmt: on

@@ -11,42 +11,42 @@ XADD = Command(
     syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] "
     "[IDMPAUTO producer-id | IDMP producer-id iid] [<MAXLEN | MINID> [= | ~] threshold [LIMIT "
     "count:integer]] <* | id> field value [field value ...]",
-    tips=VARIES, run="addition.xadd",
+    tips=VARIES, run="xadd.xadd",
 )
 
 XLEN = Command(
     "xlen", arity=2, flags="readonly fast", keys="RO 1", group="stream", since="5.0.0",
     summary="Counts the entries.",
     syntax="key",
-    run="entries.xlen",
+    run="xrange.xlen",
 )
 
 XRANGE = Command(
     "xrange", arity=-4, flags="readonly", keys="RO access 1", group="stream", since="5.0.0",
     summary="Reads the entries between two ids.",
     syntax="key start end [COUNT count:integer]",
-    run="entries.xrange",
+    run="xrange.xrange",
 )
 
 XREVRANGE = Command(
     "xrevrange", arity=-4, flags="readonly", keys="RO access 1", group="stream", since="5.0.0",
     summary="Reads the entries between two ids, newest first.",
     syntax="key end start [COUNT count:integer]",
-    run="entries.xrevrange",
+    run="xrange.xrevrange",
 )
 
 XDEL = Command(
     "xdel", arity=-3, flags="write fast", keys="RW delete 1", group="stream", since="5.0.0",
     summary="Deletes entries by id.",
     syntax="key id [id ...]",
-    run="entries.xdel",
+    run="xdel.xdel",
 )
 
 XDELEX = Command(
     "xdelex", arity=-5, flags="write fast", keys="RW delete 1", group="stream", since="8.2.0",
     summary="Deletes entries by id, and minds which groups still refer to them.",
     syntax="key [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
-    run="deleting.xdelex",
+    run="xdel.xdelex",
 )
 
 XTRIM = Command(
@@ -54,7 +54,7 @@ XTRIM = Command(
     summary="Deletes the oldest entries, down to a length or an id.",
     syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer] "
     "[KEEPREF | DELREF | ACKED]",
-    tips=VARIES, run="trimming.xtrim",
+    tips=VARIES, run="xtrim.xtrim",
 )
 
 XSETID = Command(
@@ -62,7 +62,7 @@ XSETID = Command(
     since="5.0.0",
     summary="Sets the last id and the counters of a stream.",
     syntax="key last-id [ENTRIESADDED entries-added:integer] [MAXDELETEDID max-deleted-id]",
-    run="entries.xsetid",
+    run="xsetid.xsetid",
 )
 
 XCFGSET = Command(
@@ -86,7 +86,7 @@ XREAD = Command(
     summary="Reads what is newer than an id, from several streams; can wait for it.",
     syntax="[COUNT count:integer] [MAXCOUNT count:integer] [MAXSIZE bytes:integer] "
     "[BLOCK milliseconds:integer] STREAMS key [key ...] id [id ...]",
-    finder="streams", run="reading.xread",
+    finder="streams", run="xread.xread",
 )
 
 XREADGROUP = Command(
@@ -96,14 +96,14 @@ XREADGROUP = Command(
     syntax="GROUP group consumer [COUNT count:integer] [MAXCOUNT count:integer] "
     "[MAXSIZE bytes:integer] [BLOCK milliseconds:integer] [CLAIM min-idle-time:integer] [NOACK] "
     "STREAMS key [key ...] id [id ...]",
-    finder="streams", run="reading.xreadgroup",
+    finder="streams", run="xreadgroup.xreadgroup",
 )
 
 XACK = Command(
     "xack", arity=-4, flags="write fast", keys="RW update 1", group="stream", since="5.0.0",
     summary="Ends deliveries: the entries are no longer pending in the group.",
     syntax="key group id [id ...]",
-    run="settling.xack",
+    run="xack.xack",
 )
 
 XACKDEL = Command(
@@ -111,7 +111,7 @@ XACKDEL = Command(
     since="8.2.0",
     summary="Ends deliveries and deletes the entries.",
     syntax="key group [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
-    run="deleting.xackdel",
+    run="xdel.xackdel",
 )
 
 XNACK = Command(
@@ -119,14 +119,14 @@ XNACK = Command(
     summary="Releases pending entries, so that any consumer can take them at once.",
     syntax="key group <SILENT | FAIL | FATAL> IDS numids:integer id [id ...] "
     "[RETRYCOUNT count:integer] [FORCE]",
-    run="settling.xnack",
+    run="xack.xnack",
 )
 
 XPENDING = Command(
     "xpending", arity=-3, flags="readonly", keys="RO access 1", group="stream", since="5.0.0",
     summary="Shows what is delivered and not acknowledged.",
     syntax="key group [[IDLE min-idle-time:integer] start end count:integer [consumer]]",
-    tips=VARIES, run="pending.xpending",
+    tips=VARIES, run="xpending.xpending",
 )
 
 XCLAIM = Command(
@@ -135,21 +135,21 @@ XCLAIM = Command(
     syntax="key group consumer min-idle-time id [id ...] [IDLE ms:integer] "
     "[TIME unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] [FORCE] [JUSTID] "
     "[LASTID lastid]",
-    tips=VARIES, run="ownership.xclaim",
+    tips=VARIES, run="xclaim.xclaim",
 )
 
 XAUTOCLAIM = Command(
     "xautoclaim", arity=-6, flags="write fast", keys="RW delete 1", group="stream", since="6.2.0",
     summary="Takes over idle pending entries by scanning for them.",
     syntax="key group consumer min-idle-time start [COUNT count:integer] [JUSTID]",
-    tips=VARIES, run="ownership.xautoclaim",
+    tips=VARIES, run="xclaim.xautoclaim",
 )
 
 XRENEW = Command(
     "xrenew", arity=-7, flags="write fast", keys="RW update 1", group="stream", since="0.1.0",
     summary="Renews the lease on entries that the consumer still owns.",
     syntax="key group consumer [IDLE milliseconds:integer] IDS numids:integer id [id ...]",
-    run="settling.xrenew",
+    run="xsettle.xrenew",
 )
 
 XSETTLE = Command(
@@ -161,35 +161,35 @@ XSETTLE = Command(
     "[TO destination [<MAXLEN | MINID> [= | ~] threshold] <* | id> FIELDS numpairs:integer field "
     "value [field value ...] [TO destination [<MAXLEN | MINID> [= | ~] threshold] <* | id> FIELDS "
     "numpairs:integer field value [field value ...] ...]]",
-    tips=VARIES, finder="xsettle", run="settling.xsettle",
+    tips=VARIES, finder="xsettle", run="xsettle.xsettle",
 )
 
 XRETIRE = Command(
     "xretire", arity=4, flags="write fast", keys="RW delete 1", group="stream", since="0.1.0",
     summary="Removes a consumer that owns nothing.",
     syntax="key group consumer",
-    run="groups.xretire",
+    run="xgroup.xretire",
 )
 
 XLAG = Command(
     "xlag", arity=-2, flags="readonly", keys="RO access 1", group="stream", since="0.1.0",
     summary="Shows how far groups are behind and what they hold, in exact numbers.",
     syntax="key [group [group ...]]",
-    tips=VARIES, run="lag.xlag",
+    tips=VARIES, run="xlag.xlag",
 )
 
 XDELAYED = Command(
     "xdelayed", arity=-3, flags="readonly", keys="RO access 1", group="stream", since="0.1.0",
     summary="Shows which entries wait for their time, and how long.",
     syntax="key group [start end count:integer]",
-    run="delayed.xdelayed",
+    run="xdelayed.xdelayed",
 )
 
 XSPLIT = Command(
     "xsplit", arity=5, flags="readonly fast", keys="RO access 1", group="stream", since="0.1.0",
     summary="Counts the entries of a range and finds ids that cut it into equal parts.",
     syntax="key start end parts:integer",
-    run="entries.xsplit",
+    run="xsplit.xsplit",
 )
 
 XGROUP = Command(
@@ -202,37 +202,37 @@ XGROUP = Command(
             since="5.0.0",
             summary="Creates a group.",
             syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read:integer]",
-            run="groups.xgroup_create",
+            run="xgroup.xgroup_create",
         ),
         Command(
             "xgroup|createconsumer", arity=5, flags="write denyoom", keys="RW insert 2",
             group="stream", since="6.2.0",
             summary="Creates a consumer.",
             syntax="key group consumer",
-            run="groups.xgroup_createconsumer",
+            run="xgroup.xgroup_createconsumer",
         ),
         Command(
             "xgroup|setid", arity=-5, flags="write", keys="RW update 2", group="stream",
             since="5.0.0",
             summary="Sets the id up to which a group has been delivered.",
             syntax="key group <id | $> [ENTRIESREAD entries-read:integer]",
-            run="groups.xgroup_setid",
+            run="xgroup.xgroup_setid",
         ),
         Command(
             "xgroup|delconsumer", arity=5, flags="write", keys="RW delete 2", group="stream",
             since="5.0.0",
             summary="Deletes a consumer and what it owns from the pending list.",
             syntax="key group consumer",
-            run="groups.xgroup_delconsumer",
+            run="xgroup.xgroup_delconsumer",
         ),
         Command(
             "xgroup|destroy", arity=4, flags="write", keys="RW delete 2", group="stream",
             since="5.0.0",
             summary="Deletes a group.",
             syntax="key group",
-            run="groups.xgroup_destroy",
+            run="xgroup.xgroup_destroy",
         ),
-        help_command("xgroup", group="stream", since="5.0.0", run="groups.xgroup_help"),
+        help_command("xgroup", group="stream", since="5.0.0", run="xgroup.xgroup_help"),
     ),
 )
 
@@ -246,23 +246,23 @@ XINFO = Command(
             since="5.0.0",
             summary="Shows the groups of a stream.",
             syntax="key",
-            run="inspection.xinfo_groups",
+            run="xinfo.xinfo_groups",
         ),
         Command(
             "xinfo|consumers", arity=4, flags="readonly", keys="RO access 2", group="stream",
             since="5.0.0",
             summary="Shows the consumers of a group.",
             syntax="key group",
-            tips=VARIES, run="inspection.xinfo_consumers",
+            tips=VARIES, run="xinfo.xinfo_consumers",
         ),
         Command(
             "xinfo|stream", arity=-3, flags="readonly", keys="RO access 2", group="stream",
             since="5.0.0",
             summary="Shows a stream, in full on demand.",
             syntax="key [FULL [COUNT count:integer]]",
-            run="inspection.xinfo_stream",
+            run="xinfo.xinfo_stream",
         ),
-        help_command("xinfo", group="stream", since="5.0.0", run="inspection.xinfo_help"),
+        help_command("xinfo", group="stream", since="5.0.0", run="xinfo.xinfo_help"),
     ),
 )
 # fmt: on

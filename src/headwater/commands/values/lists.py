@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 
 from headwater.commands.call import Call, Wait
-from headwater.commands.timeouts import seconds
+from headwater.commands.times import seconds
 from headwater.commands.values.typed import changed, prepare, reading, writing
 from headwater.engine.events import LIST
 from headwater.engine.facts import HEADROOM

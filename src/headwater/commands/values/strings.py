@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
-from headwater.commands.expiry import let_expire, let_live, moment
-from headwater.commands.keys import clear_expired, delete_key
-from headwater.commands.moving import notify_overwritten
+from headwater.commands.expire import let_expire, let_live, moment
+from headwater.commands.keys import clear_expired, delete_key, notify_overwritten
 from headwater.commands.values.typed import changed, prepare_text, reading, writing
 from headwater.engine.database import Value
 from headwater.engine.events import GENERIC, STRING

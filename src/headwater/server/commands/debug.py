@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import NO_SUCH_KEY, Call, shown
 from headwater.commands.help import write_lines, wrong_arguments
-from headwater.commands.objects import encoding
+from headwater.commands.object import encoding
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
