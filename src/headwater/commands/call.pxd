@@ -24,7 +24,7 @@ cdef class Wait:
     cdef public object alike
     cdef public ConsumerGroup group
 
-    cpdef bint heeds(self, value) except -1
+    cpdef bint wakes_on(self, value) except -1
     @cython.locals(group=ConsumerGroup)
     cpdef bint finds_nothing(self, value) except -1
 

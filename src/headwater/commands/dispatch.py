@@ -35,7 +35,8 @@ FUNCTIONS: dict[bytes, Function] = functions_of("headwater.commands", on_session
 """The functions of the commands on keys, by name: ``XADD``, ``XGROUP|CREATE``."""
 
 _SHOWN_BYTES = 128
-"""How much of an unknown command's arguments its error repeats (Redis, commandCheckExistence)."""
+"""How many bytes of its arguments the error of an unknown command repeats (Redis,
+commandCheckExistence)."""
 
 
 class KnownCommand:
@@ -71,7 +72,7 @@ class KnownCommand:
             }
 
     def subcommand(self, arguments: Arguments) -> KnownCommand:
-        """The subcommand that argument 1 names. Raises `CommandError`."""
+        """The subcommand that argument 1 names. Raises `CommandError` if it is unknown."""
         assert self.subcommands is not None
         found = self.subcommands.get(arguments.token(1))
         if found is None:
@@ -85,22 +86,22 @@ class KnownCommand:
 _numbers = itertools.count()
 _known = {name: KnownCommand(name, command) for name, command in COMMANDS.items()}
 KNOWN_COUNT = next(_numbers)
-"""How many commands and subcommands there are."""
+"""The number of commands and subcommands."""
 _spelled: dict[bytes, KnownCommand] = {}
-"""The same by names as clients spell them, in whatever case."""
+"""The commands by the spellings that clients used, in any case."""
 _MOST_SPELLINGS = 1024
 
 
 def find_command(arguments: Arguments) -> KnownCommand:
-    """The command (or subcommand) that ``arguments`` ask for.
+    """The command or subcommand that a request names.
 
-    Raises `CommandError` for an unknown name and for a wrong number of arguments, with Redis's texts.
+    Raises `CommandError`, with Redis's texts, for an unknown name and for a wrong number of arguments.
     """
     return _checked(_named(arguments), arguments)
 
 
 def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
-    """The same for a client whose last command was ``last``: most send one again and again."""
+    """As `find_command`, faster if the request repeats ``last``, the client's last command."""
     if last.alone and is_part(
         last.typed, arguments.buffer, word_at(arguments.starts, 0), word_at(arguments.ends, 0)
     ):
@@ -109,7 +110,7 @@ def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
 
 
 def _named(arguments: Arguments) -> KnownCommand:
-    """The command of that name. Raises `CommandError`."""
+    """The command of that name. Raises `CommandError` if it is unknown."""
     typed = arguments.bytes(0)
     found = _spelled.get(typed)
     if found is None:
@@ -123,7 +124,7 @@ def _named(arguments: Arguments) -> KnownCommand:
 
 
 def _checked(found: KnownCommand, arguments: Arguments) -> KnownCommand:
-    """The command, or its subcommand, with a number of arguments that fits."""
+    """The command or its subcommand. Raises `CommandError` if the number of arguments does not fit."""
     count = arguments.count
     if found.subcommands is not None and count > 1:
         found = found.subcommand(arguments)

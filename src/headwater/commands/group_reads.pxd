@@ -21,7 +21,7 @@ cdef class GroupRead:
     cdef public bytes name
     cdef public GroupConsumer consumer
 
-    cdef of(self, Call call, bytes key, ConsumerGroup group, bytes name)
+    cdef begin(self, Call call, bytes key, ConsumerGroup group, bytes name)
     cpdef bint plan(self, ReadLimits limits) except -1
     cpdef Py_ssize_t fact_bytes(self) except -1
     cpdef Py_ssize_t most_fact_bytes(self, ReadLimits limits) except -1
@@ -29,12 +29,12 @@ cdef class GroupRead:
     cpdef recheck_at_ms(self)
     cdef Py_ssize_t consumer_bytes(self) except -1
     cdef Py_ssize_t pending_after(self) except -1
-    cpdef GroupConsumer meet_consumer(self)
-    cpdef see_consumer(self)
+    cpdef GroupConsumer ensure_consumer(self)
+    cpdef mark_seen(self)
 
 
 @cython.locals(consumer=GroupConsumer)
-cpdef GroupConsumer meet_consumer(Call call, ConsumerGroup group, bytes name)
+cpdef GroupConsumer ensure_consumer(Call call, ConsumerGroup group, bytes name)
 
 
 cdef class GroupDelivery(GroupRead):

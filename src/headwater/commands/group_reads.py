@@ -46,7 +46,7 @@ class GroupRead:
     The consumer is created, if it does not exist, once the command is admitted.
     """
 
-    def of(self, call: Call, key: bytes, group: ConsumerGroup, name: bytes) -> None:
+    def begin(self, call: Call, key: bytes, group: ConsumerGroup, name: bytes) -> None:
         """Set whom the read is for: a consumer of ``group``, a group of the stream at ``key``."""
         self.call = call
         self.key = key
@@ -75,7 +75,7 @@ class GroupRead:
         return None
 
     def consumer_bytes(self) -> int:
-        """An upper bound for the facts of `meet_consumer`, in bytes."""
+        """An upper bound for the facts of `ensure_consumer`, in bytes."""
         return HEADROOM + len(self.name) if self.consumer is None else 0
 
     def pending_after(self) -> int:
@@ -83,18 +83,18 @@ class GroupRead:
         command."""
         return self.group.pel.length + self.group.stream.length
 
-    def meet_consumer(self) -> GroupConsumer:
+    def ensure_consumer(self) -> GroupConsumer:
         """The consumer, created if it does not exist."""
         if self.consumer is None:
-            self.consumer = meet_consumer(self.call, self.group, self.name)
+            self.consumer = ensure_consumer(self.call, self.group, self.name)
         return self.consumer
 
-    def see_consumer(self) -> None:
+    def mark_seen(self) -> None:
         """Set the consumer's seen time, which no other fact of this command sets."""
-        self.group.see(self.meet_consumer(), self.call.now_ms)
+        self.group.see(self.ensure_consumer(), self.call.now_ms)
 
 
-def meet_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsumer:
+def ensure_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsumer:
     """The consumer of that name, created if it does not exist."""
     consumer = group.consumers.get(name)
     if consumer is None:
@@ -182,7 +182,7 @@ class GroupDelivery(GroupRead):
 
     def give(self, reply: ReplyWriter) -> None:
         group, now_ms = self.group, self.call.now_ms
-        consumer = self.meet_consumer()
+        consumer = self.ensure_consumer()
         if self.wires:
             group.own(consumer, self._claimed_records(), now_ms, now_ms)
         entries = self.entries
@@ -293,11 +293,11 @@ class History(GroupRead):
 
     def give(self, reply: ReplyWriter) -> None:
         """Count one more delivery of the entries that still exist, and write all."""
-        consumer = self.meet_consumer()
+        consumer = self.ensure_consumer()
         if len(self.records):
             self.group.own(consumer, self.records, self.call.now_ms, consumer.active_time)
         else:
-            self.see_consumer()
+            self.mark_seen()
         reply.array(len(self.wires))
         for number, wire in enumerate(self.wires):
             if wire is not None:

@@ -36,7 +36,7 @@ cdef class AddRequest:
     @cython.locals(trim=Trim, following=Py_ssize_t)
     cpdef Py_ssize_t take_trim(self, Arguments arguments, Py_ssize_t index) except -1
     cpdef take_id(self, Arguments arguments, Py_ssize_t index)
-    cpdef int take_fields(self, Arguments arguments, Py_ssize_t first, Py_ssize_t behind) except -1
+    cpdef int take_fields(self, Arguments arguments, Py_ssize_t first, Py_ssize_t end) except -1
     cpdef int check(self, StreamSettings settings) except -1
     cpdef int check_id(self) except -1
     cpdef choose_id(self, u64 last_ms, u64 last_seq, long long wall_ms)
@@ -47,6 +47,6 @@ cdef class AddRequest:
 
 
 @cython.locals(
-    arguments=Arguments, addition=AddRequest, index=Py_ssize_t, fields=Py_ssize_t, stream=StoredStream
+    arguments=Arguments, request=AddRequest, index=Py_ssize_t, fields=Py_ssize_t, stream=StoredStream
 )
 cpdef xadd(Call call)

@@ -1,4 +1,4 @@
-"""What appends one entry: XADD, and each TO of an XSETTLE.
+"""XADD, and `AddRequest`, which XSETTLE uses for each TO.
 
 Source: Redis's command page and t_stream.c (streamParseAddOrTrimArgsOrReply).
 """
@@ -22,15 +22,16 @@ SMALL_ID = "ERR The ID specified in XADD is equal or smaller than the target str
 
 
 class AddRequest:
-    """What an XADD asks for, parsed; XSETTLE's TO is one as well.
+    """The parsed arguments of an XADD, or of a TO of XSETTLE.
 
-    Its fields stay where they are, in the arguments; `add` copies them into the stream."""
+    The fields stay in the buffer of the arguments until `add` copies them into the stream.
+    """
 
     def __init__(self, key: bytes) -> None:
         self.begin(key)
 
     def begin(self, key: bytes) -> None:
-        """Forget what was asked for before: one object serves a client's XADDs one after another."""
+        """Reset all attributes, so that one object serves a client's XADDs one after another."""
         self.key = key
         self.makes_stream = True
         self.id_given = False
@@ -40,17 +41,17 @@ class AddRequest:
         self.ms = self.seq = 0
         """The explicit id; once chosen, the id that the entry gets."""
         self.iid: IdempotentID | None = None
-        """What IDMP or IDMPAUTO gave, if either did."""
+        """From IDMP or IDMPAUTO, if given."""
         self.trim: Trim | None = None
-        """What options of trimming were given, if any were."""
+        """The trimming options, if given."""
         self.start = self.end = self.pairs = 0
-        """Where its fields and values stand in the arguments' buffer, and how many pairs they are."""
+        """The place of fields and values in the buffer of the arguments, and the number of pairs."""
         self.max_bytes = 0
-        """Most bytes of fields and values, from the settings."""
+        """The limit of fields and values together, in bytes, from the settings."""
 
     def take_options(self, arguments: Arguments, index: int) -> int:
-        """Read the options of an XADD from ``index`` on, and the id: the first argument that is no
-        option. The index of that; all arguments may be options."""
+        """Parse the options of an XADD from ``index`` on, and the id, the first argument that is not an
+        option. Return the id's index, which is the end if all arguments are options."""
         while index < arguments.count:
             if arguments.is_byte(index, _STAR):
                 return index
@@ -76,7 +77,7 @@ class AddRequest:
         return following
 
     def take_trim(self, arguments: Arguments, index: int) -> int:
-        """Read the option of trimming at ``index``; the index behind it, or ``index`` if it is none."""
+        """Parse a trimming option at ``index``; return the index after it, ``index`` if it is not one."""
         trim = self.trim if self.trim is not None else Trim()
         following = trim.take(arguments, index)
         if following != index:
@@ -84,7 +85,7 @@ class AddRequest:
         return following
 
     def take_id(self, arguments: Arguments, index: int) -> None:
-        """Read ``*``, ``ms-*`` or an id."""
+        """Parse ``*``, ``ms-*`` or an id."""
         if arguments.is_byte(index, _STAR):
             return
         text = arguments.bytes(index)
@@ -97,27 +98,27 @@ class AddRequest:
         self.id_given = True
         self.ms, self.seq = arguments.ms, arguments.seq
 
-    def take_fields(self, arguments: Arguments, first: int, behind: int) -> None:
-        """The fields and values are arguments ``first`` to ``behind``-1, as the client encoded them."""
-        arguments.find_wire(first, behind)
+    def take_fields(self, arguments: Arguments, first: int, end: int) -> None:
+        """Set the fields and values: arguments ``first`` to ``end``-1, as the client encoded them."""
+        arguments.find_wire(first, end)
         self.start, self.end = arguments.wire_start, arguments.wire_end
-        self.pairs = (behind - first) // 2
+        self.pairs = (end - first) // 2
 
     def check(self, settings: StreamSettings) -> None:
-        """What of the options can be refused without looking at the stream; from now on the settings'
-        bounds are known."""
+        """Check what does not depend on the stream, and set the bounds from the settings. Raises
+        `CommandError`."""
         self.max_bytes = settings.max_entry_bytes
         if self.trim is not None:
             self.trim.check(settings.node_max_entries)
 
     def check_id(self) -> None:
-        """What of the id can be refused without looking at the stream."""
+        """Check the id as far as that does not depend on the stream. Raises `CommandError`."""
         if self.id_given and self.seq_given and self.ms == 0 and self.seq == 0:
             raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
 
     def choose_id(self, last_ms: int, last_seq: int, wall_ms: int) -> None:
-        """Settle the id that the entry gets in a stream whose last id is ``last_ms-last_seq``: one of
-        the wall clock, and one that is greater where that went back."""
+        """Choose the id of the entry in a stream whose last id is ``last_ms-last_seq``: the wall clock's
+        time, or the last id plus one if the clock is behind it. Raises `CommandError`."""
         if last_ms == MAX_U64 and last_seq == MAX_U64:
             raise CommandError(
                 "ERR The stream has exhausted the last possible ID, unable to add more items"
@@ -143,14 +144,14 @@ class AddRequest:
             raise CommandError(SMALL_ID)
 
     def fact_bytes(self, stream: StoredStream | None) -> int:
-        """An upper bound for the facts of `add`."""
+        """An upper bound for the facts of `add`, in bytes."""
         size = 3 * HEADROOM + len(self.key) + self.end - self.start
         if self.trim is not None:
             size += self.trim.fact_bytes(stream, 1)
         return size if self.iid is None else size + self.iid.fact_bytes()
 
     def add(self, call: Call, stream: StoredStream | None) -> None:
-        """Append, record the iid, then trim; admitted before."""
+        """Append the entry, record its iid, then trim. The caller has called `Call.admit`."""
         if stream is None:
             stream = call.create_stream(self.key)
         settings, wire = call.settings, call.arguments.buffer
@@ -169,35 +170,35 @@ class AddRequest:
 def xadd(call: Call) -> None:
     """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO pid | IDMP pid iid]
     [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the entry's
-    id; nil for NOMKSTREAM and no key; for an iid that is known, the id that it has become."""
+    id; nil for NOMKSTREAM without the key; for a known iid, the id of the entry that it became."""
     arguments = call.arguments
     if isinstance(call.spare, AddRequest):
-        addition = call.spare
-        addition.begin(call.key(1))
+        request = call.spare
+        request.begin(call.key(1))
     else:
-        addition = AddRequest(call.key(1))
-        call.spare = addition
-    index = addition.take_options(arguments, 2)
-    addition.check(call.settings)
+        request = AddRequest(call.key(1))
+        call.spare = request
+    index = request.take_options(arguments, 2)
+    request.check(call.settings)
     fields = arguments.count - index - 1
     if fields < 2 or fields % 2:
         raise CommandError("ERR wrong number of arguments for 'xadd' command")
-    addition.check_id()
-    stream = call.stream(addition.key)
-    if stream is None and not addition.makes_stream:
+    request.check_id()
+    stream = call.stream(request.key)
+    if stream is None and not request.makes_stream:
         call.reply.nil()
         return
     if stream is not None:
         stream.expect_entry()
-    if addition.iid is not None:
-        addition.iid.choose(arguments, index + 1)
-        if stream is not None and addition.iid.repeats(call, stream):
+    if request.iid is not None:
+        request.iid.choose(arguments, index + 1)
+        if stream is not None and request.iid.repeats(call, stream):
             return
-    addition.take_fields(arguments, index + 1, arguments.count)
+    request.take_fields(arguments, index + 1, arguments.count)
     if stream is not None:
-        addition.choose_id(stream.last_ms, stream.last_seq, call.wall_ms())
+        request.choose_id(stream.last_ms, stream.last_seq, call.wall_ms())
     else:
-        addition.choose_id(0, 0, call.wall_ms())
-    call.admit(addition.fact_bytes(stream))
-    addition.add(call, stream)
-    call.reply.id(addition.ms, addition.seq)
+        request.choose_id(0, 0, call.wall_ms())
+    call.admit(request.fact_bytes(stream))
+    request.add(call, stream)
+    call.reply.id(request.ms, request.seq)

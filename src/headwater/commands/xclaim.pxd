@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.commands.call cimport Call
-from headwater.commands.group_reads cimport counted_once_more, meet_consumer
+from headwater.commands.group_reads cimport counted_once_more, ensure_consumer
 from headwater.engine.group cimport GroupConsumer, ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock

@@ -1,7 +1,8 @@
-"""XCLAIM and XAUTOCLAIM: pending entries change hands.
+"""XCLAIM and XAUTOCLAIM: a consumer takes over pending entries.
+
+A delayed entry (XSETTLE … DELAY) cannot be claimed before its due time.
 
 Source: Redis's command pages and t_stream.c (xclaimCommand, xautoclaimCommand).
-A delayed entry (XSETTLE … DELAY) is too young for every claim until its time has come.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call, shown
-from headwater.commands.group_reads import RECORD_BYTES, counted_once_more, meet_consumer
+from headwater.commands.group_reads import RECORD_BYTES, counted_once_more, ensure_consumer
 from headwater.commands.ids import range_start
 from headwater.commands.xgroup import pending_group
 from headwater.engine.facts import HEADROOM, ID_BYTES
@@ -39,7 +40,7 @@ _INVALID = "ERR Invalid {} option argument for XCLAIM"
 
 
 class ClaimOptions:
-    """What XCLAIM says behind its ids."""
+    """The options after the ids of XCLAIM."""
 
     def __init__(self, call: Call, arguments: Arguments, index: int) -> None:
         self.time = call.now_ms
@@ -61,7 +62,7 @@ class ClaimOptions:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{typed}'")
 
     def _valued(self, call: Call, arguments: Arguments, index: int) -> bool:
-        """Read an option with a value; False if there is none of that name."""
+        """Parse an option with a value. Returns False if there is no such option."""
         if arguments.is_word(index, b"IDLE"):
             idle = arguments.integer(index + 1, error=_INVALID.format("IDLE"))
             self.time = call.now_ms - idle if idle >= 0 else call.now_ms
@@ -80,47 +81,51 @@ class ClaimOptions:
 
 
 class _Claims:
-    """The outcome of claiming id after id, worked out before anything changes."""
+    """Which entries a command claims, found before anything changes."""
 
     def __init__(self, call: Call, group: ConsumerGroup, min_idle: int) -> None:
         self.group = group
         self.now_ms = call.now_ms
         self.min_idle = min_idle
         self.records = array("Q")
-        """What the consumer gets, as `ConsumerGroup.own` takes it."""
+        """The claimed entries, as records for `ConsumerGroup.own`."""
         self.wires: list[bytes] = []
-        """The entries of these."""
+        """The claimed entries, as their reply bytes."""
         self.gone: dict[tuple[int, int], None] = {}
+        """Pending ids whose entries the stream no longer has."""
 
     def idle_enough(self, time: int) -> bool:
-        """What was delivered at ``time`` may be claimed."""
+        """Whether an entry delivered at ``time`` may be claimed."""
         return self.min_idle == 0 or self.now_ms - time >= self.min_idle
 
     def too_young(self, at: int) -> bool:
-        """The record at ``at`` may not be claimed yet; released ones always may."""
+        """Whether the record at ``at`` may not be claimed yet; a released one always may."""
         pel = self.group.pel
         if pel.owner(at):
             return not self.idle_enough(pel.time(at))
-        return pel.time(at) > 0  # delayed: its due time
+        return pel.time(at) > 0  # above 0 for a delayed entry: its due time
 
     def all_too_young(self, min_time: int) -> bool:
-        """No record whose time is ``min_time`` or later may be claimed; that of a released one,
+        """Whether no record with a time from ``min_time`` on may be claimed. The time of a released one,
         which always may, is 0."""
         return min_time > 0 and not self.idle_enough(min_time)
 
     def take(self, ms: int, seq: int, wire: bytes, time: int, count: int) -> None:
+        """Claim an entry, with this delivery time and count."""
         push_id(self.records, ms, seq)
         push_word(self.records, time)
         push_word(self.records, count)
         self.wires.append(wire)
 
     def fact_bytes(self) -> int:
+        """An upper bound for the facts of `carry_out`, in bytes, without the consumer's name."""
         return 4 * HEADROOM + len(self.wires) * RECORD_BYTES + len(self.gone) * ID_BYTES
 
     def carry_out(self, call: Call, name: bytes) -> None:
-        """Forget what is gone, give the rest to the consumer; admitted before."""
+        """Acknowledge what is gone and give the claimed entries to the consumer. The caller has called
+        `Call.admit`."""
         group = self.group
-        consumer = meet_consumer(call, group, name)
+        consumer = ensure_consumer(call, group, name)
         if self.gone:
             group.acknowledge(flat_words(self.gone))
         if self.wires:
@@ -130,7 +135,7 @@ class _Claims:
         call.keyspace.dirty += len(self.gone) + len(self.wires)
 
     def write(self, call: Call, justid: bool) -> None:
-        """The claimed entries, or their ids."""
+        """Write the claimed entries, or with ``justid`` their ids."""
         reply, records = call.reply, self.records
         reply.array(len(self.wires))
         for number, wire in enumerate(self.wires):
@@ -141,15 +146,15 @@ class _Claims:
 
 
 class _NamedClaims(_Claims):
-    """Those of XCLAIM, which may name an id more than once."""
+    """The claims of XCLAIM, which may name an id more than once."""
 
     def __init__(self, call: Call, group: ConsumerGroup, min_idle: int) -> None:
         _Claims.__init__(self, call, group, min_idle)
         self._claimed: dict[tuple[int, int], tuple[int, int]] = {}
-        """Delivery time and count of ids that this command has claimed already."""
+        """Delivery time and count of the ids that this command has already claimed."""
 
     def claim(self, ms: int, seq: int, options: ClaimOptions) -> None:
-        """What XCLAIM does with one id."""
+        """Claim one id of XCLAIM if that is allowed."""
         group, entry_id = self.group, (ms, seq)
         at = group.pel.find(ms, seq)
         wire = group.stream.log.get(ms, seq)
@@ -204,10 +209,10 @@ def xclaim(call: Call) -> None:
     if options.last_id > group.last_id:
         group.set_id(options.last_id[0], options.last_id[1], group.entries_read)
         if not claims.wires and not claims.gone:
-            call.keyspace.dirty += 1  # Redis counts it only where no claim carries it along
+            call.keyspace.dirty += 1  # Redis counts it only if nothing was claimed
     claims.carry_out(call, name)
     if claims.wires and options.time < call.now_ms:
-        stream.db.signal(stream.key)  # it may be idle enough for who waits with CLAIM
+        stream.db.signal(stream.key)  # it may now be idle enough for a client that waits with CLAIM
     claims.write(call, options.justid)
 
 
@@ -215,7 +220,7 @@ def xautoclaim(call: Call) -> None:
     """XAUTOCLAIM key group consumer min-idle-time start [COUNT n] [JUSTID] → [cursor, entries or
     ids, ids that were pending and are gone]."""
     arguments = call.arguments
-    call.read(arguments.bytes(1))  # before anything is refused, as Redis looks it up
+    call.read(arguments.bytes(1))  # before any error, as in Redis
     min_idle = arguments.integer(4, error="ERR Invalid min-idle-time argument for XAUTOCLAIM")
     start = range_start(arguments, 5)
     count, justid = _DEFAULT_AUTOCLAIM_COUNT, False
@@ -248,9 +253,12 @@ def xautoclaim(call: Call) -> None:
 
 
 class _Scan:
-    """XAUTOCLAIM's way through the pending list by id, until ``count`` records were claimed or found
-    gone, or ``factor`` times as many were looked at (0: no bound). A block that holds nothing for us
-    costs one comparison; its records count as looked at."""
+    """XAUTOCLAIM's scan of the pending list, by id.
+
+    It ends when ``count`` records were claimed or found gone, or when ``factor`` times as many were
+    examined (0: no bound). A block without a claimable record costs one comparison; its records count
+    as examined.
+    """
 
     def __init__(
         self, claims: _Claims, stream: StoredStream, count: int, factor: int, justid: bool
@@ -262,7 +270,7 @@ class _Scan:
         self.justid = justid
 
     def run(self, start: tuple[int, int]) -> tuple[int, int]:
-        """Scan from ``start`` on; the id to go on from, (0, 0) at the end."""
+        """Scan from ``start`` on; return the cursor: the next id, (0, 0) at the end of the list."""
         pel = self.claims.group.pel
         at = pel.seek(start[0], start[1])
         while at >= 0 and self.most > 0 and self.count > 0:
@@ -270,8 +278,8 @@ class _Scan:
         return pel.id(at) if at >= 0 else (0, 0)
 
     def _through_block(self, at: int) -> int:
-        """Scan from ``at`` to the end of its block, or until one of the bounds is reached; the
-        position to go on from."""
+        """Scan from ``at`` to the end of its block, or until a bound is reached; return the next
+        position."""
         pel = self.claims.group.pel
         block = pel.block_at(at)
         left = block.end - pel.number_in_block(at)
@@ -296,7 +304,7 @@ class _Scan:
         return pel.block_start(pel.number_of(at) + 1)
 
     def _look_at(self, at: int) -> None:
-        """Claim a record, or note that its entry is gone, or neither."""
+        """Claim a record, or note that its entry is gone, or skip it."""
         claims, pel = self.claims, self.claims.group.pel
         ms, seq = pel.ms(at), pel.seq(at)
         wire = self.stream.log.get(ms, seq)
@@ -311,7 +319,7 @@ class _Scan:
             self.count -= 1
 
     def _passes_over(self, block: PendingBlock) -> bool:
-        """Nothing in ``block`` is idle enough, and no entry of it can be gone."""
+        """Whether nothing in ``block`` is idle enough and none of its entries can be gone."""
         if not self.claims.all_too_young(block.min_time):
             block.settle_min_time()
             if not self.claims.all_too_young(block.min_time):

@@ -1,4 +1,4 @@
-# Attributes as C fields; their values are the plain source's own.
+# Attributes as C fields that hold Python objects.
 
 
 cdef class _Deletion:

@@ -1,4 +1,4 @@
-"""XDELAYED: what the DELAY of XSETTLE holds, entry by entry."""
+"""XDELAYED: the delayed entries of a group (XSETTLE … DELAY)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.errors import CommandError
 from headwater.model import MAX_ID, MIN_ID
 
 FEW = 4_096
-"""So many delayed entries are sorted for a reply; among more, the pending list is walked in order."""
+"""Up to this many delayed entries are sorted; with more, the pending list is walked in order."""
 
 
 def xdelayed(call: Call) -> None:
@@ -39,7 +39,7 @@ def xdelayed(call: Call) -> None:
 def _positions(
     group: ConsumerGroup, start: tuple[int, int], end: tuple[int, int], count: int
 ) -> list[int]:
-    """Positions in the pending list of the first ``count`` delayed entries of a range, by id."""
+    """The positions in the pending list of the first ``count`` delayed entries of a range, by id."""
     pel, delayed = group.pel, group.delayed
     if len(delayed) <= FEW:
         ids = sorted(one for one in delayed if start <= one <= end)

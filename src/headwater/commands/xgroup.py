@@ -1,4 +1,4 @@
-"""XGROUP and XRETIRE: groups and consumers come and go.
+"""XGROUP and XRETIRE: creating and removing groups and consumers.
 
 Source: Redis's command pages and t_stream.c (xgroupCommand); docs/guide/streams.md for XRETIRE.
 """
@@ -44,10 +44,11 @@ XGROUP_HELP = (
 
 
 def pending_group(call: Call, *, looked_up: bool = False) -> tuple[StoredStream, ConsumerGroup]:
-    """The stream of argument 1 and its group of argument 2, for what acts on pending entries.
+    """The stream that argument 1 names and its group that argument 2 names, for commands on pending
+    entries.
 
-    ``looked_up`` says that the command has noticed a missing key already. Raises `CommandError`
-    WRONGTYPE or NOGROUP.
+    ``looked_up`` means that the command has already counted a hit or a miss of the key. Raises
+    `CommandError` (WRONGTYPE, NOGROUP).
     """
     key, name = call.arguments.bytes(1), call.arguments.bytes(2)
     stream = call.stream(key) if looked_up else call.read_stream(key)
@@ -58,6 +59,7 @@ def pending_group(call: Call, *, looked_up: bool = False) -> tuple[StoredStream,
 
 
 def no_group(name: bytes, key: bytes) -> CommandError:
+    """The error of a group that does not exist."""
     return CommandError(
         f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
     )
@@ -73,16 +75,18 @@ class _Subject:
         self.stream = call.stream(self.key)
 
     def changed(self, event: bytes) -> None:
-        """What the subcommand does was done: one change, and its event."""
+        """Count a change, and notify of it."""
         self.call.keyspace.dirty += 1
         self.call.notify(STREAM, event, self.key)
 
     def existing_stream(self) -> StoredStream:
+        """The stream. Raises `CommandError` if it does not exist."""
         if self.stream is None:
             raise CommandError(_NO_KEY)
         return self.stream
 
     def existing_group(self) -> ConsumerGroup:
+        """The group. Raises `CommandError` if it or its stream does not exist."""
         group = self.existing_stream().groups.get(self.name)
         if group is None:
             raise no_group(self.name, self.key)
@@ -92,14 +96,14 @@ class _Subject:
 def _position(
     arguments: Arguments, stream: StoredStream | None, *, strict: bool
 ) -> tuple[int, int]:
-    """The id that ``$`` or an id argument means."""
+    """The id that argument 4 means, an id or ``$``."""
     if arguments.bytes(4) == b"$":
         return stream.last_id if stream is not None else (0, 0)
     return arguments.id(4, strict=strict)
 
 
 def _options(arguments: Arguments, *, mkstream: bool) -> tuple[bool, int]:
-    """Options behind the id: whether MKSTREAM is there, and ENTRIESREAD (or `UNKNOWN`)."""
+    """The options after the id: whether MKSTREAM is given, and ENTRIESREAD or `UNKNOWN`."""
     makes, entries_read = False, UNKNOWN
     index = 5
     while index < arguments.count:
@@ -139,7 +143,7 @@ def xgroup_create(call: Call) -> None:
 
 
 def xgroup_setid(call: Call) -> None:
-    """XGROUP SETID key group <id|$> [ENTRIESREAD n] → OK; pending entries stay."""
+    """XGROUP SETID key group <id|$> [ENTRIESREAD n] → OK; pending entries do not change."""
     _, entries_read = _options(call.arguments, mkstream=False)
     subject = _Subject(call)
     group = subject.existing_group()
@@ -153,7 +157,7 @@ def xgroup_setid(call: Call) -> None:
 
 
 def xgroup_destroy(call: Call) -> None:
-    """XGROUP DESTROY key group → 1, or 0 if there is no such group."""
+    """XGROUP DESTROY key group → 1, or 0 if the group does not exist."""
     subject = _Subject(call)
     stream = subject.existing_stream()
     found = subject.name in stream.groups
@@ -165,7 +169,7 @@ def xgroup_destroy(call: Call) -> None:
 
 
 def xgroup_createconsumer(call: Call) -> None:
-    """XGROUP CREATECONSUMER key group consumer → 1, or 0 if it is there already."""
+    """XGROUP CREATECONSUMER key group consumer → 1, or 0 if the consumer exists."""
     subject = _Subject(call)
     group = subject.existing_group()
     name = call.arguments.bytes(4)
@@ -178,7 +182,8 @@ def xgroup_createconsumer(call: Call) -> None:
 
 
 def xgroup_delconsumer(call: Call) -> None:
-    """XGROUP DELCONSUMER key group consumer → how many pending entries went with it."""
+    """XGROUP DELCONSUMER key group consumer → the number of its pending entries,
+    which are no longer pending."""
     subject = _Subject(call)
     group = subject.existing_group()
     consumer = group.consumers.get(call.arguments.bytes(4))
@@ -199,7 +204,7 @@ def xgroup_help(call: Call) -> None:
 def xretire(call: Call) -> None:
     """XRETIRE key group consumer → 1 removed, 0 it still owns entries, -1 no such consumer.
 
-    What XGROUP DELCONSUMER is not: nothing pending is ever lost by it.
+    Unlike XGROUP DELCONSUMER it never discards pending entries.
     """
     _, group = pending_group(call)
     consumer = group.consumers.get(call.arguments.bytes(3))

@@ -1,4 +1,4 @@
-"""XINFO: what is known of a stream, its groups, its consumers.
+"""XINFO: streams, groups and consumers.
 
 Source: Redis's command pages and t_stream.c (xinfoCommand, xinfoReplyWithStreamInfo).
 """
@@ -161,7 +161,7 @@ def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int, wall: Wall
 
 
 def xinfo_groups(call: Call) -> None:
-    """XINFO GROUPS key → an array of maps, by name."""
+    """XINFO GROUPS key → an array of maps, sorted by name."""
     groups = _existing(call).sorted_groups()
     reply = call.reply
     reply.array(len(groups))
@@ -177,7 +177,7 @@ def xinfo_groups(call: Call) -> None:
 
 
 def xinfo_consumers(call: Call) -> None:
-    """XINFO CONSUMERS key group → an array of maps, by name; times in ms."""
+    """XINFO CONSUMERS key group → an array of maps, sorted by name; times in ms."""
     stream = _existing(call)
     name = call.arguments.bytes(3)
     group = stream.groups.get(name)

@@ -1,7 +1,7 @@
-"""XLAG: how far a group is behind, and what it holds, in exact numbers.
+"""XLAG: the exact number of entries that a group has not read, and what it has pending.
 
-XINFO's ``lag`` is an estimate that becomes nil when entries were deleted; here ``unread`` is counted,
-from the counts of blocks, so it costs the same whatever was deleted.
+The ``lag`` of XINFO is an estimate and becomes nil when entries were deleted. XLAG counts ``unread`` from
+the entry counts of blocks, at the same cost whatever was deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headwater.resp.replies import ReplyWriter
 def xlag(call: Call) -> None:
     """XLAG key [group …] → a map of groups, each a map: ``unread``, ``unread-age-ms``, ``pending``,
     ``released``, ``delayed``, ``oldest-pending-ms``, ``oldest-pending-consumer``, ``next-due-ms``.
-    What there is none of is nil. Without a group all of them, by name."""
+    A value that does not exist is nil. Without a group: all of them, sorted by name."""
     arguments, reply = call.arguments, call.reply
     key = arguments.bytes(1)
     stream = call.read_stream(key)
@@ -42,8 +42,8 @@ def xlag(call: Call) -> None:
 
 
 def _write_unread(reply: ReplyWriter, group: ConsumerGroup, wall_ms: int) -> None:
-    """How many live entries stand behind the last one delivered, and the age of the first,
-    which its id tells."""
+    """Write the number of entries after the last one delivered, and the age of the first of them, taken
+    from its id."""
     log, first = group.stream.log, None
     unread = 0
     if group.last_id < group.stream.last_id:
@@ -57,7 +57,8 @@ def _write_unread(reply: ReplyWriter, group: ConsumerGroup, wall_ms: int) -> Non
 
 
 def _write_pending(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> None:
-    """What is with consumers, what is with nobody, and since and until when."""
+    """Write the counts of pending, released and delayed entries, the oldest owned entry and the next due
+    time."""
     for name, count in (
         (b"pending", len(group.pel)),
         (b"released", len(group.released)),
@@ -77,5 +78,5 @@ def _write_pending(reply: ReplyWriter, group: ConsumerGroup, now_ms: int) -> Non
 
 
 def _age(time_ms: int, now_ms: int) -> int:
-    """A clock that was set back makes nothing older than new."""
+    """The age of a time; 0 for a time in the future, after the clock was set back."""
     return max(0, now_ms - time_ms)

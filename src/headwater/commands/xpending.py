@@ -1,11 +1,11 @@
-"""What is pending, and whose it is: XPENDING, and the rows of XINFO STREAM FULL.
+"""XPENDING, and the pending entries in XINFO STREAM FULL.
 
-    group's row         id, consumer, delivery time, delivery count
-    consumer's row      id, delivery time, delivery count
+    row of a group      id, consumer, delivery time, delivery count
+    row of a consumer   id, delivery time, delivery count
 
 Rule 1. XINFO STREAM FULL walks the pending list of a group once for all its consumers:
-        `positions_by_owner` collects where the records of each stand, up to the count that is asked
-        for. With a walk for each, a thousand consumers would walk a million entries a thousand times.
+        `positions_by_owner` collects the positions of each consumer's records, up to the requested
+        count. One walk for each of a thousand consumers would visit a million entries a thousand times.
 
 Source: Redis's command pages and t_stream.c (xpendingCommand, xinfoReplyWithStreamInfo).
 """
@@ -92,8 +92,8 @@ def _rows(
     name: bytes | None,
     delivered_by: int | None,
 ) -> list[int]:
-    """Positions of the records from ``start`` to ``end`` that were delivered by ``delivered_by``
-    (steady ms, None: at any time) or are unowned, of one consumer or of all."""
+    """The positions of the records from ``start`` to ``end``, of one consumer or of all, that were
+    delivered by the steady time ``delivered_by`` (None: at any time) or have no owner."""
     pel = group.pel
     found: list[int] = []
     consumer: GroupConsumer | None = None
@@ -135,8 +135,8 @@ def _write_row(call: Call, group: ConsumerGroup, at: int) -> None:
 def write_group_rows(
     reply: ReplyWriter, group: ConsumerGroup, count: int, wall: WallOffset
 ) -> None:
-    """The first ``count`` (-1: all) pending entries of a group; the consumer of one that nobody owns
-    is empty and its time 0."""
+    """Write the first ``count`` (-1: all) pending entries of a group. An entry without an owner has an
+    empty consumer and the time 0."""
     pel = group.pel
     total = len(pel)
     if 0 <= count < total:
@@ -159,7 +159,7 @@ def write_group_rows(
 def write_consumer_rows(
     reply: ReplyWriter, group: ConsumerGroup, positions: array[int] | None, wall: WallOffset
 ) -> None:
-    """The pending entries of one consumer, at ``positions`` of the group's list; None for none."""
+    """Write the pending entries of one consumer, at ``positions`` of the group's list; None for none."""
     pel = group.pel
     if positions is None:
         reply.array(0)
@@ -175,9 +175,9 @@ def write_consumer_rows(
 
 
 def positions_by_owner(group: ConsumerGroup, count: int) -> dict[int, array[int]]:
-    """Where the first ``count`` (-1: all) pending entries of each consumer stand, by its number."""
+    """The positions of the first ``count`` (-1: all) pending entries of each consumer, by its cid."""
     pel, found = group.pel, dict[int, "array[int]"]()
-    waiting = 0  # consumers whose records are not all found
+    waiting = 0  # consumers whose records are not all found yet
     for consumer in group.by_cid.values():
         waiting += consumer.pending > 0
     at = pel.block_start(0)

@@ -46,13 +46,13 @@ def xreadgroup(call: Call) -> Wait | None:
         at = options.id_at(number)
         if _asks_for_new(arguments, at):
             delivery = GroupDelivery()
-            delivery.of(call, key, group, options.consumer)
+            delivery.begin(call, key, group, options.consumer)
             delivery.noack, delivery.claim_ms = options.noack, claim_ms
             reads.append(delivery)
         else:
             claim_ms = -1
             history = History()
-            history.of(call, key, group, options.consumer)
+            history.begin(call, key, group, options.consumer)
             history.after = (arguments.ms, arguments.seq)
             reads.append(history)
     call.keyspace.hits += options.streams  # Redis looks up each key twice, as in XREAD
@@ -90,10 +90,10 @@ def _give(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
     if size:  # 0 for most reads that go on waiting
         call.admit(size)
     for read in reads:
-        read.meet_consumer()
+        read.ensure_consumer()
     if len(given) < len(reads):
         for read in reads:
-            read.see_consumer()
+            read.mark_seen()
     if given:
         begin_streams(call.reply, len(given))
         for read in given:
@@ -114,8 +114,8 @@ def _give_in_turn(call: Call, reads: list[GroupRead], limits: ReadLimits) -> boo
     if size:
         call.admit(size)
     for read in reads:
-        read.meet_consumer()
-        read.see_consumer()
+        read.ensure_consumer()
+        read.mark_seen()
     reply = call.reply
     body = ReplyWriter(bytearray(), reply.resp)
     given = 0

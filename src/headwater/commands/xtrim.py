@@ -1,7 +1,8 @@
-"""MAXLEN and MINID, for XADD and XTRIM: options, and which entries they remove.
+"""XTRIM, and `Trim`, the options MAXLEN and MINID of XTRIM and XADD.
 
-How far ``~`` goes depends on Redis's nodes (engine/nodes.py). Source: Redis, streamTrim and
-streamParseAddOrTrimArgsOrReply.
+How many entries ``~`` removes depends on Redis's nodes (engine/nodes.py).
+
+Source: Redis, streamTrim and streamParseAddOrTrimArgsOrReply.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _MAX_DEFAULT_LIMIT = 1_000_000
 
 
 class _Plan:
-    """What one trim removes: ``gone`` entries, all up to ``bound``, and ``ids`` behind it. The node
-    that it ends in ``stays`` (engine/nodes.py, rule 2)."""
+    """What a trim removes: ``gone`` entries, namely all up to ``bound`` and ``ids`` after it. The node in
+    which it ends is kept if ``stays`` (engine/nodes.py, rule 2)."""
 
     def __init__(self) -> None:
         self.gone = 0
@@ -35,22 +36,23 @@ class _Plan:
 
 
 class Trim:
-    """Trimming options of one command; `take` reads them, `plan` and `apply` carry them out."""
+    """The trimming options of one command. `take` parses them, `check` validates them, `apply` trims."""
 
     def __init__(self) -> None:
         self.maxlen = -1
         self.minid: tuple[int, int] | None = None
         self.approximate = False
         self.limit = -1
-        """Most entries to remove, 0 for no bound, -1 when LIMIT was not given."""
+        """The largest number of entries to remove, 0 for no bound, -1 if LIMIT was not given."""
         self.mode = b""
 
     @property
     def given(self) -> bool:
+        """Whether MAXLEN or MINID was given."""
         return self.maxlen >= 0 or self.minid is not None
 
     def take(self, arguments: Arguments, index: int) -> int:
-        """Read the option at ``index``; the index behind it, or ``index`` if it is none of ours."""
+        """Parse the option at ``index``; return the index after it, ``index`` if it is not for trimming."""
         word = arguments.token(index)
         more = arguments.count - 1 - index
         if word in (b"MAXLEN", b"MINID") and more:
@@ -83,20 +85,20 @@ class Trim:
         return index + 1
 
     def check(self, node_max_entries: int) -> None:
-        """The checks that span options; settles the default LIMIT of ``~``."""
+        """Check the combination of options, and set the default LIMIT of ``~``. Raises `CommandError`."""
         if self.limit > 0 and not self.given:
             raise CommandError(_NO_STRATEGY)
         if self.limit >= 0:
             if not self.approximate:
                 raise CommandError(_NO_TILDE)
         elif self.approximate:
-            most = min(node_max_entries, _MAX_DEFAULT_LIMIT)  # 100 of anything larger overflow
+            most = min(node_max_entries, _MAX_DEFAULT_LIMIT)  # 100 times a larger one overflows
             self.limit = min(100 * most or 10_000, _MAX_DEFAULT_LIMIT)
         else:
             self.limit = 0
 
     def fact_bytes(self, stream: StoredStream | None, added: int) -> int:
-        """An upper bound for the facts of `apply`, once ``added`` more entries are there."""
+        """An upper bound for the facts of `apply` after ``added`` more entries, in bytes."""
         if stream is None or self.mode in (b"", KEEPREF):
             return HEADROOM
         most = stream.length + added
@@ -107,7 +109,7 @@ class Trim:
         return HEADROOM + (most * ID_BYTES + HEADROOM) * (1 + len(stream.groups))
 
     def apply(self, stream: StoredStream) -> int:
-        """Remove what the options say; how many entries that were."""
+        """Trim; return the number of removed entries."""
         if not self.given:
             return 0
         plan = _Plan()
@@ -142,7 +144,7 @@ class Trim:
                 break
 
     def _pick(self, stream: StoredStream, node: int, plan: _Plan) -> bool:
-        """Entry by entry, from one node; whether any goes."""
+        """Choose entries of one node, one by one; return whether there are any."""
         before = plan.gone
         spans, _ = stream.log.spans(stream.nodes.first(node), stream.nodes.last(node))
         for entry_id in (found for span in spans for found in span.ids()):
@@ -158,20 +160,20 @@ class Trim:
         return plan.gone > before
 
     def _enough(self, length: int, entry_id: tuple[int, int] | None) -> bool:
-        """Nothing from ``entry_id`` on has to go."""
+        """Whether no entry from ``entry_id`` on needs to be removed."""
         if self.minid is None:
             return length <= self.maxlen
         return entry_id is not None and entry_id >= self.minid
 
     def _covers(self, length_without: int, last: tuple[int, int]) -> bool:
-        """A node ending in ``last`` goes as a whole."""
+        """Whether a node whose last id is ``last`` is removed as a whole."""
         if self.minid is None:
             return length_without >= self.maxlen
         return last < self.minid
 
 
 def forget(stream: StoredStream, ids: list[tuple[int, int]]) -> None:
-    """DELREF: take ``ids`` out of every pending list of ``stream``."""
+    """Remove ``ids`` from every pending list of ``stream`` (DELREF)."""
     for group in stream.sorted_groups():
         pending = [entry_id for entry_id in ids if group.pel.find(*entry_id) >= 0]
         if pending:
@@ -179,7 +181,8 @@ def forget(stream: StoredStream, ids: list[tuple[int, int]]) -> None:
 
 
 def xtrim(call: Call) -> None:
-    """XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n] [KEEPREF|DELREF|ACKED] → entries removed."""
+    """XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n] [KEEPREF|DELREF|ACKED] → the number of
+    removed entries."""
     arguments, trim = call.arguments, Trim()
     index = 2
     while index < arguments.count:

@@ -201,7 +201,7 @@ class BlockedClients:
     def _wake(self, value: Value | None, waiter: Waiter) -> bool:
         """Run a waiter to whom a signal of a key that holds ``value`` matters; True as by `_run`."""
         wait = waiter.wait
-        return wait.heeds(value) and (wait.finds_nothing(value) or self._run(waiter))
+        return wait.wakes_on(value) and (wait.finds_nothing(value) or self._run(waiter))
 
     def _run(self, waiter: Waiter) -> bool:
         """Run a blocked command again; it is served, fails, or waits on where it stood. True when there
