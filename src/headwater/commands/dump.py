@@ -1,4 +1,4 @@
-"""DUMP: a value as bytes that another store, Headwater, Redis or Valkey, can read.
+"""DUMP: a value as bytes that another Headwater, Redis or Valkey server can restore.
 
 Source: Redis's command page and cluster.c (dumpCommand).
 """
@@ -24,7 +24,7 @@ _SORTED_AT_ONCE = 4096
 
 
 def dump(call: Call) -> Job | None:
-    """DUMP key → the value as bytes, nil if there is none."""
+    """DUMP key → the value as bytes, nil if the key does not exist."""
     value = call.read(call.arguments.bytes(1))
     if value is None:
         call.reply.nil()
@@ -43,6 +43,7 @@ def _answer(call: Call, payload: bytes) -> None:
 
 
 def _is_large(value: Value) -> bool:
+    """Whether dumping the value takes long enough for an offloaded job."""
     if isinstance(value, StoredStream):
         parts = value.length + value.idempotency.tracked
         parts += sum(len(group.pel) + len(group.by_cid) for group in value.groups.values())
@@ -51,7 +52,7 @@ def _is_large(value: Value) -> bool:
 
 
 def _snapshot(value: Value) -> StreamSnapshot | Image:
-    """What the value is now, whatever becomes of it."""
+    """The present value; later changes do not affect it."""
     if isinstance(value, StoredStream):
         return StreamSnapshot(value)
     if isinstance(value, dict):
@@ -62,6 +63,7 @@ def _snapshot(value: Value) -> StreamSnapshot | Image:
 
 
 def _payload(value: StreamSnapshot | Image, form: str, wall: WallOffset) -> Steps[bytes]:
+    """The bytes of DUMP, in the format ``form``."""
     image: Image
     if isinstance(value, StreamSnapshot):
         image = yield from image_of(value)
@@ -75,7 +77,7 @@ def _payload(value: StreamSnapshot | Image, form: str, wall: WallOffset) -> Step
 
 
 def _sorted(members: list[bytes]) -> Steps[list[bytes]]:
-    """The members in byte order, so that a set has one payload."""
+    """The members in byte order, so that equal sets have equal payloads."""
     parts = []
     for at in range(0, len(members), _SORTED_AT_ONCE):
         parts.append(sorted(members[at : at + _SORTED_AT_ONCE]))

@@ -1,4 +1,4 @@
-"""When keys end: EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT, PERSIST, TTL, PTTL, EXPIRETIME, PEXPIRETIME.
+"""EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT, PERSIST, TTL, PTTL, EXPIRETIME, PEXPIRETIME.
 
 Source: Redis's command pages and expire.c.
 """
@@ -22,7 +22,7 @@ _NO_KEY = -2
 
 
 def expire(call: Call) -> None:
-    """EXPIRE key seconds [NX|XX|GT|LT] → 1, or 0 if there is no key or the condition fails."""
+    """EXPIRE key seconds [NX|XX|GT|LT] → 1, or 0 if the key does not exist or the condition is false."""
     _expire(call, "expire", _SECOND, since_ms=call.now_ms)
 
 
@@ -42,8 +42,8 @@ def pexpireat(call: Call) -> None:
 
 
 def moment(call: Call, index: int, unit_ms: int, *, since_ms: int | None, command: str) -> int:
-    """The steady time that an argument means: so long after ``since_ms``, a steady time itself; for
-    None a Unix time. Raises `CommandError` when 64 bits do not hold it."""
+    """The steady time that an argument means: relative to the steady time ``since_ms``, or a Unix time if
+    that is None. Raises `CommandError` if it does not fit into 64 bits."""
     at_ms = call.arguments.integer(index) * unit_ms
     if not -_MAX_I64 - 1 <= at_ms <= _MAX_I64 - (since_ms or 0):
         raise CommandError(f"ERR invalid expire time in '{command}' command")
@@ -64,8 +64,8 @@ def _expire(call: Call, command: str, unit_ms: int, *, since_ms: int | None) -> 
 
 
 def let_expire(call: Call, key: bytes, at_ms: int) -> None:
-    """Let a key that is there end at the steady time ``at_ms``, at once if that has passed; admitted before,
-    `HEADROOM` and the key."""
+    """Set the expiry of an existing key to the steady time ``at_ms``, or delete it if that has passed. The
+    caller has admitted `HEADROOM` and the key."""
     if at_ms <= call.now_ms:
         delete_key(call, key)
         return
@@ -89,7 +89,7 @@ def _conditions(arguments: Arguments) -> set[bytes]:
 
 
 def _allowed(conditions: set[bytes], current: int | None, at_ms: int) -> bool:
-    """Whether the conditions of EXPIRE hold; a key without expiry ends later than any time."""
+    """Whether the conditions of EXPIRE hold; a key without an expiry counts as expiring last."""
     if b"NX" in conditions and current is not None:
         return False
     if b"XX" in conditions and current is None:
@@ -100,7 +100,7 @@ def _allowed(conditions: set[bytes], current: int | None, at_ms: int) -> bool:
 
 
 def persist(call: Call) -> None:
-    """PERSIST key → 1 if it had an expiry that is now gone."""
+    """PERSIST key → 1 if an expiry was removed, else 0."""
     key = call.arguments.bytes(1)
     had = call.lookup(key) is not None and key in call.db.expiries
     if had:
@@ -110,34 +110,34 @@ def persist(call: Call) -> None:
 
 
 def let_live(call: Call, key: bytes) -> None:
-    """Take the expiry off a key that has one; admitted before, `HEADROOM` and the key."""
+    """Remove the expiry of a key that has one. The caller has admitted `HEADROOM` and the key."""
     call.db.set_expiry(key, NO_EXPIRY)
     call.modified(key)
     call.notify(GENERIC, b"persist", key)
 
 
 def ttl(call: Call) -> None:
-    """TTL key → seconds left, -1 without expiry, -2 without key."""
+    """TTL key → the seconds left, -1 without an expiry, -2 without a key."""
     _tell(call, _SECOND, lambda at_ms: at_ms - call.now_ms)
 
 
 def pttl(call: Call) -> None:
-    """PTTL key → milliseconds left, -1 without expiry, -2 without key."""
+    """PTTL key → the milliseconds left, -1 without an expiry, -2 without a key."""
     _tell(call, 1, lambda at_ms: at_ms - call.now_ms)
 
 
 def expiretime(call: Call) -> None:
-    """EXPIRETIME key → Unix seconds at which it ends, -1 without expiry, -2 without key."""
+    """EXPIRETIME key → the Unix time of expiry in seconds, -1 without one, -2 without a key."""
     _tell(call, _SECOND, call.wall.wall_ms)
 
 
 def pexpiretime(call: Call) -> None:
-    """PEXPIRETIME key → Unix milliseconds at which it ends, -1 without expiry, -2 without key."""
+    """PEXPIRETIME key → the Unix time of expiry in milliseconds, -1 without one, -2 without a key."""
     _tell(call, 1, call.wall.wall_ms)
 
 
 def _tell(call: Call, unit_ms: int, shown_ms: Callable[[int], int]) -> None:
-    """When a key ends, as ``shown_ms`` of that steady time."""
+    """Reply with a key's expiry, converted by ``shown_ms`` from its steady time."""
     key = call.arguments.bytes(1)
     if seen(call, key) is None:
         call.reply.integer(_NO_KEY)

@@ -1,7 +1,7 @@
-"""OBJECT: what Redis would keep a value as, and how long nobody has used it.
+"""OBJECT: the encoding that Redis would use for a value, and its idle time.
 
-Rule 1. An encoding is told from what the value is now, by Redis's default bounds. Redis remembers what
-        a value once was: a set that shrinks stays a hashtable there.
+Rule 1. An encoding follows from the present value and Redis's default bounds. In Redis it also depends on
+        former values: there, a set that shrinks stays a hashtable.
 
 Source: Redis's command pages, object.c and the ``*-max-*`` settings of redis.conf.
 """
@@ -22,13 +22,13 @@ from headwater.resp.arguments import parse_integer
 OBJECT_HELP = (
     "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "ENCODING <key>",
-    "    Tell what Redis would keep the value as.",
+    "    Show the encoding that Redis would use for the value.",
     "FREQ <key>",
-    "    Tell how often a key is used: an error, because nobody counts.",
+    "    Show how often a key is used: an error, because it is not counted.",
     "IDLETIME <key>",
-    "    Tell the seconds since a key was last used.",
+    "    Show the seconds since a key was last used.",
     "REFCOUNT <key>",
-    "    Tell how many keys share the value: one.",
+    "    Show how many keys share the value: one.",
     "HELP",
     "    Print this help.",
 )
@@ -47,7 +47,7 @@ _NO_LFU = (
 
 
 def encoding(value: Value) -> bytes:
-    """What OBJECT ENCODING says of a value."""
+    """The name of the encoding that Redis would use for a value."""
     if isinstance(value, StoredStream):
         return b"stream"
     if isinstance(value, bytes):
@@ -72,11 +72,11 @@ def _short(texts: Iterable[bytes]) -> bool:
 
 
 def _object(call: Call) -> tuple[bytes, Value | None]:
-    """The key asked for and what is there; with nothing there the reply is written: nil."""
+    """The key and its value. If there is none, write nil as the reply."""
     key = call.arguments.bytes(2)
     value = call.db.lookup(key, call.now_ms)
     if value is None:
-        call.keyspace.misses += 1  # but no event, as in Redis
+        call.keyspace.misses += 1  # without an event, as in Redis
         call.reply.nil()
     else:
         call.keyspace.hits += 1
@@ -91,15 +91,15 @@ def object_encoding(call: Call) -> None:
 
 
 def object_refcount(call: Call) -> None:
-    """OBJECT REFCOUNT key → 1: no two keys share a value. Nil without a key."""
+    """OBJECT REFCOUNT key → 1, because keys do not share values; nil without a key."""
     _, value = _object(call)
     if value is not None:
         call.reply.integer(1)
 
 
 def object_idletime(call: Call) -> None:
-    """OBJECT IDLETIME key → whole seconds since it was last used, or since the store was opened if it
-    was not used since; nil without a key."""
+    """OBJECT IDLETIME key → seconds since the key was last used, or since the store was opened; nil
+    without a key."""
     key, value = _object(call)
     if value is not None:
         used_ms = call.db.used_ms(key) or call.keyspace.opened_ms
@@ -107,7 +107,7 @@ def object_idletime(call: Call) -> None:
 
 
 def object_freq(call: Call) -> None:
-    """OBJECT FREQ key → an error: nothing is evicted here, so nobody counts. Nil without a key."""
+    """OBJECT FREQ key → an error, because the use of keys is not counted; nil without a key."""
     _, value = _object(call)
     if value is not None:
         raise CommandError(_NO_LFU)

@@ -1,4 +1,4 @@
-"""CLIENT PAUSE, CLIENT UNPAUSE."""
+"""CLIENT PAUSE and CLIENT UNPAUSE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def client_pause(call: Call, session: Session, services: Services) -> None:
-    """CLIENT PAUSE ms [WRITE|ALL]: commands wait so long, all of them unless WRITE is said."""
+    """CLIENT PAUSE ms [WRITE|ALL]: delay all commands, or only writes, for that time."""
     arguments = call.arguments
     if arguments.count > 4:
         raise wrong_arguments(arguments)
@@ -29,6 +29,6 @@ def client_pause(call: Call, session: Session, services: Services) -> None:
 
 
 def client_unpause(call: Call, session: Session, services: Services) -> None:
-    """CLIENT UNPAUSE: what waits runs now."""
+    """CLIENT UNPAUSE: run the delayed commands now."""
     services.blocked.end_pause()
     call.reply.ok()

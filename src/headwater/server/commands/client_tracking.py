@@ -1,6 +1,6 @@
-"""CLIENT TRACKINGINFO, GETREDIR, CACHING: true of a server without client-side caching.
+"""CLIENT TRACKINGINFO, GETREDIR and CACHING, for a server without client-side caching.
 
-CLIENT TRACKING itself is unknown, so that a client which needs it hears so when it asks.
+CLIENT TRACKING itself is unknown, so that a client that needs it gets an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOT_TRACKED = -1
 
 
 def client_trackinginfo(call: Call, session: Session, services: Services) -> None:
-    """CLIENT TRACKINGINFO: off."""
+    """CLIENT TRACKINGINFO: tracking is off."""
     reply = call.reply
     reply.map(3)
     reply.bulk(b"flags")
@@ -31,12 +31,12 @@ def client_trackinginfo(call: Call, session: Session, services: Services) -> Non
 
 
 def client_getredir(call: Call, session: Session, services: Services) -> None:
-    """CLIENT GETREDIR: -1, this client is not tracked."""
+    """CLIENT GETREDIR: -1, because tracking is off."""
     call.reply.integer(_NOT_TRACKED)
 
 
 def client_caching(call: Call, session: Session, services: Services) -> NoReturn:
-    """CLIENT CACHING YES|NO: Redis's error for a client that is not tracked."""
+    """CLIENT CACHING YES|NO: Redis's error for a client without tracking."""
     raise CommandError(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
         "OPTOUT mode enabled"

@@ -1,4 +1,4 @@
-"""CONFIG: reading and changing settings while the server runs."""
+"""CONFIG: reading and changing settings at runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def config_get(call: Call, session: Session, services: Services) -> None:
-    """CONFIG GET pattern …: names and values; a name without wildcards is given back as typed."""
+    """CONFIG GET pattern …: names and values; a name without wildcards is returned as typed."""
     found: dict[str, str] = {}
     for typed in call.arguments.values(2):
         pattern = typed.lower()
@@ -42,7 +42,7 @@ def config_get(call: Call, session: Session, services: Services) -> None:
 
 
 def config_set(call: Call, session: Session, services: Services) -> None:
-    """CONFIG SET name value …: all of them or none."""
+    """CONFIG SET name value …: change all of them, or none after an error."""
     words = [word.decode("utf-8", "surrogateescape") for word in call.arguments.values(2)]
     if len(words) % 2:
         raise CommandError(SYNTAX)
@@ -69,7 +69,7 @@ def config_set(call: Call, session: Session, services: Services) -> None:
 
 
 def config_resetstat(call: Call, session: Session, services: Services) -> None:
-    """CONFIG RESETSTAT: the counters of INFO begin anew."""
+    """CONFIG RESETSTAT: reset the counters of INFO."""
     services.traffic.reset(connections_seen=services.clients.connections_seen)
     services.observer.reset(expired=services.keyspace.expired_count)
     services.keyspace.hits = services.keyspace.misses = 0
@@ -77,7 +77,7 @@ def config_resetstat(call: Call, session: Session, services: Services) -> None:
 
 
 def config_rewrite(call: Call, session: Session, services: Services) -> None:
-    """CONFIG REWRITE: the configuration file says what is in force."""
+    """CONFIG REWRITE: write the present settings to the configuration file."""
     if services.config.file is None:
         raise CommandError("ERR The server is running without a config file")
     try:
@@ -102,11 +102,10 @@ def _failed(name: str, reason: str) -> CommandError:
 
 
 def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
-    """Certificates and rules for those who connect from now on; None where nothing changes or there is
-    no TLS listener.
+    """The TLS context for new connections; None if no TLS setting changes or there is no TLS listener.
 
-    All files are read and checked together, before anything changes; without a TLS listener too,
-    because CONFIG REWRITE would keep a mistake for the next start.
+    All files are read and checked together before anything changes. They are checked without a TLS
+    listener too, because CONFIG REWRITE would save a mistake for the next start. Raises `CommandError`.
     """
     related = sorted(name for name in names if name.startswith("tls-"))
     if not related:
@@ -125,7 +124,7 @@ def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
 
 
 def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
-    """Let what depends on these settings know. What can fail comes first."""
+    """Apply the changed settings. What can fail comes first."""
     tls = _checked_tls(changed, names)
     if "appendfsync" in names and services.journal is not None:
         try:

@@ -1,4 +1,4 @@
-"""FUNCTION FLUSH, FUNCTION LIST: true of a server that has no functions."""
+"""FUNCTION FLUSH and FUNCTION LIST, for a server without functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLUSH_MODES = frozenset({b"SYNC", b"ASYNC"})
 
 
 def function_flush(call: Call, session: Session, services: Services) -> None:
-    """FUNCTION FLUSH [ASYNC|SYNC]."""
+    """FUNCTION FLUSH [ASYNC|SYNC]: OK."""
     arguments = call.arguments
     if arguments.count > 3:
         raise wrong_arguments(arguments)
@@ -26,7 +26,7 @@ def function_flush(call: Call, session: Session, services: Services) -> None:
 
 
 def function_list(call: Call, session: Session, services: Services) -> None:
-    """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]: there is none."""
+    """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]: none."""
     arguments = call.arguments
     index, named, with_code = 2, False, False
     while index < arguments.count:
