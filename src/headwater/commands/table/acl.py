@@ -7,7 +7,7 @@ from headwater.commands.table.command import ADMIN, NODES, SESSION, Command, hel
 # fmt: off
 ACL = Command(
     "acl", arity=-2, group="server", since="6.0.0",
-    summary="Manages users and what they may do.",
+    summary="Manages users and their permissions.",
     acl="",
     subcommands=(
         Command(
@@ -18,19 +18,19 @@ ACL = Command(
         ),
         Command(
             "acl|deluser", arity=-3, flags=ADMIN, group="server", since="6.0.0",
-            summary="Deletes users and ends their connections.",
+            summary="Deletes users and closes their connections.",
             syntax="username [username ...]",
             tips=NODES, run="server:acl.acl_deluser",
         ),
         Command(
             "acl|dryrun", arity=-4, flags=ADMIN, group="server", since="7.0.0",
-            summary="Tells whether a user may run a command, without running it.",
+            summary="Checks whether a user may run a command, without running it.",
             syntax="username command [arg [arg ...]]",
             run="server:acl.acl_dryrun",
         ),
         Command(
             "acl|genpass", arity=-2, flags=SESSION, group="server", since="6.0.0",
-            summary="Makes a password that cannot be guessed.",
+            summary="Generates a random password.",
             syntax="[bits:integer]",
             run="server:acl.acl_genpass",
         ),
@@ -42,28 +42,28 @@ ACL = Command(
         ),
         Command(
             "acl|list", arity=2, flags=ADMIN, group="server", since="6.0.0",
-            summary="Shows all users, as an ACL file defines them.",
+            summary="Shows all users in the form of an ACL file.",
             run="server:acl.acl_list",
         ),
         Command(
             "acl|load", arity=2, flags=ADMIN, group="server", since="6.0.0",
-            summary="Reads the ACL file again.",
+            summary="Replaces the users by those in the ACL file.",
             run="server:acl.acl_load",
         ),
         Command(
             "acl|log", arity=-2, flags=ADMIN, group="server", since="6.0.0",
-            summary="Shows what was refused, newest first.",
+            summary="Shows refused commands and logins, newest first.",
             syntax="[count:integer | RESET]",
             run="server:acl.acl_log",
         ),
         Command(
             "acl|save", arity=2, flags=ADMIN, group="server", since="6.0.0",
-            summary="Writes the users in force to the ACL file.",
+            summary="Writes the users to the ACL file.",
             tips=NODES, run="server:acl.acl_save",
         ),
         Command(
             "acl|setuser", arity=-3, flags=ADMIN, group="server", since="6.0.0",
-            summary="Makes a user or changes its rules.",
+            summary="Creates a user or changes its rules.",
             syntax="username [rule [rule ...]]",
             tips=NODES, run="server:acl.acl_setuser",
         ),
@@ -74,7 +74,7 @@ ACL = Command(
         ),
         Command(
             "acl|whoami", arity=2, flags=SESSION, group="server", since="6.0.0",
-            summary="Tells the user of this connection.",
+            summary="Returns the user of this connection.",
             run="server:acl.acl_whoami",
         ),
         help_command("acl", group="server", since="6.0.0", run="server:acl.acl_help"),

@@ -32,7 +32,7 @@ def _subcommand(
 # fmt: off
 CLUSTER = Command(
     "cluster", arity=-2, group="cluster", since="3.0.0",
-    summary="Answers that there is no cluster.",
+    summary="Refused: there is no cluster mode.",
     acl="",
     subcommands=(
         _subcommand(
@@ -57,15 +57,15 @@ CLUSTER = Command(
         ),
         _subcommand(
             "myid", arity=2, flags="stale", since="3.0.0",
-            summary="Tells the id of this node.",
+            summary="Returns the id of this node.",
         ),
         _subcommand(
             "myshardid", arity=2, flags="stale", since="7.2.0", tips=VARIES,
-            summary="Tells the id of this node's shard.",
+            summary="Returns the id of this node's shard.",
         ),
         _subcommand(
             "keyslot", arity=3, flags="stale", since="3.0.0",
-            summary="Tells the slot of a key.",
+            summary="Returns the slot of a key.",
             syntax="key:string",
         ),
         _subcommand(
@@ -107,7 +107,7 @@ CLUSTER = Command(
         ),
         _subcommand(
             "meet", arity=-4, flags=_CHANGES, since="3.0.0",
-            summary="Introduces this node to another.",
+            summary="Connects this node to another.",
             syntax="ip port:integer [cluster-bus-port:integer]",
         ),
         _subcommand(
@@ -117,41 +117,41 @@ CLUSTER = Command(
         ),
         _subcommand(
             "failover", arity=-2, flags=_CHANGES, since="3.0.0",
-            summary="Makes a replica take its primary's place.",
+            summary="Promotes a replica to primary.",
             syntax="[FORCE | TAKEOVER]",
         ),
         _subcommand(
             "reset", arity=-2, flags="admin noscript stale", since="3.0.0",
-            summary="Takes this node out of its cluster.",
+            summary="Removes this node from its cluster.",
             syntax="[HARD | SOFT]",
         ),
         _subcommand(
             "addslots", arity=-3, flags=_CHANGES, since="3.0.0",
-            summary="Gives slots to this node.",
+            summary="Assigns slots to this node.",
             syntax="slot:integer [slot:integer ...]",
         ),
         _subcommand(
             "addslotsrange", arity=-4, flags=_CHANGES, since="7.0.0",
-            summary="Gives ranges of slots to this node.",
+            summary="Assigns ranges of slots to this node.",
             syntax="start-slot:integer end-slot:integer [start-slot:integer end-slot:integer ...]",
         ),
         _subcommand(
             "delslots", arity=-3, flags=_CHANGES, since="3.0.0",
-            summary="Takes slots away from this node.",
+            summary="Removes slots from this node.",
             syntax="slot:integer [slot:integer ...]",
         ),
         _subcommand(
             "delslotsrange", arity=-4, flags=_CHANGES, since="7.0.0",
-            summary="Takes ranges of slots away from this node.",
+            summary="Removes ranges of slots from this node.",
             syntax="start-slot:integer end-slot:integer [start-slot:integer end-slot:integer ...]",
         ),
         _subcommand(
             "flushslots", arity=2, flags=_CHANGES, since="3.0.0",
-            summary="Takes all slots away from this node.",
+            summary="Removes all slots from this node.",
         ),
         _subcommand(
             "setslot", arity=-4, flags=_CHANGES, since="3.0.0",
-            summary="Says which node has a slot, or moves it.",
+            summary="Assigns a slot to a node, or moves it.",
             syntax="slot:integer <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
         ),
         _subcommand(
@@ -173,19 +173,19 @@ CLUSTER = Command(
 
 READONLY = Command(
     "readonly", arity=1, flags="loading stale fast", group="cluster", since="3.0.0",
-    summary="Lets a cluster's replica answer reads.",
+    summary="Allows reads on a replica of a cluster.",
     acl="connection", run=_REFUSED,
 )
 
 READWRITE = Command(
     "readwrite", arity=1, flags="loading stale fast", group="cluster", since="3.0.0",
-    summary="Takes READONLY back.",
+    summary="Ends READONLY.",
     acl="connection", run=_REFUSED,
 )
 
 ASKING = Command(
     "asking", arity=1, flags="fast", group="cluster", since="3.0.0",
-    summary="Lets the next command reach a slot that is being moved here.",
+    summary="Allows the next command in a slot that is being moved here.",
     acl="connection", run=_REFUSED,
 )
 # fmt: on

@@ -16,7 +16,7 @@ from headwater.commands.table.command import (
 # fmt: off
 HELLO = Command(
     "hello", arity=-1, flags=LOGIN, group="connection", since="6.0.0",
-    summary="Chooses the protocol version; can authenticate and name the client.",
+    summary="Selects the protocol version; can authenticate and name the client.",
     syntax="[protover:integer [AUTH username password] [SETNAME clientname]]",
     run="server:connection.hello",
 )
@@ -30,21 +30,21 @@ AUTH = Command(
 
 SELECT = Command(
     "select", arity=2, flags="loading stale fast", group="connection", since="1.0.0",
-    summary="Chooses the database.",
+    summary="Selects the database.",
     syntax="index:integer",
     run="server:connection.select",
 )
 
 PING = Command(
     "ping", arity=-1, flags="fast", group="connection", since="1.0.0",
-    summary="Answers PONG, or its argument.",
+    summary="Returns PONG, or its argument.",
     syntax="[message]",
     tips=ALL, run="server:connection.ping",
 )
 
 ECHO = Command(
     "echo", arity=2, flags="loading stale fast", group="connection", since="1.0.0",
-    summary="Answers its argument.",
+    summary="Returns its argument.",
     syntax="message",
     run="server:connection.echo",
 )
@@ -57,7 +57,7 @@ QUIT = Command(
 
 RESET = Command(
     "reset", arity=1, flags=LOGIN, group="connection", since="6.2.0",
-    summary="Puts the connection back as it was when it was made.",
+    summary="Resets the connection to its initial state.",
     run="server:connection.reset",
 )
 
@@ -68,7 +68,7 @@ CLIENT = Command(
     subcommands=(
         Command(
             "client|id", arity=2, flags=SESSION, group="connection", since="5.0.0",
-            summary="Tells the client's own id.",
+            summary="Returns the id of this client.",
             run="server:client.client_id",
         ),
         Command(
@@ -95,13 +95,13 @@ CLIENT = Command(
         ),
         Command(
             "client|unblock", arity=-3, flags=ADMIN, group="connection", since="5.0.0",
-            summary="Ends the waiting of a blocked client.",
+            summary="Unblocks a blocked client.",
             syntax="client-id:integer [TIMEOUT | ERROR]",
             run="server:client.client_unblock",
         ),
         Command(
             "client|pause", arity=-3, flags=ADMIN, group="connection", since="3.0.0",
-            summary="Lets commands, or writes only, wait for a time.",
+            summary="Delays all commands, or only writes, for a time.",
             syntax="timeout:integer [WRITE | ALL]",
             run="server:client_pause.client_pause",
         ),
@@ -112,7 +112,7 @@ CLIENT = Command(
         ),
         Command(
             "client|getname", arity=2, flags=SESSION, group="connection", since="2.6.9",
-            summary="Tells the client's own name.",
+            summary="Returns the name of this client.",
             run="server:client.client_getname",
         ),
         Command(
@@ -123,7 +123,7 @@ CLIENT = Command(
         ),
         Command(
             "client|setinfo", arity=4, flags=SESSION, group="connection", since="7.2.0",
-            summary="Tells the server which library the client uses.",
+            summary="Sets the name or version of the client's library.",
             syntax="<LIB-NAME libname | LIB-VER libver>",
             tips=NODES, run="server:client.client_setinfo",
         ),
@@ -135,29 +135,29 @@ CLIENT = Command(
         ),
         Command(
             "client|no-evict", arity=3, flags=ADMIN, group="connection", since="7.0.0",
-            summary="Keeps the client when memory for clients runs out.",
+            summary="Accepted without effect: no client is evicted.",
             syntax="<ON | OFF>",
             run="server:client.client_switch",
         ),
         Command(
             "client|no-touch", arity=3, flags=SESSION, group="connection", since="7.2.0",
-            summary="Keeps the client's reads from counting as use of a key.",
+            summary="Controls whether the client's commands reset the idle times of keys.",
             syntax="<ON | OFF>",
             run="server:client.client_switch",
         ),
         Command(
             "client|trackinginfo", arity=2, flags=SESSION, group="connection", since="6.2.0",
-            summary="Tells that this client's reads are not tracked.",
+            summary="Shows that tracking is off.",
             run="server:client_tracking.client_trackinginfo",
         ),
         Command(
             "client|getredir", arity=2, flags=SESSION, group="connection", since="6.0.0",
-            summary="Tells to whom invalidations go: to nobody.",
+            summary="Returns -1: tracking is off.",
             run="server:client_tracking.client_getredir",
         ),
         Command(
             "client|caching", arity=3, flags=SESSION, group="connection", since="6.0.0",
-            summary="Tells that nothing is tracked that could be cached.",
+            summary="Refused: tracking is off.",
             syntax="<YES | NO>",
             run="server:client_tracking.client_caching",
         ),

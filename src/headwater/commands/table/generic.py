@@ -21,21 +21,21 @@ UNLINK = Command(
 
 EXISTS = Command(
     "exists", arity=-2, flags="readonly fast", keys="RO 1:-1", group="generic", since="1.0.0",
-    summary="Counts which of the keys exist.",
+    summary="Counts the keys that exist.",
     syntax="key [key ...]",
     tips=SUM, run="keys.exists",
 )
 
 TOUCH = Command(
     "touch", arity=-2, flags="readonly fast", keys="RO 1:-1", group="generic", since="3.2.1",
-    summary="Counts which of the keys exist, and makes their idle times begin anew.",
+    summary="Counts the keys that exist and resets their idle times.",
     syntax="key [key ...]",
     tips=SUM, run="keys.touch",
 )
 
 TYPE = Command(
     "type", arity=2, flags="readonly fast", keys="RO 1", group="generic", since="1.0.0",
-    summary="Names the type of a key.",
+    summary="Returns the type of a key.",
     syntax="key",
     run="keys.type_of",
 )
@@ -43,7 +43,7 @@ TYPE = Command(
 RENAME = Command(
     "rename", arity=3, flags="write", keys="RW access delete 1, OW update 2", group="generic",
     since="1.0.0",
-    summary="Gives a key another name, over a key of that name.",
+    summary="Renames a key, overwriting a key of the new name.",
     syntax="key newkey",
     run="rename.rename",
 )
@@ -51,7 +51,7 @@ RENAME = Command(
 RENAMENX = Command(
     "renamenx", arity=3, flags="write fast", keys="RW access delete 1, OW insert 2",
     group="generic", since="1.0.0",
-    summary="Gives a key another name, if there is no key of that name.",
+    summary="Renames a key if the new name does not exist.",
     syntax="key newkey",
     run="rename.renamenx",
 )
@@ -59,7 +59,7 @@ RENAMENX = Command(
 COPY = Command(
     "copy", arity=-3, flags="write denyoom", keys="RO access 1, OW update 2", group="generic",
     since="6.2.0",
-    summary="Copies a value to another key, in another database on demand.",
+    summary="Copies a value to another key, in the same or another database.",
     syntax="source destination [DB destination-db:integer] [REPLACE]",
     run="copy.copy",
 )
@@ -73,42 +73,42 @@ MOVE = Command(
 
 EXPIRE = Command(
     "expire", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="1.0.0",
-    summary="Lets a key expire after seconds.",
+    summary="Sets the expiry of a key in seconds.",
     syntax="key seconds:integer [NX | XX | GT | LT]",
     run="expire.expire",
 )
 
 PEXPIRE = Command(
     "pexpire", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="2.6.0",
-    summary="Lets a key expire after milliseconds.",
+    summary="Sets the expiry of a key in milliseconds.",
     syntax="key milliseconds:integer [NX | XX | GT | LT]",
     run="expire.pexpire",
 )
 
 EXPIREAT = Command(
     "expireat", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="1.2.0",
-    summary="Lets a key expire at a Unix time in seconds.",
+    summary="Sets the expiry of a key to a Unix time in seconds.",
     syntax="key unix-time-seconds:unix-time [NX | XX | GT | LT]",
     run="expire.expireat",
 )
 
 PEXPIREAT = Command(
     "pexpireat", arity=-3, flags="write fast", keys="RW update 1", group="generic", since="2.6.0",
-    summary="Lets a key expire at a Unix time in milliseconds.",
+    summary="Sets the expiry of a key to a Unix time in milliseconds.",
     syntax="key unix-time-milliseconds:unix-time [NX | XX | GT | LT]",
     run="expire.pexpireat",
 )
 
 TTL = Command(
     "ttl", arity=2, flags="readonly fast", keys="RO access 1", group="generic", since="1.0.0",
-    summary="Tells the seconds until a key expires.",
+    summary="Returns the seconds until a key expires.",
     syntax="key",
     tips=VARIES, run="expire.ttl",
 )
 
 PTTL = Command(
     "pttl", arity=2, flags="readonly fast", keys="RO access 1", group="generic", since="2.6.0",
-    summary="Tells the milliseconds until a key expires.",
+    summary="Returns the milliseconds until a key expires.",
     syntax="key",
     tips=VARIES, run="expire.pttl",
 )
@@ -116,7 +116,7 @@ PTTL = Command(
 EXPIRETIME = Command(
     "expiretime", arity=2, flags="readonly fast", keys="RO access 1", group="generic",
     since="7.0.0",
-    summary="Tells the Unix time in seconds at which a key expires.",
+    summary="Returns the Unix time in seconds at which a key expires.",
     syntax="key",
     run="expire.expiretime",
 )
@@ -124,40 +124,40 @@ EXPIRETIME = Command(
 PEXPIRETIME = Command(
     "pexpiretime", arity=2, flags="readonly fast", keys="RO access 1", group="generic",
     since="7.0.0",
-    summary="Tells the Unix time in milliseconds at which a key expires.",
+    summary="Returns the Unix time in milliseconds at which a key expires.",
     syntax="key",
     run="expire.pexpiretime",
 )
 
 PERSIST = Command(
     "persist", arity=2, flags="write fast", keys="RW update 1", group="generic", since="2.2.0",
-    summary="Takes a key's expiry away.",
+    summary="Removes the expiry of a key.",
     syntax="key",
     run="expire.persist",
 )
 
 OBJECT = Command(
     "object", arity=-2, group="generic", since="2.2.3",
-    summary="Shows how a value is kept.",
+    summary="Shows how a value is stored.",
     acl="",
     subcommands=(
         Command(
             "object|encoding", arity=3, flags="readonly", keys="RO 2", group="generic",
             since="2.2.3",
-            summary="Names the encoding that Redis would use for a value.",
+            summary="Returns the encoding that Redis would use for a value.",
             syntax="key",
             tips=VARIES, run="object.object_encoding",
         ),
         Command(
             "object|freq", arity=3, flags="readonly", keys="RO 2", group="generic", since="4.0.0",
-            summary="Tells how often a key is used, which nobody counts here.",
+            summary="Returns how often a key is used; an error, because it is not counted.",
             syntax="key",
             tips=VARIES, run="object.object_freq",
         ),
         Command(
             "object|idletime", arity=3, flags="readonly", keys="RO 2", group="generic",
             since="2.2.3",
-            summary="Tells the seconds since a key was last used.",
+            summary="Returns the seconds since a key was last used.",
             syntax="key",
             tips=VARIES, run="object.object_idletime",
         ),
@@ -178,14 +178,14 @@ OBJECT = Command(
 
 DUMP = Command(
     "dump", arity=2, flags="readonly", keys="RO access 1", group="generic", since="2.6.0",
-    summary="Gives a value as bytes that another store can read.",
+    summary="Returns a value as bytes that RESTORE reads, here or on another server.",
     syntax="key",
     tips=VARIES, run="dump.dump",
 )
 
 RESTORE = Command(
     "restore", arity=-4, flags="write denyoom", keys="OW update 1", group="generic", since="2.6.0",
-    summary="Makes a key of the bytes that DUMP gave.",
+    summary="Creates a key from the bytes that DUMP returned.",
     syntax="key ttl:integer serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds:integer] "
     "[FREQ frequency:integer]",
     acl="keyspace dangerous", run="restore.restore",
@@ -207,7 +207,7 @@ SCAN = Command(
 
 RANDOMKEY = Command(
     "randomkey", arity=1, flags="readonly", group="generic", since="1.0.0",
-    summary="Names any key.",
+    summary="Returns a random key.",
     tips=f"request_policy:all_shards response_policy:special {VARIES}", run="keys.randomkey",
 )
 

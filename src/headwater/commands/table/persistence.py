@@ -11,14 +11,14 @@ _ROLES = "admin noscript stale no_async_loading"
 # fmt: off
 WAIT = Command(
     "wait", arity=3, flags="blocking", group="generic", since="3.0.0",
-    summary="Waits until replicas have what this client wrote; there are none.",
+    summary="Waits until replicas have this client's writes; there are no replicas.",
     syntax="numreplicas:integer timeout:integer",
     acl="connection", tips=_ACKNOWLEDGED, run="server:wait.wait",
 )
 
 WAITAOF = Command(
     "waitaof", arity=4, flags="blocking", group="generic", since="7.2.0",
-    summary="Waits until what this client wrote is durable in the journal.",
+    summary="Waits until this client's writes are durable in the journal.",
     syntax="numlocal:integer numreplicas:integer timeout:integer",
     acl="connection", tips=_ACKNOWLEDGED, run="server:wait.waitaof",
 )
@@ -50,13 +50,13 @@ BGREWRITEAOF = Command(
 
 ROLE = Command(
     "role", arity=1, flags="noscript loading stale fast", group="server", since="2.8.12",
-    summary="Tells that this is a primary, and its replicas: none.",
+    summary="Returns the role: a primary without replicas.",
     acl="admin dangerous", run="server:role.role",
 )
 
 REPLICAOF = Command(
     "replicaof", arity=3, flags=_ROLES, group="server", since="5.0.0",
-    summary="Takes NO ONE; refused otherwise, there is no replication in this release.",
+    summary="Accepts NO ONE; other arguments are refused, there is no replication in this release.",
     syntax="<host port:integer | NO ONE>",
     run="server:role.replicaof",
 )

@@ -10,49 +10,49 @@ _ASKING = "pubsub loading stale"
 # fmt: off
 SUBSCRIBE = Command(
     "subscribe", arity=-2, flags=_LISTENING, group="pubsub", since="2.0.0",
-    summary="Listens to what is published on channels.",
+    summary="Subscribes to channels.",
     syntax="channel [channel ...]",
     run="server:pubsub.subscribe",
 )
 
 UNSUBSCRIBE = Command(
     "unsubscribe", arity=-1, flags=_LISTENING, group="pubsub", since="2.0.0",
-    summary="Stops listening to channels, to all of them without a name.",
+    summary="Unsubscribes from channels, from all of them without a name.",
     syntax="[channel [channel ...]]",
     run="server:pubsub.unsubscribe",
 )
 
 PSUBSCRIBE = Command(
     "psubscribe", arity=-2, flags=_LISTENING, group="pubsub", since="2.0.0",
-    summary="Listens to what is published on channels that fit patterns.",
+    summary="Subscribes to the channels that match patterns.",
     syntax="pattern:pattern [pattern:pattern ...]",
     run="server:pubsub.psubscribe",
 )
 
 PUNSUBSCRIBE = Command(
     "punsubscribe", arity=-1, flags=_LISTENING, group="pubsub", since="2.0.0",
-    summary="Stops listening to patterns, to all of them without one.",
+    summary="Unsubscribes from patterns, from all of them without one.",
     syntax="[pattern:pattern [pattern:pattern ...]]",
     run="server:pubsub.punsubscribe",
 )
 
 PUBLISH = Command(
     "publish", arity=3, flags="pubsub loading stale fast", group="pubsub", since="2.0.0",
-    summary="Says something to whoever listens to a channel.",
+    summary="Sends a message to a channel.",
     syntax="channel message",
     run="server:pubsub.publish",
 )
 
 SSUBSCRIBE = Command(
     "ssubscribe", arity=-2, flags=_LISTENING, keys="not_key 1:-1", group="pubsub", since="7.0.0",
-    summary="Listens to what is published on shard channels.",
+    summary="Subscribes to shard channels.",
     syntax="shardchannel [shardchannel ...]",
     run="server:pubsub.ssubscribe",
 )
 
 SUNSUBSCRIBE = Command(
     "sunsubscribe", arity=-1, flags=_LISTENING, keys="not_key 1:-1", group="pubsub", since="7.0.0",
-    summary="Stops listening to shard channels, to all of them without a name.",
+    summary="Unsubscribes from shard channels, from all of them without a name.",
     syntax="[shardchannel [shardchannel ...]]",
     run="server:pubsub.sunsubscribe",
 )
@@ -60,41 +60,41 @@ SUNSUBSCRIBE = Command(
 SPUBLISH = Command(
     "spublish", arity=3, flags="pubsub loading stale fast", keys="not_key 1", group="pubsub",
     since="7.0.0",
-    summary="Says something to whoever listens to a shard channel.",
+    summary="Sends a message to a shard channel.",
     syntax="shardchannel message",
     run="server:pubsub.spublish",
 )
 
 PUBSUB = Command(
     "pubsub", arity=-2, group="pubsub", since="2.8.0",
-    summary="Shows who listens to what.",
+    summary="Shows channels and subscriptions.",
     subcommands=(
         Command(
             "pubsub|channels", arity=-2, flags=_ASKING, group="pubsub", since="2.8.0",
-            summary="Lists the channels that somebody listens to.",
+            summary="Lists the channels that have subscriptions.",
             syntax="[pattern:pattern]",
             run="server:pubsub.pubsub_channels",
         ),
         Command(
             "pubsub|numsub", arity=-2, flags=_ASKING, group="pubsub", since="2.8.0",
-            summary="Counts who listens to channels, those with patterns aside.",
+            summary="Counts the subscriptions of channels, without those by pattern.",
             syntax="[channel [channel ...]]",
             run="server:pubsub.pubsub_numsub",
         ),
         Command(
             "pubsub|numpat", arity=2, flags=_ASKING, group="pubsub", since="2.8.0",
-            summary="Counts the patterns that somebody listens to.",
+            summary="Counts the patterns that have subscriptions.",
             run="server:pubsub.pubsub_numpat",
         ),
         Command(
             "pubsub|shardchannels", arity=-2, flags=_ASKING, group="pubsub", since="7.0.0",
-            summary="Lists the shard channels that somebody listens to.",
+            summary="Lists the shard channels that have subscriptions.",
             syntax="[pattern:pattern]",
             run="server:pubsub.pubsub_shardchannels",
         ),
         Command(
             "pubsub|shardnumsub", arity=-2, flags=_ASKING, group="pubsub", since="7.0.0",
-            summary="Counts who listens to shard channels.",
+            summary="Counts the subscriptions of shard channels.",
             syntax="[shardchannel [shardchannel ...]]",
             run="server:pubsub.pubsub_shardnumsub",
         ),

@@ -20,7 +20,7 @@ EVAL = Command(
 
 EVALSHA = Command(
     "evalsha", arity=-3, flags=_EVAL, keys="RW access update 2#", group="scripting", since="2.6.0",
-    summary="Runs a Lua script that is known, by its SHA-1.",
+    summary="Runs a cached Lua script by its SHA-1.",
     syntax="sha1 numkeys:integer [key ...] [arg ...]",
     requires="lupa", run="server:eval.evalsha",
 )
@@ -36,7 +36,7 @@ EVAL_RO = Command(
 EVALSHA_RO = Command(
     "evalsha_ro", arity=-3, flags=f"readonly {_EVAL}", keys="RO access 2#", group="scripting",
     since="7.0.0",
-    summary="Runs a Lua script that is known and only reads, by its SHA-1.",
+    summary="Runs a cached Lua script that only reads, by its SHA-1.",
     syntax="sha1 numkeys:integer [key ...] [arg ...]",
     requires="lupa", run="server:eval.evalsha_ro",
 )
@@ -48,26 +48,26 @@ SCRIPT = Command(
     subcommands=(
         Command(
             "script|flush", arity=-2, flags="noscript", group="scripting", since="2.6.0",
-            summary="Forgets every script.",
+            summary="Empties the cache of scripts.",
             syntax="[ASYNC | SYNC]",
             acl="scripting", tips=NODES, run="server:script.script_flush",
         ),
         Command(
             "script|exists", arity=-3, flags="noscript", group="scripting", since="2.6.0",
-            summary="Tells which scripts are known, by their SHA-1.",
+            summary="Returns which scripts are cached, by their SHA-1.",
             syntax="sha1 [sha1 ...]",
             acl="scripting", tips="request_policy:all_shards response_policy:agg_logical_and",
             requires="lupa", run="server:script.script_exists",
         ),
         Command(
             "script|load", arity=3, flags="noscript stale", group="scripting", since="2.6.0",
-            summary="Keeps a script and tells its SHA-1.",
+            summary="Caches a script and returns its SHA-1.",
             syntax="script",
             acl="scripting", tips=NODES, requires="lupa", run="server:script.script_load",
         ),
         Command(
             "script|kill", arity=2, flags="noscript allow_busy", group="scripting", since="2.6.0",
-            summary="Finds no script to end: one that runs too long ends by itself.",
+            summary="Refused: no script is running. A script that runs too long is ended.",
             acl="scripting", tips="request_policy:all_shards response_policy:one_succeeded",
             requires="lupa", run="server:script.script_kill",
         ),
@@ -85,7 +85,7 @@ FUNCTION = Command(
     subcommands=(
         Command(
             "function|flush", arity=-2, flags="write noscript", group="scripting", since="7.0.0",
-            summary="Forgets every function; there are none.",
+            summary="Accepted without effect: there are no functions.",
             syntax="[ASYNC | SYNC]",
             acl="scripting", tips=ALL, run="server:function.function_flush",
         ),

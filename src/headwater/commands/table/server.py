@@ -27,7 +27,7 @@ INFO = Command(
 
 COMMAND = Command(
     "command", arity=-1, flags=ANY_STATE, group="server", since="2.8.13",
-    summary="Shows what commands there are.",
+    summary="Shows the commands of the server.",
     acl="connection", tips=UNORDERED, run="server:command.command",
     subcommands=(
         Command(
@@ -43,7 +43,7 @@ COMMAND = Command(
         ),
         Command(
             "command|docs", arity=-2, flags=ANY_STATE, group="server", since="7.0.0",
-            summary="Shows what commands are for.",
+            summary="Shows the documentation of commands.",
             syntax="[command-name [command-name ...]]",
             acl="connection", tips=UNORDERED, run="server:command_docs.command_docs",
         ),
@@ -96,7 +96,7 @@ CONFIG = Command(
         ),
         Command(
             "config|rewrite", arity=2, flags=ADMIN, group="server", since="2.8.0",
-            summary="Writes the settings in force to the configuration file.",
+            summary="Writes the settings to the configuration file.",
             tips=NODES, run="server:config.config_rewrite",
         ),
         help_command(
@@ -114,24 +114,24 @@ MONITOR = Command(
 
 SLOWLOG = Command(
     "slowlog", arity=-2, group="server", since="2.2.12",
-    summary="Shows commands that took long.",
+    summary="Shows slow commands.",
     acl="",
     subcommands=(
         Command(
             "slowlog|get", arity=-2, flags="admin loading stale", group="server", since="2.2.12",
-            summary="Shows the latest of them.",
+            summary="Shows the latest slow commands.",
             syntax="[count:integer]",
             tips=f"request_policy:all_nodes {VARIES}", run="server:slowlog.slowlog_get",
         ),
         Command(
             "slowlog|len", arity=2, flags="admin loading stale", group="server", since="2.2.12",
-            summary="Counts them.",
+            summary="Counts the recorded slow commands.",
             tips=f"request_policy:all_nodes response_policy:agg_sum {VARIES}",
             run="server:slowlog.slowlog_len",
         ),
         Command(
             "slowlog|reset", arity=2, flags="admin loading stale", group="server", since="2.2.12",
-            summary="Forgets them.",
+            summary="Removes the recorded slow commands.",
             tips=NODES, run="server:slowlog.slowlog_reset",
         ),
         help_command("slowlog", group="server", since="6.2.0", run="server:slowlog.slowlog_help"),
@@ -140,7 +140,7 @@ SLOWLOG = Command(
 
 LATENCY = Command(
     "latency", arity=-2, group="server", since="2.8.13",
-    summary="Shows what held the server up, and when.",
+    summary="Shows delays of the server.",
     acl="",
     subcommands=(
         Command(
@@ -162,18 +162,18 @@ LATENCY = Command(
         ),
         Command(
             "latency|doctor", arity=2, flags=ADMIN, group="server", since="2.8.13",
-            summary="Says in words what was slow and what to do.",
+            summary="Describes the delays and what to do about them.",
             tips=_EVENTS, run="server:latency.latency_doctor",
         ),
         Command(
             "latency|histogram", arity=-2, flags=ADMIN, group="server", since="7.0.0",
-            summary="Shows how long commands took, in powers of two.",
+            summary="Shows the durations of commands, in powers of two.",
             syntax="[command [command ...]]",
             tips=_EVENTS, run="server:latency.latency_histogram",
         ),
         Command(
             "latency|reset", arity=-2, flags=ADMIN, group="server", since="2.8.13",
-            summary="Forgets the delays.",
+            summary="Removes the recorded delays.",
             syntax="[event [event ...]]",
             tips="request_policy:all_nodes response_policy:agg_sum",
             run="server:latency.latency_reset",
@@ -189,7 +189,7 @@ MEMORY = Command(
     subcommands=(
         Command(
             "memory|usage", arity=-3, flags="readonly", keys="RO 2", group="server", since="4.0.0",
-            summary="Tells how many bytes a key takes.",
+            summary="Returns the bytes that a key and its value take.",
             syntax="key [SAMPLES count:integer]",
             run="server:memory.memory_usage",
         ),
@@ -200,17 +200,17 @@ MEMORY = Command(
         ),
         Command(
             "memory|doctor", arity=2, group="server", since="4.0.0",
-            summary="Says in words whether memory is a problem.",
+            summary="Describes whether memory is a problem.",
             tips=_FIGURES, run="server:memory.memory_doctor",
         ),
         Command(
             "memory|purge", arity=2, group="server", since="4.0.0",
-            summary="Gives memory that is free back to the system.",
+            summary="Returns free memory to the system.",
             tips=ALL, run="server:memory.memory_purge",
         ),
         Command(
             "memory|malloc-stats", arity=2, group="server", since="4.0.0",
-            summary="Shows the allocator's own figures, where it has any.",
+            summary="Shows the statistics of the allocator, if it has any.",
             tips=_FIGURES, run="server:memory.memory_malloc_stats",
         ),
         help_command("memory", group="server", since="4.0.0", run="server:memory.memory_help"),
@@ -233,21 +233,21 @@ MODULE = Command(
 
 DEBUG = Command(
     "debug", arity=-2, flags=ADMIN, group="server", since="1.0.0",
-    summary="What tests need: a pause, an error, a replay of the journal.",
+    summary="For tests: a pause, an error, a replay of the journal.",
     syntax="subcommand [arg [arg ...]]",
     run="server:debug.debug",
 )
 
 TIME = Command(
     "time", arity=1, flags="loading stale fast", group="server", since="2.6.0",
-    summary="Tells the server's time.",
+    summary="Returns the server's time.",
     tips=VARIES, run="server:info.time",
 )
 
 SHUTDOWN = Command(
     "shutdown", arity=-1, flags="admin noscript loading stale no_multi allow_busy", group="server",
     since="1.0.0",
-    summary="Ends the server, with all that was acknowledged on disk.",
+    summary="Stops the server, with every acknowledged write on disk.",
     syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
     run="server:shutdown.shutdown",
 )

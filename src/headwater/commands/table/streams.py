@@ -7,7 +7,7 @@ from headwater.commands.table.command import VARIES, Command, help_command
 # fmt: off
 XADD = Command(
     "xadd", arity=-5, flags="write denyoom fast", keys="RW update 1", group="stream", since="5.0.0",
-    summary="Appends an entry; creates the stream when there is none.",
+    summary="Appends an entry; creates the stream if it does not exist.",
     syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] "
     "[IDMPAUTO producer-id | IDMP producer-id iid] [<MAXLEN | MINID> [= | ~] threshold [LIMIT "
     "count:integer]] <* | id> field value [field value ...]",
@@ -44,7 +44,7 @@ XDEL = Command(
 
 XDELEX = Command(
     "xdelex", arity=-5, flags="write fast", keys="RW delete 1", group="stream", since="8.2.0",
-    summary="Deletes entries by id, and minds which groups still refer to them.",
+    summary="Deletes entries by id, depending on the groups that still reference them.",
     syntax="key [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
     run="xdel.xdelex",
 )
@@ -67,7 +67,7 @@ XSETID = Command(
 
 XCFGSET = Command(
     "xcfgset", arity=-2, flags="write fast", keys="RW update 1", group="stream", since="8.6.0",
-    summary="Sets for how long a stream knows its idempotent producers, and how much of each.",
+    summary="Sets how long idempotent ids are remembered, and how many of each producer.",
     syntax="key [IDMP-DURATION seconds:integer] [IDMP-MAXSIZE count:integer]",
     run="idempotency.xcfgset",
 )
@@ -75,7 +75,7 @@ XCFGSET = Command(
 XIDMPRECORD = Command(
     "xidmprecord", arity=5, flags="write denyoom fast", keys="RW update 1", group="stream",
     since="8.6.2",
-    summary="Says which entry a producer's idempotent id has become.",
+    summary="Records the entry that belongs to an idempotent id of a producer.",
     syntax="key producer-id iid id",
     run="idempotency.xidmprecord",
 )
@@ -83,7 +83,7 @@ XIDMPRECORD = Command(
 XREAD = Command(
     "xread", arity=-4, flags="readonly blocking", keys="RO access STREAMS/1:-1:2", group="stream",
     since="5.0.0",
-    summary="Reads what is newer than an id, from several streams; can wait for it.",
+    summary="Reads the entries after an id, from several streams; can wait for them.",
     syntax="[COUNT count:integer] [MAXCOUNT count:integer] [MAXSIZE bytes:integer] "
     "[BLOCK milliseconds:integer] STREAMS key [key ...] id [id ...]",
     finder="streams", run="xread.xread",
@@ -101,7 +101,7 @@ XREADGROUP = Command(
 
 XACK = Command(
     "xack", arity=-4, flags="write fast", keys="RW update 1", group="stream", since="5.0.0",
-    summary="Ends deliveries: the entries are no longer pending in the group.",
+    summary="Acknowledges entries: they are no longer pending in the group.",
     syntax="key group id [id ...]",
     run="xack.xack",
 )
@@ -109,14 +109,14 @@ XACK = Command(
 XACKDEL = Command(
     "xackdel", arity=-6, flags="write fast", keys="RW update delete 1", group="stream",
     since="8.2.0",
-    summary="Ends deliveries and deletes the entries.",
+    summary="Acknowledges entries and deletes them.",
     syntax="key group [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
     run="xdel.xackdel",
 )
 
 XNACK = Command(
     "xnack", arity=-7, flags="write fast", keys="RW update 1", group="stream", since="8.8.0",
-    summary="Releases pending entries, so that any consumer can take them at once.",
+    summary="Releases pending entries, so that any consumer can claim them at once.",
     syntax="key group <SILENT | FAIL | FATAL> IDS numids:integer id [id ...] "
     "[RETRYCOUNT count:integer] [FORCE]",
     run="xack.xnack",
@@ -124,14 +124,14 @@ XNACK = Command(
 
 XPENDING = Command(
     "xpending", arity=-3, flags="readonly", keys="RO access 1", group="stream", since="5.0.0",
-    summary="Shows what is delivered and not acknowledged.",
+    summary="Shows the entries that are delivered and not acknowledged.",
     syntax="key group [[IDLE min-idle-time:integer] start end count:integer [consumer]]",
     tips=VARIES, run="xpending.xpending",
 )
 
 XCLAIM = Command(
     "xclaim", arity=-6, flags="write fast", keys="RW update 1", group="stream", since="5.0.0",
-    summary="Takes over pending entries by id, when idle long enough.",
+    summary="Claims pending entries by id, if they are idle for long enough.",
     syntax="key group consumer min-idle-time id [id ...] [IDLE ms:integer] "
     "[TIME unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] [FORCE] [JUSTID] "
     "[LASTID lastid]",
@@ -140,7 +140,7 @@ XCLAIM = Command(
 
 XAUTOCLAIM = Command(
     "xautoclaim", arity=-6, flags="write fast", keys="RW delete 1", group="stream", since="6.2.0",
-    summary="Takes over idle pending entries by scanning for them.",
+    summary="Claims idle pending entries by scanning for them.",
     syntax="key group consumer min-idle-time start [COUNT count:integer] [JUSTID]",
     tips=VARIES, run="xclaim.xautoclaim",
 )
@@ -166,28 +166,29 @@ XSETTLE = Command(
 
 XRETIRE = Command(
     "xretire", arity=4, flags="write fast", keys="RW delete 1", group="stream", since="0.1.0",
-    summary="Removes a consumer that owns nothing.",
+    summary="Removes a consumer that owns no pending entry.",
     syntax="key group consumer",
     run="xgroup.xretire",
 )
 
 XLAG = Command(
     "xlag", arity=-2, flags="readonly", keys="RO access 1", group="stream", since="0.1.0",
-    summary="Shows how far groups are behind and what they hold, in exact numbers.",
+    summary="Shows how many entries groups have not read and what they have pending, in exact "
+    "numbers.",
     syntax="key [group [group ...]]",
     tips=VARIES, run="xlag.xlag",
 )
 
 XDELAYED = Command(
     "xdelayed", arity=-3, flags="readonly", keys="RO access 1", group="stream", since="0.1.0",
-    summary="Shows which entries wait for their time, and how long.",
+    summary="Shows the delayed entries of a group and the time until they are due.",
     syntax="key group [start end count:integer]",
     run="xdelayed.xdelayed",
 )
 
 XSPLIT = Command(
     "xsplit", arity=5, flags="readonly fast", keys="RO access 1", group="stream", since="0.1.0",
-    summary="Counts the entries of a range and finds ids that cut it into equal parts.",
+    summary="Counts the entries of a range and returns the ids that divide it into equal parts.",
     syntax="key start end parts:integer",
     run="xsplit.xsplit",
 )
@@ -221,7 +222,7 @@ XGROUP = Command(
         Command(
             "xgroup|delconsumer", arity=5, flags="write", keys="RW delete 2", group="stream",
             since="5.0.0",
-            summary="Deletes a consumer and what it owns from the pending list.",
+            summary="Deletes a consumer and its pending entries.",
             syntax="key group consumer",
             run="xgroup.xgroup_delconsumer",
         ),
@@ -258,7 +259,7 @@ XINFO = Command(
         Command(
             "xinfo|stream", arity=-3, flags="readonly", keys="RO access 2", group="stream",
             since="5.0.0",
-            summary="Shows a stream, in full on demand.",
+            summary="Shows a stream; FULL includes entries, groups and pending entries.",
             syntax="key [FULL [COUNT count:integer]]",
             run="xinfo.xinfo_stream",
         ),

@@ -19,21 +19,21 @@ SET = Command(
 
 GET = Command(
     "get", arity=2, flags=_READ, keys="RO access 1", group="string", since="1.0.0",
-    summary="Reads a string.",
+    summary="Returns a string.",
     syntax="key",
     run="values.strings.get",
 )
 
 GETDEL = Command(
     "getdel", arity=2, flags="write fast", keys="RW access delete 1", group="string", since="6.2.0",
-    summary="Reads a string and deletes it.",
+    summary="Returns a string and deletes it.",
     syntax="key",
     run="values.strings.getdel",
 )
 
 GETEX = Command(
     "getex", arity=-2, flags="write fast", keys="RW access update 1", group="string", since="6.2.0",
-    summary="Reads a string and sets when it expires.",
+    summary="Returns a string and changes its expiry.",
     syntax="key [EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time "
     "| PXAT unix-time-milliseconds:unix-time | PERSIST]",
     run="values.strings.getex",
@@ -55,7 +55,7 @@ PSETEX = Command(
 
 SETNX = Command(
     "setnx", arity=3, flags=_ADD, keys="OW insert 1", group="string", since="1.0.0",
-    summary="Sets a key that does not exist to a string.",
+    summary="Sets a key to a string if the key does not exist.",
     syntax="key value",
     run="values.strings.setnx",
 )
@@ -71,14 +71,14 @@ MSET = Command(
 MSETNX = Command(
     "msetnx", arity=-3, flags="write denyoom", keys="OW insert 1:-1:0:2", group="string",
     since="1.0.1",
-    summary="Sets several keys to strings, if none of them exists.",
+    summary="Sets several keys to strings if none of them exists.",
     syntax="key value [key value ...]",
     run="values.strings.msetnx",
 )
 
 MGET = Command(
     "mget", arity=-2, flags=_READ, keys="RO access 1:-1", group="string", since="1.0.0",
-    summary="Reads several strings.",
+    summary="Returns several strings.",
     syntax="key [key ...]",
     tips="request_policy:multi_shard", run="values.strings.mget",
 )
@@ -113,56 +113,56 @@ DECRBY = Command(
 
 APPEND = Command(
     "append", arity=3, flags=_ADD, keys="RW insert 1", group="string", since="2.0.0",
-    summary="Adds to the end of a string.",
+    summary="Appends to a string.",
     syntax="key value",
     run="values.strings.append",
 )
 
 STRLEN = Command(
     "strlen", arity=2, flags=_READ, keys="RO 1", group="string", since="2.2.0",
-    summary="Tells the length of a string.",
+    summary="Returns the length of a string.",
     syntax="key",
     run="values.strings.strlen",
 )
 
 LPUSH = Command(
     "lpush", arity=-3, flags=_ADD, keys="RW insert 1", group="list", since="1.0.0",
-    summary="Adds elements before a list.",
+    summary="Inserts elements at the start of a list.",
     syntax="key element [element ...]",
     run="values.lists.lpush",
 )
 
 RPUSH = Command(
     "rpush", arity=-3, flags=_ADD, keys="RW insert 1", group="list", since="1.0.0",
-    summary="Adds elements behind a list.",
+    summary="Appends elements to a list.",
     syntax="key element [element ...]",
     run="values.lists.rpush",
 )
 
 LRANGE = Command(
     "lrange", arity=4, flags="readonly", keys="RO access 1", group="list", since="1.0.0",
-    summary="Reads a part of a list.",
+    summary="Returns a part of a list.",
     syntax="key start:integer stop:integer",
     run="values.lists.lrange",
 )
 
 LLEN = Command(
     "llen", arity=2, flags=_READ, keys="RO 1", group="list", since="1.0.0",
-    summary="Tells the length of a list.",
+    summary="Returns the length of a list.",
     syntax="key",
     run="values.lists.llen",
 )
 
 LPOP = Command(
     "lpop", arity=-2, flags="write fast", keys="RW access delete 1", group="list", since="1.0.0",
-    summary="Takes the first elements off a list.",
+    summary="Removes and returns the first elements of a list.",
     syntax="key [count:integer]",
     run="values.lists.lpop",
 )
 
 RPOP = Command(
     "rpop", arity=-2, flags="write fast", keys="RW access delete 1", group="list", since="1.0.0",
-    summary="Takes the last elements off a list.",
+    summary="Removes and returns the last elements of a list.",
     syntax="key [count:integer]",
     run="values.lists.rpop",
 )
@@ -170,7 +170,8 @@ RPOP = Command(
 BLPOP = Command(
     "blpop", arity=-3, flags="write blocking", keys="RW access delete 1:-2", group="list",
     since="2.0.0",
-    summary="Takes the first element off the first list that there is; can wait for one.",
+    summary="Removes and returns the first element of the first list that exists; can wait for "
+    "one.",
     syntax="key [key ...] timeout:double",
     run="values.lists.blpop",
 )
@@ -178,7 +179,7 @@ BLPOP = Command(
 BRPOP = Command(
     "brpop", arity=-3, flags="write blocking", keys="RW access delete 1:-2", group="list",
     since="2.0.0",
-    summary="Takes the last element off the first list that there is; can wait for one.",
+    summary="Removes and returns the last element of the first list that exists; can wait for one.",
     syntax="key [key ...] timeout:double",
     run="values.lists.brpop",
 )
@@ -192,21 +193,21 @@ SADD = Command(
 
 SREM = Command(
     "srem", arity=-3, flags="write fast", keys="RW delete 1", group="set", since="1.0.0",
-    summary="Takes members off a set.",
+    summary="Removes members from a set.",
     syntax="key member [member ...]",
     run="values.sets.srem",
 )
 
 SMEMBERS = Command(
     "smembers", arity=2, flags="readonly", keys="RO access 1", group="set", since="1.0.0",
-    summary="Reads a whole set.",
+    summary="Returns all members of a set.",
     syntax="key",
     tips=UNORDERED, run="values.sets.smembers",
 )
 
 SISMEMBER = Command(
     "sismember", arity=3, flags=_READ, keys="RO 1", group="set", since="1.0.0",
-    summary="Tells whether a set has a member.",
+    summary="Returns whether a set has a member.",
     syntax="key member",
     run="values.sets.sismember",
 )
@@ -227,21 +228,21 @@ HSET = Command(
 
 HSETNX = Command(
     "hsetnx", arity=4, flags=_ADD, keys="RW insert 1", group="hash", since="2.0.0",
-    summary="Sets a field of a hash that has no such field.",
+    summary="Sets a field of a hash if the field does not exist.",
     syntax="key field value",
     run="values.hashes.hsetnx",
 )
 
 HGET = Command(
     "hget", arity=3, flags=_READ, keys="RO access 1", group="hash", since="2.0.0",
-    summary="Reads a field of a hash.",
+    summary="Returns a field of a hash.",
     syntax="key field",
     run="values.hashes.hget",
 )
 
 HMGET = Command(
     "hmget", arity=-3, flags=_READ, keys="RO access 1", group="hash", since="2.0.0",
-    summary="Reads fields of a hash.",
+    summary="Returns fields of a hash.",
     syntax="key field [field ...]",
     run="values.hashes.hmget",
 )
@@ -255,7 +256,7 @@ HDEL = Command(
 
 HGETALL = Command(
     "hgetall", arity=2, flags="readonly", keys="RO access 1", group="hash", since="2.0.0",
-    summary="Reads a whole hash.",
+    summary="Returns all fields and values of a hash.",
     syntax="key",
     tips=UNORDERED, run="values.hashes.hgetall",
 )
@@ -269,7 +270,7 @@ HLEN = Command(
 
 HEXISTS = Command(
     "hexists", arity=3, flags=_READ, keys="RO 1", group="hash", since="2.0.0",
-    summary="Tells whether a hash has a field.",
+    summary="Returns whether a hash has a field.",
     syntax="key field",
     run="values.hashes.hexists",
 )
