@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
 from headwater.commands.syntax import parse_syntax
-from headwater.commands.table import COMMANDS, Command
+from headwater.commands.table import Command, every_command
 from headwater.testing.server import server_thread
 from tests.peers import Peer
 
@@ -24,12 +24,6 @@ OTHERWISE = {
 
 TAKES_ANYTHING = {"command", "quit"}
 """An argument of COMMAND is a subcommand; QUIT does not look at any."""
-
-
-def every_row() -> Iterator[Command]:
-    for row in COMMANDS.values():
-        yield row
-        yield from row.subcommands.values()
 
 
 def described(docs: Any, name: str) -> Any:
@@ -84,16 +78,16 @@ def test_arguments_are_described_as_redis_describes_them(
     with server_thread() as server:
         ours = docs_of(server.port)
     wrong = []
-    for row in every_row():
-        real = described(theirs, row.name)
-        if real is None or row.subcommands or row.name in OTHERWISE:
+    for command in every_command():
+        real = described(theirs, command.name)
+        if real is None or command.subcommands or command.name in OTHERWISE:
             continue
         lines = [
             " ".join(map(shown, docs.get("arguments", [])))
-            for docs in (described(ours, row.name), real)
+            for docs in (described(ours, command.name), real)
         ]
         if lines[0] != lines[1]:
-            wrong.append(f"{row.name}\n    we:   {lines[0]}\n    they: {lines[1]}")
+            wrong.append(f"{command.name}\n    we:   {lines[0]}\n    they: {lines[1]}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -106,11 +100,11 @@ def test_what_is_described_otherwise_is(name: str, shared_peer: Callable[[str], 
     assert list(map(shown, ours["arguments"])) != list(map(shown, theirs.get("arguments", [])))
 
 
-@pytest.mark.parametrize("row", list(every_row()), ids=lambda row: row.name)
-def test_what_a_command_takes_is_written_down(row: Command) -> None:
-    taken = 2 if "|" in row.name else 1
-    takes_arguments = row.arity > taken or row.arity < 0
-    has_own = not row.subcommands and row.name not in TAKES_ANYTHING
-    assert bool(row.syntax) == (takes_arguments and has_own)
-    for argument in parse_syntax(row.syntax):
+@pytest.mark.parametrize("command", list(every_command()), ids=lambda command: command.name)
+def test_a_command_with_arguments_has_a_syntax(command: Command) -> None:
+    taken = 2 if "|" in command.name else 1
+    takes_arguments = command.arity > taken or command.arity < 0
+    has_own = not command.subcommands and command.name not in TAKES_ANYTHING
+    assert bool(command.syntax) == (takes_arguments and has_own)
+    for argument in parse_syntax(command.syntax):
         assert argument.name
