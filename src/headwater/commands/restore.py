@@ -57,7 +57,7 @@ class _Options:
         self.replace = False
         self.absolute = False
         self.idle_s = 0
-        told = b""
+        given = b""
         index = 4
         while index < arguments.count:
             word = arguments.token(index)
@@ -66,8 +66,8 @@ class _Options:
                 self.replace = True
             elif word == b"ABSTTL":
                 self.absolute = True
-            elif word in _USE and more and told in (b"", word):
-                told = word
+            elif word in _USE and more and given in (b"", word):
+                given = word
                 index += 1
                 self._take_use(arguments, index, word)
             else:

@@ -33,7 +33,7 @@ _NOT_ALLOWED = (
 _HELP = (
     "DEBUG <subcommand> [<arg> ...]. Subcommands are:",
     "ERROR <text>",
-    "    Answers with this error.",
+    "    Replies with this error.",
     "LOADAOF",
     "    The same as RELOAD.",
     "LOG <message>",
@@ -122,7 +122,7 @@ def _reload(call: Call, session: Session, services: Services) -> None:
                 "ERR DEBUG RELOAD replays the journal, which holds everything: it takes NOSAVE only"
             )
     if services.journal is None:
-        raise CommandError("ERR there is no journal to reload from: this server runs appendonly no")
+        raise CommandError("ERR there is no journal to reload from: this server runs with appendonly no")
     if not call.may_block:
         raise CommandError("ERR DEBUG RELOAD is not allowed in a transaction or a script")
     services.state.reload_wanted = True

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 _NOT_YET = (
-    "ERR {what} is not part of this release, and nothing is lost for it: {journal}. To keep a copy, "
-    "copy the data directory of a stopped server."
+    "ERR {what} is not part of this release: {journal}. To make a copy, copy the data directory of a "
+    "stopped server."
 )
-_KEPT = "every write is in the journal before it is answered"
-_NOT_KEPT = "this server runs with appendonly no, so it keeps nothing; start it with appendonly yes"
+_KEPT = "it is not needed, because every write is in the journal before its reply is sent"
+_NOT_KEPT = "this server runs with appendonly no and stores nothing; start it with appendonly yes"
 
 
 def lastsave(call: Call, session: Session, services: Services) -> None:
